@@ -1,1 +1,4 @@
-"""The Python interface: verbs and recipes on top of the language."""
+"""Provide verbs and recipes in Python.
+
+On top of the language.
+"""

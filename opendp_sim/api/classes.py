@@ -1,4 +1,4 @@
-"""``sim.classes``: one private density a class."""
+"""Plan one private density a class, ``sim.classes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Public bounds of a table's columns, as recipes take them: pairs of numbers, or of dates."""
+"""Read public bounds of a table's columns.
+
+Pairs of numbers, or of dates.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _DATES = (str, dt.date, np.datetime64)
 
 
 def bounds_of(columns: Any) -> dict[str, tuple[float, float]]:
-    """Return each column's bounds as two finite numbers, or say what to write (OS101)."""
+    """Return each column's finite bounds, or refuse (OS101).
+
+    The refusal shows the form to write.
+    """
     found: dict[str, tuple[float, float]] = {}
     wrong = None if isinstance(columns, Mapping) and columns else "something else"
     for name, pair in columns.items() if wrong is None else ():
@@ -57,7 +63,10 @@ def declared(columns: Bounds) -> dict[str, dict[str, Any]]:
 
 
 def _ends(pair: Any) -> tuple[float, float]:
-    """Return two bounds as numbers, dates as days; NaN for what is none."""
+    """Return two bounds as numbers.
+
+    Dates as days; NaN for an invalid bound.
+    """
     if isinstance(pair, str) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
         return math.nan, math.nan
     if _dated(pair):

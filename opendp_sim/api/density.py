@@ -1,4 +1,4 @@
-"""``sim.density``: a private density of a table's numeric columns."""
+"""Plan a private density of numeric columns, ``sim.density``."""
 
 from __future__ import annotations
 

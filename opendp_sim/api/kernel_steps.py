@@ -1,4 +1,7 @@
-"""The row maps and the sketch of a Gaussian kernel density over a table's columns."""
+"""Choose row maps and sketch of a Gaussian kernel density.
+
+Over a table's columns.
+"""
 
 from __future__ import annotations
 

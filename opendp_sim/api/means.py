@@ -1,4 +1,4 @@
-"""``sim.means``: private means, of all records or of each class."""
+"""Plan private means, overall or by class, ``sim.means``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A recipe: a plan of one release over one table. Nothing opens before ``apply``."""
+"""Plan one release over one table.
+
+Nothing opens before ``apply``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from opendp_sim.io.columns import stored_as
 
 
 def keys_of(keys: Any) -> list[Any]:
-    """Return every label or item that could occur, in the order that it is written in.
+    """Return every possible label or item, in the written order.
 
     A set has another order in every process: each run would be another program.
     """
@@ -52,7 +55,10 @@ def check_word(
 
 
 def check_asked(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
-    """Refuse a unit, its type, a ledger or a limit that is of another form (OS101)."""
+    """Refuse privacy words of a wrong form (OS101).
+
+    A unit, its type, a ledger or a limit.
+    """
     check_word("unit", unit, str, "`row`, or the name of a column", 'unit="visitor".')
     check_word("ids", ids, str, "`str` or `int64`", 'ids="int64".')
     if ledger is not None:
@@ -63,7 +69,7 @@ def check_asked(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
 
 
 def check_apart(unit: str, columns: Collection[str]) -> None:
-    """Refuse a person's identifier that is one of the columns which are released about (OS102)."""
+    """Refuse a person's identifier among released columns (OS102)."""
     if unit in columns:
         raise ParameterError(
             "OS102",
@@ -85,7 +91,9 @@ T = TypeVar("T")
 
 
 class Recipe(Generic[T]):
-    """A plan of one release over one table: read it, then ``apply`` it to the data.
+    """Hold a plan of one release over one table.
+
+    Read it, then ``apply`` it to the data.
 
     Args:
         made: what was declared.
@@ -103,7 +111,9 @@ class Recipe(Generic[T]):
         self._file = str(output.decl.save)
 
     def apply(self, data: Any, *, into: str | PathLike[str] = ".") -> T:
-        """Charge the ledger, if there is one, and release: a file and its certificate.
+        """Charge any ledger, and release.
+
+        A file and its certificate.
 
         Args:
             data: a data frame of any library, a dict of columns by name, or an array with the columns
@@ -125,7 +135,7 @@ class Recipe(Generic[T]):
         return released
 
     def _check_place(self, place: Path) -> None:
-        """Refuse to replace what another program released: it was paid for. A rerun replaces its own."""
+        """Refuse to replace another program's release."""
         if not place.exists():
             return
         if _program_of(place) != self.plan.program.hash:
@@ -138,7 +148,9 @@ class Recipe(Generic[T]):
             )
 
     def _check_kinds(self, table: Any) -> None:
-        """Refuse texts and objects where identifiers, or all keys, are whole numbers: by their types.
+        """Refuse texts and objects for integer identifiers or keys.
+
+        By their types.
 
         Among objects every text would be missing, and a column of names would cost everybody.
         """
@@ -167,7 +179,7 @@ class Recipe(Generic[T]):
                 )
 
     def __repr__(self) -> str:
-        """Return the plan: promise, errors, cost."""
+        """Return the plan's promise, errors and cost."""
         return repr(self.plan)
 
     def _repr_html_(self) -> str:
@@ -176,7 +188,7 @@ class Recipe(Generic[T]):
 
 
 def _program_of(place: Path) -> Any:
-    """Return the hash of the program that released a file, as it or its certificate says, or None."""
+    """Return the program's hash in a release, or None."""
     try:
         if place.suffix == ".npz":
             return Release.load(place).header["privacy"].get("program")
@@ -187,7 +199,7 @@ def _program_of(place: Path) -> Any:
 
 
 def _type_of(table: Any, name: str) -> str:
-    """Return the type in which a table holds a column, in lower letters; "" where it has none."""
+    """Return a table's type of a column, in lower case."""
     if isinstance(table, np.ndarray):
         return ""
     known = getattr(table, "column_names", None) or getattr(table, "columns", table)

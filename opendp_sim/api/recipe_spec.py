@@ -1,4 +1,7 @@
-"""The program that a recipe is: its words, its columns, its row maps and its sketch."""
+"""Build a recipe's program.
+
+Its words, its columns, its row maps and its sketch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Steps = list[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Asked:
-    """The words on privacy that every recipe takes, with what they are by default."""
+    """Hold every recipe's privacy words with defaults."""
 
     epsilon: Number = 1.0
     delta: Number | None = 1e-6
@@ -34,7 +37,10 @@ class Asked:
     limit: Mapping[str, Number] | None = None
 
     def begun(self, name: str, columns: Mapping[str, Any]) -> Builder:
-        """Return a program over one table in memory, with its privacy and its ledger stated."""
+        """Return a program over one table in memory.
+
+        With its privacy and its ledger stated.
+        """
         told = dict(columns)
         if self.unit != "row":
             check_apart(self.unit, columns)
@@ -52,7 +58,9 @@ class Asked:
 
 
 def asked(recipe: str, words: Mapping[str, Any], **default: Any) -> Asked:
-    """Return the words on privacy of a recipe, or refuse one that is unknown or protects nobody.
+    """Return a recipe's privacy words, or refuse them.
+
+    A word that is unknown, or protects nobody.
 
     Args:
         recipe: the recipe's name.
@@ -104,7 +112,9 @@ def recipe(
     steps: Steps,
     privacy: Mapping[str, Any],
 ) -> Recipe[Release]:
-    """Return the recipe of row maps and a sketch over a table's columns, or refuse (OS101, OS102).
+    """Return a recipe of row maps and a sketch.
+
+    Over a table's columns; refuses OS101, OS102.
 
     Args:
         name: the recipe's name.
@@ -133,5 +143,5 @@ def recipe(
 
 
 def _absolute(ledger: str | PathLike[str]) -> str:
-    """Return the ledger's place for good: one fit spends in one ledger, whatever folder is current."""
+    """Return the ledger's absolute place."""
     return str(ledger) if is_shared(str(ledger)) else str(Path(ledger).absolute())

@@ -1,4 +1,7 @@
-"""Specs to start from, ``opendp-sim init --recipe density``: what only a person knows is a hole."""
+"""Write template specs with holes.
+
+``opendp-sim init --recipe density``; a person fills the holes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sim.top``: the items that most persons have."""
+"""Plan the most frequent items by person, ``sim.top``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def top(
     ranked: bool = True,
     **privacy: Any,
 ) -> Recipe[Table]:
-    """Plan the ``k`` most frequent items, each counted once a person; which items occur may be private.
+    """Plan the ``k`` most frequent items.
+
+    Each counted once a person; the occurring items may be private.
 
     ``apply`` returns a table (``to_pandas()``, ``TopDisplay.of``) of columns ``rank``, ``item``, and the
     noisy ``count`` where it is paid for. Without ``keys`` there may be fewer than ``k`` rows: an item
@@ -67,5 +69,5 @@ def top(
 
 
 def _table(found: Any) -> Table:
-    """Return a release as a table: it is columns by name, or a list without an order."""
+    """Return a release as a table."""
     return Table(found if isinstance(found, Mapping) else {"item": found})

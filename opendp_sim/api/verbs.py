@@ -1,4 +1,4 @@
-"""The verbs of ``import opendp_sim as sim``: plan, apply, run, load, verify, session."""
+"""Provide the verbs plan, apply, run, load, verify, session."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def apply(
     workers: int | None = None,
     replace: bool = False,
 ) -> Applied:
-    """Run a plan: one data gate, one durable charge, then releases, outputs and certificates.
+    """Run a plan.
+
+    One data gate, one durable charge, then releases, outputs and certificates.
 
     Args:
         spec: what ``plan`` takes; a plan that was reviewed is run exactly as it is.
@@ -80,7 +82,7 @@ def apply(
 
 
 def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:
-    """Return tables by the names of their sources; a table alone belongs to the only source there is."""
+    """Return tables by their sources' names."""
     if data is None or isinstance(data, Mapping):
         return data
     asked = (output.decl.query for output in made.outputs.values())
@@ -106,7 +108,9 @@ def run(spec: Spec, data: Any = None, **values: Any) -> Applied:
 
 
 def load(path: str | PathLike[str]) -> Release:
-    """Read a saved release; its public matrices are drawn again and compared at first use.
+    """Read a saved release.
+
+    Its public matrices are drawn again and compared at first use.
 
     Raises:
         ReleaseError (OS701): no such file, or a damaged or foreign one.
@@ -120,7 +124,9 @@ def verify(certificate: str | PathLike[str]) -> Any:
 
 
 def session(spec: Spec, data: Any = None, output: str | None = None) -> Any:
-    """Open the session that a spec serves: a context manager with ``ask`` and ``update``.
+    """Open a spec's session.
+
+    A context manager with ``ask`` and ``update``.
 
     Args:
         spec: what ``plan`` takes; one output says ``serve: session``.

@@ -1,1 +1,1 @@
-"""Vocabulary shared by every room: claims, mechanisms, errors, exact arithmetic, the bridge."""
+"""Define claims, mechanisms, errors, exact arithmetic and the bridge."""

@@ -1,4 +1,7 @@
-"""Parameters read back from their one declaration, for docs, errors, schema and commands."""
+"""Read parameters from their one declaration.
+
+For docs, errors, schema and commands.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def describe(cls: type[BaseModel]) -> dict[str, About]:
 
 
 def options_of(info: FieldInfo) -> dict[str, type[BaseModel]]:
-    """Return the records that a parameter is chosen from, by the word of each; none for a plain one."""
+    """Return the records to choose a parameter from, by word.
+
+    Empty for a plain parameter.
+    """
     return {key: cls for m in info.metadata for key, cls in _options(m).items()}
 
 
@@ -67,5 +73,5 @@ def _kind(annotation: Any) -> str:
 
 
 def _options(constraint: Any) -> dict[str, Any]:
-    """Return the options of a ``one_of``, by key; none for any other constraint."""
+    """Return the options of a ``one_of``, by key."""
     return getattr(constraint, "known", {})

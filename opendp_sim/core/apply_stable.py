@@ -1,4 +1,7 @@
-"""A stable claim as one function of a whole dataset, in whichever of four ways the claim states it."""
+"""Apply a stable claim to a whole dataset.
+
+A claim states its function in one of four ways.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The one bridge to OpenDP: descriptors in, claims in, OpenDP objects out.
+"""Build OpenDP objects from descriptors and claims.
+
+The only module that uses OpenDP's private names.
 
 The only module that touches OpenDP's private names (``opendp._internal``, ``opendp._data``,
 ``opendp.mod``); its tests are the first to run on a new OpenDP.
@@ -77,7 +79,7 @@ _ASKED = ["c_arg", "userdata"]
 
 
 class _Next(threading.local):
-    """Whether what this thread reads next is the argument of a callback of ours."""
+    """Mark whether this thread's next read is a callback's argument."""
 
     ours = False
 
@@ -86,7 +88,9 @@ _next = _Next()
 
 
 def reads_arrays(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return OpenDP's reader of slices, which gives our callbacks an array; others get what they got.
+    """Return OpenDP's slice reader, which gives our callbacks arrays.
+
+    Others get the same as before.
 
     An argument is read once, before the callback runs: what the callback reads itself is as ever.
     """
@@ -104,7 +108,9 @@ def reads_arrays(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def entry_for_arrays(entry: Any, kind: Any) -> Any:
-    """Return what OpenDP calls in place of its own entry; None where that is not what we know.
+    """Return a replacement of OpenDP's entry, or None.
+
+    None where OpenDP is not as expected.
 
     Args:
         entry: OpenDP's function that reads the argument, calls back and packs the answer.
@@ -127,7 +133,9 @@ def entry_for_arrays(entry: Any, kind: Any) -> Any:
 
 
 def _hold_signals() -> None:
-    """Let no signal's handler raise where OpenDP's memory changes hands: see ``interrupts.md``.
+    """Block signal handlers while OpenDP's memory changes hands.
+
+    See ``interrupts.md``.
 
     OpenDP's own objects are called by users too, so its functions are wrapped, not our calls of them.
     """
@@ -160,7 +168,7 @@ _ENTRY = entry_for_arrays(
 
 
 def _called_back(function: Callable[[Any], Any]) -> Any:
-    """Return ``function`` as OpenDP calls it: given an array for a vector of i64, if that can be had."""
+    """Return ``function`` as OpenDP calls it."""
     if _ENTRY is None:
         return function
     made = py_to_c(function, c_type=CallbackFnPtr, type_name="ExtrinsicObject").contents
@@ -170,7 +178,10 @@ def _called_back(function: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a release of ours is made of, for the auditor: noiseless part and declared noise."""
+    """Hold a release's noiseless part and declared noise.
+
+    For the auditor.
+    """
 
     core: Callable[[Any], Any]
     noise: Noise
@@ -178,7 +189,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """What an interactive release of ours is asked, for the auditor: queries of its input domain."""
+    """Hold the queries that an interactive release accepts.
+
+    For the auditor.
+    """
 
     domain: Domain
     priced: bool
@@ -214,7 +228,7 @@ def measure_of(measurement: dp.Measurement) -> str:
 
 
 def to_dp_domain(domain: Domain) -> dp.Domain:
-    """Return OpenDP's own domain where there is an equal one, else an extrinsic domain."""
+    """Return OpenDP's equal domain, else an extrinsic one."""
     native = domain.native()
     if native is not None:
         return native
@@ -223,7 +237,7 @@ def to_dp_domain(domain: Domain) -> dp.Domain:
 
 
 def to_dp_metric(metric: Metric) -> dp.Metric:
-    """Return OpenDP's own metric where there is an equal one, else an extrinsic metric."""
+    """Return OpenDP's equal metric, else an extrinsic one."""
     native = metric.native()
     if native is not None:
         return native
@@ -232,7 +246,9 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
 
 
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
-    """Make the OpenDP object of a claim: Transformation, Measurement or Function.
+    """Build the OpenDP object of a claim.
+
+    A Transformation, Measurement or Function.
 
     ``norm`` picks the one output metric of a sketch; OpenDP needs exactly one.
     """
@@ -255,7 +271,9 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
 
 
 def _loss(claim: Private) -> Callable[[Any], Any]:
-    """Return the map as OpenDP wants it: a curve becomes its function or privacy profile.
+    """Return the map in OpenDP's form.
+
+    A curve becomes its function or privacy profile.
 
     OpenDP's public constructors of the two are for users' own curves and so ask for
     ``honest-but-curious``; a claim's curve has a proof beside it, and a plugin switches on no flag.
@@ -283,14 +301,14 @@ def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:
 
 
 def construction(made: Any) -> tuple[str, dict[str, Any]]:
-    """Return the constructor of noise that OpenDP names on an object, and its arguments."""
+    """Return OpenDP's noise constructor of an object, and its arguments."""
     told = getattr(made, "__opendp_dict__", {})
     known = told.get("__module__") == "measurements"
     return (told["__function__"], told["__kwargs__"]) if known else ("", {})
 
 
 def parts_of(measurement: dp.Measurement) -> Parts | None:
-    """Return the noiseless part and declared noise of a release built here, if it has them."""
+    """Return a release's noiseless part and declared noise, if known."""
     return getattr(measurement, "sim_parts", None)
 
 
@@ -343,7 +361,10 @@ def _interactive(
 
 
 def answers_questions(release: Any) -> bool:
-    """Say whether a release is a queryable, of a measurement or of an odometer."""
+    """Return whether a release is a queryable.
+
+    Of a measurement or of an odometer.
+    """
     return isinstance(release, dp.Queryable | OdometerQueryable)
 
 
@@ -354,14 +375,20 @@ def plain_measurement(
     function: Callable[[Any], Any],
     privacy_map: Callable[[Any], Any],
 ) -> dp.Measurement:
-    """Make a measurement on any space of OpenDP's: what the audit asks a composition."""
+    """Build a measurement on any OpenDP space.
+
+    The audit asks it of a composition.
+    """
     return _make_measurement(domain, metric, measure, function, privacy_map)
 
 
 def curve_measurement(
     measurement: dp.Measurement, curve: Callable[[Any], Callable[[float], float]]
 ) -> dp.Measurement:
-    """Return ``measurement`` with its loss as a privacy profile: ``d_in`` to ``epsilon -> delta``."""
+    """Return ``measurement`` with its loss as a privacy profile.
+
+    The map takes ``d_in`` to ``epsilon -> delta``.
+    """
     return _make_measurement(
         measurement.input_domain,
         measurement.input_metric,

@@ -1,4 +1,6 @@
-"""What can be asked of a release: protocols between sketches and queries, which never meet.
+"""Define the protocols between sketches and queries.
+
+A capability is what a query may ask of a release.
 
 A sketch's claim offers objects by name; a query mechanism asks for one by name. Neither room imports the
 other. The names are open: these are the ones that the package itself uses, and a plugin that brings a
@@ -39,7 +41,10 @@ class Linear:
 
 @dataclass(frozen=True)
 class Counted:
-    """Released numbers of records: shape (L,), and their deviation in units of a cell's."""
+    """Hold released numbers of records, shape (L,), and their deviation.
+
+    In units of a cell's deviation.
+    """
 
     sizes: NDArray[np.float64]
     factor: float
@@ -47,7 +52,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class DistanceReading:
-    """Sums of distances from one release, prepared once for any number of batches of queries.
+    """Read sums of distances from one release, batch by batch.
 
     Attributes:
         power: the exponent p of these sums.
@@ -62,7 +67,7 @@ class DistanceReading:
 
 @dataclass(frozen=True)
 class Sliced:
-    """How far sums of l2 distances are off over the draw of the directions that a sketch takes itself.
+    """Bound errors of l2 distance sums over the drawn directions.
 
     Attributes:
         relative: deviation of a sum, as a share of it.
@@ -74,12 +79,12 @@ class Sliced:
 
 
 def sliced(sums: Any) -> Sliced | None:
-    """Return ``sums.sliced``: of sums of l2 distances; None for those of single columns' powers."""
+    """Return ``sums.sliced`` for l2 distances, None for single columns' powers."""
     return getattr(sums, "sliced", None)
 
 
 class DistanceSums(Protocol):
-    """``distance_sums``: sums of distances from queries to all records.
+    """Answer ``distance_sums``, from queries to all records.
 
     One of l2 distances has ``sliced`` too.
     """
@@ -91,7 +96,9 @@ class DistanceSums(Protocol):
     """The sketch's own exponent, for p None."""
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return the largest deviation of a sum inside the box per unit of cell deviation.
+        """Return the largest deviation of a sum inside the box.
+
+        Per unit of cell deviation.
 
         None if the sketch cannot answer sums of ``|x - y|^p`` (p None: the sketch's own distance).
         ``alpha`` is the width of the far-end intervals of structures that need one.
@@ -99,7 +106,10 @@ class DistanceSums(Protocol):
         ...
 
     def bias(self, p: float | None) -> float:
-        """Return the largest error besides noise, per record, at queries on the grid in the box."""
+        """Return the largest error besides noise, per record.
+
+        At queries on the grid in the box.
+        """
         ...
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
@@ -111,32 +121,35 @@ class DistanceSums(Protocol):
         ...
 
     def count_factor(self) -> float:
-        """Return that number's deviation in units of a cell's: it needs no release."""
+        """Return the record count's deviation per unit of a cell's."""
         ...
 
 
 class IntervalCounts(Protocol):
-    """``interval_counts``: how many records have one coordinate in an interval."""
+    """Answer ``interval_counts``, the records with a coordinate in an interval."""
 
     labels: tuple[str | int, ...] | None
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records with ``lower <= x <= upper`` in ``column``, in steps: shapes (q,)."""
+        """Count records with ``lower <= x <= upper`` in ``column``.
+
+        In steps; shapes (q,).
+        """
 
     def around(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> tuple[Linear, Linear]:
-        """Count the cells that lie in an interval, and those that meet it."""
+        """Count cells inside an interval, and cells that intersect it."""
 
     def widest(self, column: int) -> float:
-        """Bound the variance of every such count, in units of one cell's variance."""
+        """Bound every interval count's variance in units of a cell's."""
 
 
 @dataclass(frozen=True)
 class ItemCounts:
-    """``item_counts``: one cell an item of a public catalogue.
+    """Answer ``item_counts``, one cell an item of a public catalogue.
 
     Attributes:
         items: the catalogue, in the order of the cells.
@@ -148,28 +161,34 @@ class ItemCounts:
 
 
 class ClassMeans(Protocol):
-    """``class_means``: one mean a class."""
+    """Answer ``class_means``, one mean a class."""
 
     labels: tuple[str | int, ...] | None
     has_squares: bool
     """Whether ``class_sums`` comes with sums of squares."""
 
     def class_sums(self, released: Arrays, deviation: float) -> ReleasedSums:
-        """Return the noisy sums and sizes, in steps, for cells whose noise has this deviation."""
+        """Return noisy sums and sizes by class, in steps.
+
+        For cells whose noise has this deviation.
+        """
         ...
 
 
 class ClassScores(Protocol):
-    """``class_scores``: one score a class, as far as a released model tells."""
+    """Answer ``class_scores`` from a released model, one a class."""
 
     labels: tuple[str | int, ...]
 
     def scores(self, released: Arrays, queries: Any) -> NDArray[np.float64]:
-        """Return the logit of each class, shape (q, L), for queries on the model's own input space."""
+        """Return each class's logit, shape (q, L).
+
+        Queries are on the model's own input space.
+        """
         ...
 
     def without_noise(self, rows: Any) -> Arrays:
-        """Return what the same fit would release of these rows without noise: for public data only."""
+        """Return the same fit of public rows without noise."""
         ...
 
 
@@ -177,13 +196,18 @@ class ClassScores(Protocol):
 
 
 class SecondMomentSums(Protocol):
-    """``second_moments``: sums of products of columns, for least squares."""
+    """Answer ``second_moments``, sums of products of columns.
+
+    For least squares.
+    """
 
     width: int
     """Number of data columns d."""
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the (d+1, d+1) sums for columns scaled to [-1, 1], constant first.
+        """Return the (d+1, d+1) sums for scaled columns, constant first.
+
+        Columns are scaled to [-1, 1].
 
         And the deviation of an entry per unit of cell noise.
         """
@@ -199,12 +223,12 @@ class SecondMomentSums(Protocol):
 
 
 class SurrogateLoss(Protocol):
-    """``surrogate_loss``: an angle-based regression loss, readable at any direction."""
+    """Answer ``surrogate_loss``, an angle-based regression loss in any direction."""
 
     width: int
 
     def loss(self, released: Arrays, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the summed loss (k,) of directions (k, d+1) over the scaled columns."""
+        """Return the loss (k,) of directions (k, d+1), summed."""
         ...
 
     def noise_factor(self) -> float:
@@ -255,12 +279,15 @@ class KernelEstimates:
 
     @property
     def plain_variance(self) -> NDArray[np.float64]:
-        """The unbiased sample variance: that of an interval may be larger."""
+        """Return the unbiased sample variance.
+
+        An interval's variance may be larger.
+        """
         return self.variance if self.sampled is None else self.sampled
 
 
 class KernelSums(Protocol):
-    """``kernel_sums``: any number of kernel-sum queries from one release."""
+    """Answer ``kernel_sums`` for any number of queries from one release."""
 
     labels: tuple[str | int, ...] | None
     distance: str
@@ -271,31 +298,42 @@ class KernelSums(Protocol):
         ...
 
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
-        """Add the features of rows to the flat vector ``out``, as the sketch is built."""
+        """Add the features of rows to the flat vector ``out``."""
         ...
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released number of records per class (L,), and its noise per unit of scale."""
+        """Return the records per class (L,) and their noise.
+
+        Noise is per unit of scale.
+        """
         ...
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups ``estimate`` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of ``estimate``.
+
+        1 where the sketch has no draws.
+        """
         ...
 
     def count_factor(self) -> float:
-        """Return that noise alone: it needs no release."""
+        """Return the noise of the count alone."""
         ...
 
     def with_count(self) -> float:
-        """Return the covariance of that noise and an estimate's, per unit of a cell's variance."""
+        """Return the covariance of the count's and an estimate's noise.
+
+        Per unit of a cell's variance.
+        """
         ...
 
     def noise_factor(self) -> float:
-        """Return the standard deviation of an estimate per unit of cell noise deviation."""
+        """Return an estimate's standard deviation per unit of cell noise."""
         ...
 
     def bias(self, queries: Any = None) -> float | NDArray[np.float64]:
-        """Return the largest error of one record's kernel value that no repetition shows.
+        """Return the largest kernel error that repetitions do not show.
+
+        For one record's kernel value.
 
         Without queries a number that holds for all of them inside the data's box; with queries that
         number where it holds everywhere, or one a query, shape (q,).
@@ -303,15 +341,21 @@ class KernelSums(Protocol):
         ...
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``."""
         ...
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the kernel at real distances: what the estimate is unbiased for."""
+        """Return the kernel at real distances.
+
+        The estimate is unbiased for it.
+        """
         ...
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise, per query, from real distances of shape (n, q)."""
+        """Bound the deviation without noise, per query.
+
+        From real distances of shape (n, q).
+        """
         ...
 
 

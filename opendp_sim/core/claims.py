@@ -1,4 +1,7 @@
-"""Claims: what ``bind`` says is proved about a mechanism on one space. Only the bridge makes OpenDP's."""
+"""Define the claims that ``bind`` returns for one space.
+
+Only the bridge makes OpenDP's objects of them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ Measure = Literal[
 
 
 def norm_of(given: object, where: str = "norm") -> Norm:
-    """Return the norm that ``given`` names, or refuse it (OS101): a sensitivity is looked up by it."""
+    """Return the norm named ``given``, or refuse it (OS101)."""
     if type(given) is str and given in NORMS:
         return given
     raise ParameterError(
@@ -43,7 +46,7 @@ def norm_of(given: object, where: str = "norm") -> Norm:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One named array of a sketch and how much a single record may add to it.
+    """Describe a sketch's array and one record's largest contribution.
 
     ``weight`` is the noise scale on this block relative to the release's base scale, so a block with
     weight 4 gets four times the noise and costs a quarter (L1) or a sixteenth (L2, in rho).
@@ -64,7 +67,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Output distance per unit of symmetric distance, in every norm that is sound, in exact numbers.
+    """Bound output distance per unit of symmetric distance.
+
+    In every norm that is sound, in exact numbers.
 
     For weighted blocks these are the norms of ``feature / weight``.
     """
@@ -76,7 +81,10 @@ class Sensitivity:
     """Whether one record moves every cell in the same direction."""
 
     def bound(self, norm: Norm, d_in: int) -> float | int:
-        """Return the greatest output distance at ``d_in``, rounded outward (L1, L∞: exact if integer)."""
+        """Return the greatest output distance at ``d_in``, rounded outward.
+
+        L1 and L∞ are exact if they are integers.
+        """
         if norm_of(norm) == "l2":
             return sqrt_up(self.l2_squared * d_in * d_in)
         value = (self.l1 if norm == "l1" else self.linf) * d_in
@@ -90,7 +98,10 @@ class Sensitivity:
 
 
 def sensitivity_of(blocks: Iterable[Block], *, monotone: bool) -> Sensitivity:
-    """Add up blocks: norms of one record's whole contribution, each block over its weight."""
+    """Add up blocks to the norms of one record's contribution.
+
+    Each block is divided by its weight.
+    """
     blocks = tuple(blocks)
     return Sensitivity(
         l1=sum((Fraction(b.l1, b.weight) for b in blocks), Fraction(0)),
@@ -102,7 +113,9 @@ def sensitivity_of(blocks: Iterable[Block], *, monotone: bool) -> Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """A row map, or the sum of one bounded integer feature vector per record.
+    """Claim stability of a row map or of a sketch.
+
+    A sketch is the sum of one bounded integer feature vector per record.
 
     A *row map* has ``function`` (rows to rows, row-local bit for bit) and ``stability``.
     A *sketch* has ``accumulate(rows, out)``, which adds the features of ``rows`` to the flat int64
@@ -148,7 +161,9 @@ class Stable:
     """What the plan should say about this step on this space, such as a better choice."""
 
     def __post_init__(self) -> None:
-        """Refuse a sketch whose sum over 2**31 - 1 records, as many as are admitted, could leave int64.
+        """Refuse a sketch whose sums could leave int64.
+
+        At 2**31 - 1 records, the most that are admitted.
 
         Raises:
             SpaceError (OS203): a feature of one record may be above 2**32.
@@ -170,7 +185,7 @@ class Stable:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """A declared noise law: what is added to each cell of the noiseless part."""
+    """Declare the noise law of each cell of the noiseless part."""
 
     family: Literal["discrete_laplace", "discrete_gaussian", "rounded_gaussian", "gumbel"]
     scale: float
@@ -182,7 +197,10 @@ class Noise:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise on a cell of weight 1 (0 for a scale of 0)."""
+        """Return the noise's standard deviation on a cell of weight 1.
+
+        0 for a scale of 0.
+        """
         if self.scale == 0:
             return 0.0
         if self.family == "rounded_gaussian":
@@ -194,7 +212,7 @@ class Noise:
 
 
 def _rounded_deviation(scale: float) -> float:
-    """Return the deviation of round(scale Z): the variance is scale**2 + 1 / 12 but for tiny scales."""
+    """Return the deviation of round(scale Z)."""
     if scale >= 1:
         return math.sqrt(scale**2 + 1 / 12)  # to 1e-8
     # sum over k >= 0 of (2 k + 1) P[|N| > k]
@@ -204,7 +222,9 @@ def _rounded_deviation(scale: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A measurement. Either ``native`` (an OpenDP measurement), or a function and its privacy map.
+    """Claim privacy of a measurement.
+
+    Either ``native`` (an OpenDP measurement), or a function and its privacy map.
 
     The map's value is a number; (rho or epsilon, delta) for an approximate measure; a function
     ``epsilon(alpha)`` for Rényi divergence; a function ``delta(epsilon)`` for smoothed max divergence.
@@ -274,7 +294,7 @@ Claim = Stable | Private | Interactive | Post
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A mechanism bound to a space: the record, where it starts, and what it claims."""
+    """Hold a mechanism bound to a space, with its claim."""
 
     mechanism: Any
     domain: Domain

@@ -1,4 +1,4 @@
-"""``make_<key>`` and ``then_<key>``: derived from a mechanism record, never written by hand."""
+"""Derive ``make_<key>`` and ``then_<key>`` from a mechanism record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metr
 
 
 def adopt_domain(domain: dp.Domain | Domain) -> Domain:
-    """Return our descriptor of an OpenDP domain: our own, or one of OpenDP's that we can read."""
+    """Return our descriptor of an OpenDP domain.
+
+    Our own, or one of OpenDP's that we can read.
+    """
     found: Domain = _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
     return found
 
@@ -61,7 +64,10 @@ def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -
 
 
 def bound(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = None) -> Any:
-    """Bind ``mechanism`` to a space (ours or OpenDP's) and hand the claim to OpenDP."""
+    """Bind ``mechanism`` to a space and build its OpenDP object.
+
+    The space is ours or OpenDP's.
+    """
     own_domain, own_metric = adopt_domain(domain), adopt_metric(metric)
     claim = mechanism.bind(own_domain, own_metric)
     made = build(claim, mechanism.key, own_domain, own_metric, norm)

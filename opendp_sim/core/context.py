@@ -1,4 +1,4 @@
-"""``sim.register()``: this package's mechanisms in OpenDP's Context, on request, under ``sim_`` names.
+"""Register mechanisms with OpenDP's Context as ``sim_<key>``.
 
 OpenDP's registry is global to the process and refuses a name that is taken, so nothing is registered
 by importing, names carry a prefix, and registering again does nothing.

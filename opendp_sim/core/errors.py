@@ -1,4 +1,6 @@
-"""Every error a user can see: one shape, a stable code, advice, never data.
+"""Define every error with a stable code and advice.
+
+An error never contains data.
 
 The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5 audit, 6 data and files,
 7 release, 9 internal. A code is never reused. ``CATALOGUE`` is what ``opendp-sim explain`` prints.
@@ -101,11 +103,11 @@ class SimError(Exception):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep what the message says: a worker's refusal arrives as itself, with nothing else on it."""
+        """Keep only the message's parts when a worker's error is pickled."""
         return _again, (type(self), self.code, self.where, self.expected, came(self.got), self.hint)
 
     def alone(self) -> NoReturn:
-        """Raise it without the exception that is being handled, which could hold a record.
+        """Raise without the current exception, which could contain a record.
 
         ``from None`` only hides that exception: it stays reachable as the context.
         """
@@ -133,7 +135,7 @@ class ParameterError(SimError):
 
 
 class SpaceError(SimError):
-    """A mechanism was bound to a domain or metric it is not proved for."""
+    """Refuse a domain or metric without a proof."""
 
     family = "OS2"
 
@@ -157,7 +159,10 @@ class AuditError(SimError):
 
 
 class DataError(SimError):
-    """Data or a query does not belong to its declared domain. Says which column, never a value."""
+    """Refuse data or a query outside its domain.
+
+    Names the column, never a value.
+    """
 
     family = "OS6"
     unread: bool = False

@@ -1,4 +1,7 @@
-"""What a private function raises reaches nobody: its text and its frames could hold a record."""
+"""Contain exceptions of private functions.
+
+Their texts and frames could contain a record.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from opendp_sim.core.interrupts import shielded
 
 
 def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
-    """Let nothing of an exception out of a private function: it could carry a record.
+    """Wrap a private function so that its exceptions reveal nothing.
 
     A ``SimError`` has constant text by construction and passes, anything else becomes OS902. Neither
     keeps a cause, a context or a traceback whose frames hold data. Arithmetic warnings are silent,

@@ -1,4 +1,6 @@
-"""Signals are held while native code runs, and delivered after it: nothing is raised into OpenDP.
+"""Delay signals until native code returns.
+
+Nothing is raised into OpenDP.
 
 Python runs a signal's handler between two bytecodes of the main thread. While OpenDP calls back into
 Python those bytecodes stand between native frames, and an exception cannot cross them: ctypes drops it,
@@ -35,7 +37,10 @@ _kept: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
 
 class _State(threading.local):
-    """Where this thread is: how many native calls deep, and whether the innermost frame is ours."""
+    """Track this thread's depth of native calls.
+
+    And whether the innermost frame is ours.
+    """
 
     depth = 0
     listening = False
@@ -63,7 +68,7 @@ def _remember(signum: int, frame: FrameType | None) -> None:
 
 
 def _handle(signum: int, frame: FrameType | None) -> None:
-    """Run the real handler; inside a callback, once: what it raises must be caught there."""
+    """Run the real handler."""
     listening, _here.listening = _here.listening, False
     try:
         _kept[signum](signum, frame)
@@ -121,7 +126,7 @@ def _replace() -> None:
 
 
 def _restore(signals: list[int]) -> None:
-    """Put the real handlers back, each of them, whatever the others raise meanwhile."""
+    """Restore each real handler, whatever the others raise."""
     try:
         if signals and _signal.getsignal(signals[0]) is _remember:
             _signal.signal(signals[0], _kept[signals[0]])
@@ -131,7 +136,7 @@ def _restore(signals: list[int]) -> None:
 
 
 def _leave(listening: bool, *, deliver: bool = True) -> None:
-    """End a native call, and let what was held go on if no other native call is below."""
+    """End a native call and deliver delayed signals."""
     if _here.depth > 1:
         _here.depth -= 1
         _here.listening = listening
@@ -176,7 +181,9 @@ _destructors: set[Any] = set()
 
 
 def catch_dropped() -> None:
-    """Let no interrupt be lost that Python raises in the first or last bytecodes of a held destructor.
+    """Catch interrupts in a destructor's first and last bytecodes.
+
+    Python would drop them.
 
     There its handler is not replaced yet, or is back already. Python hands what it drops to
     ``sys.unraisablehook``, which is the only place where it can be had again.
@@ -218,7 +225,7 @@ def send_again(signals: list[int]) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold signals: what stands inside is done as a whole, or not begun.
+    """Delay signals so that a block runs whole or not at all.
 
     Signals whose handler is written in Python wait until the block ends; the others (a SIGTERM that
     nobody handles, SIGKILL) end the process at once, as they always do. Any thread may use it; handlers
@@ -260,7 +267,9 @@ def holding(function: F, *, deliver: bool = True) -> F:
 
 
 def shielded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a callback that can be interrupted and lets nothing but an ``Exception`` into native code.
+    """Return an interruptible callback that raises only ``Exception``.
+
+    Nothing else may enter native code.
 
     Called by our own Python, with no native call below, it is the function.
     """

@@ -1,4 +1,7 @@
-"""What a mechanism is: public parameters plus one function from a space to a proved claim."""
+"""Define mechanisms.
+
+A mechanism is public parameters and one function from a space to a proved claim.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ class Source:
 def param(
     text: str, *, symbol: str, unit: str, hint: str, default: Any = ..., **bounds: Any
 ) -> FieldInfo:
-    """Declare a parameter: meaning, symbol in the proof, unit, advice, range, default."""
+    """Declare a parameter.
+
+    Its meaning, symbol in the proof, unit, advice, range and default.
+    """
     extra: JsonDict = {"symbol": symbol, "unit": unit, "hint": hint}
     info: FieldInfo = Field(default, description=text, json_schema_extra=extra, **bounds)
     return info
@@ -113,12 +119,12 @@ class _Record(BaseModel):
         return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
 
     def spec(self) -> dict[str, Any]:
-        """Return the canonical JSON form: every parameter, defaults included."""
+        """Return the canonical JSON form, defaults included."""
         return self.model_dump(mode="json")
 
     @classmethod
     def from_spec(cls, params: dict[str, Any]) -> Any:
-        """Build a record from the JSON form; lists become tuples, nothing else is coerced."""
+        """Build a record from the JSON form."""
         return cls(**params)
 
 
@@ -129,7 +135,10 @@ def _frozen(value: Any) -> Any:
 
 
 class Option(_Record):
-    """One alternative of a parameter that is a choice between records, as ``{key: {params}}``."""
+    """Describe one alternative of a parameter.
+
+    The parameter is a choice between records, written ``{key: {params}}``.
+    """
 
 
 class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
@@ -143,7 +152,10 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
         self.known = {option.key: option for option in options}
 
     def parse(self, value: Any, name: str | None = None) -> Option:
-        """Return the record that ``value`` stands for; ``name`` is the parameter's, for advice."""
+        """Return the record for ``value``.
+
+        ``name`` is the parameter's, for advice.
+        """
         if isinstance(value, tuple(self.known.values())):
             return cast("Option", value)
         if isinstance(value, str):
@@ -182,7 +194,7 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return one object with a single key, or the bare key where all parameters have defaults."""
+        """Return the schema of an object with one key."""
         del schema, handler
         forms: list[dict[str, Any]] = []
         for key, option in self.known.items():
@@ -240,14 +252,20 @@ def register(cls: M) -> M:
 
 
 def current_key(key: str) -> str:
-    """Return the key of today for a key that a mechanism had formerly; any other key as it is."""
+    """Return today's key for a former one.
+
+    Any other key is returned as it is.
+    """
     if key in REGISTRY:
         return key
     return next((name for name, cls in REGISTRY.items() if key in cls.formerly), key)
 
 
 def lookup(key: str) -> Any:
-    """Return the mechanism called ``key``, now or formerly, or refuse with the nearest name."""
+    """Return the mechanism ``key``, or refuse with the nearest name.
+
+    Former keys are known too.
+    """
     key = current_key(key)
     if key in REGISTRY:
         return REGISTRY[key]
@@ -257,7 +275,9 @@ def lookup(key: str) -> Any:
 
 
 def load_plugins() -> None:
-    """Load third parties' mechanisms; names in a spec are only ever looked up in the registry.
+    """Load third parties' mechanisms.
+
+    Names in a spec are only ever looked up in the registry.
 
     Raises:
         InternalError (OS903): a plugin cannot be imported, or takes a key that is taken. Nothing runs
@@ -275,7 +295,7 @@ def load_plugins() -> None:
 
 
 def page_beside(cls: type[Mechanism]) -> Traversable | None:
-    """Return the document that states the proof, ``<key>.md`` beside the mechanism's module, or None."""
+    """Return the proof page beside a mechanism's module, or None."""
     package, _, module = cls.__module__.rpartition(".")
     name = f"{cls.key}.md"
     if package:

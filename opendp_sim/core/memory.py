@@ -1,4 +1,6 @@
-"""What this machine can hold: sizes are known from parameters, and refused before anything is drawn.
+"""Check memory before anything is drawn.
+
+Sizes are known from parameters.
 
 And what its allocator keeps for the next block of rows.
 """
@@ -24,7 +26,10 @@ _AFTER = {-2: 2**17}
 
 @cache
 def machine_memory() -> int:
-    """Return the bytes of memory that a process can have: the machine's, or its container's limit."""
+    """Return the memory a process can have, in bytes.
+
+    The machine's, or its container's limit.
+    """
     found = [2**63]
     with suppress(ValueError, OSError, AttributeError):
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -34,7 +39,7 @@ def machine_memory() -> int:
 
 
 def process_memory() -> int:
-    """Return the bytes that this process has held at most until now; 0 where nobody counts them.
+    """Return the process's peak memory in bytes, 0 if unknown.
 
     Read before private data is opened it says nothing about records; after that it does.
     """
@@ -63,7 +68,7 @@ def check_memory(needed: int, where: str, what: str, lower: str) -> None:
 
 
 class _Kept:
-    """The allocator's settings while somebody of this process adds up blocks of rows.
+    """Set the allocator while blocks of rows are summed.
 
     glibc gives large blocks back to the system, which then hands out every page of the next block anew:
     a quarter of the time of a sum over columns, and more in threads, since pages are one at a time a
@@ -90,7 +95,10 @@ class _Kept:
                 _tell_allocator(_AFTER)
 
     def forked(self) -> None:
-        """Begin anew in a fork: another thread of the parent may have held the lock."""
+        """Begin anew in a fork.
+
+        Another thread of the parent may have had the lock.
+        """
         self._lock = threading.Lock()
 
 
@@ -100,7 +108,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def freed_blocks_kept() -> AbstractContextManager[None]:
-    """Have the allocator keep what blocks of rows leave behind for the blocks that follow."""
+    """Reuse freed blocks' memory for the blocks that follow."""
     return _KEPT
 
 

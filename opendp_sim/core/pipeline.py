@@ -1,4 +1,7 @@
-"""A pipeline: mechanisms bound one after another, run on blocks of data or on public queries."""
+"""Bind mechanisms one after another and run them.
+
+On blocks of data or on public queries.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def stability(stages: Iterable[Stage]) -> int:
 
 
 def sensitivity_after(stages: Sequence[Stage]) -> Sensitivity | None:
-    """Return the sensitivity per unit of the *source's* distance, if the last stage is a sketch."""
+    """Return the sensitivity per unit of the source's distance.
+
+    None unless the last stage is a sketch.
+    """
     last = stages[-1].claim if stages else None
     if not isinstance(last, Stable) or last.sensitivity is None:
         return None
@@ -53,7 +59,9 @@ def sensitivity_after(stages: Sequence[Stage]) -> Sensitivity | None:
 
 
 def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
-    """Return the block-wise function of the row maps, surveying the data where a map needs it.
+    """Return the block-wise function of the row maps.
+
+    Surveys the data where a map needs it.
 
     A map with ``survey`` (contribution bounding) reads all blocks, through the maps before it, once
     or twice, and is block-wise from then on. Memory: one block, and what the survey keeps. The result
@@ -93,7 +101,10 @@ class _Mapped:
 
 
 def on_queries(stages: Sequence[Stage], queries: Any) -> Any:
-    """Send public queries through the same row maps (unclamped where a map says so)."""
+    """Apply the row maps to public queries.
+
+    Unclamped where a map declares so.
+    """
     for stage in stages:
         claim = stage.claim
         if not isinstance(claim, Stable) or claim.sensitivity is not None:

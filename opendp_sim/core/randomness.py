@@ -32,7 +32,7 @@ def public_generator(seed: int, *purpose: str) -> np.random.Generator:
 
 
 def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
-    """Return the sha256 of the arrays' dtypes, shapes and bytes (little endian, C order)."""
+    """Return the sha256 of arrays' dtypes, shapes and bytes."""
     digest = hashlib.sha256()
     for array in arrays:
         fixed = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)

@@ -1,4 +1,7 @@
-"""How many records a classifier needs at a loss: one number for every advice, as it was measured."""
+"""Estimate the records that a classifier needs at a loss.
+
+As measured, once for all advice.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,23 @@ Measured on MNIST, on newsgroups and on 16 columns of them
 
 
 def rare_records(rho: float) -> int:
-    """Return about how many records a class needs at this loss to be predicted at all."""
+    """Return the records a class needs to be predicted at all."""
     return math.ceil(_RARE / math.sqrt(2 * rho))
 
 
 def needed_records(rho: float) -> int:
-    """Return about how many records a classifier needs at this loss; below, none works well."""
+    """Return the records a classifier needs.
+
+    Below this number none works well.
+    """
     return math.ceil(_ENOUGH / math.sqrt(2 * rho))
 
 
 def too_few(size: int, rho: float) -> str:
-    """Say that no classifier works well on ``size`` records at this loss; nothing where one does."""
+    """Return a warning if ``size`` records are too few.
+
+    Empty where some classifier works well at this loss.
+    """
     if size >= needed_records(rho):
         return ""
     return (

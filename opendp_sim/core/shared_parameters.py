@@ -1,4 +1,4 @@
-"""Parameters that several mechanisms have, each declared once: meaning, symbol, unit, range, advice."""
+"""Declare the parameters that several mechanisms have."""
 
 from __future__ import annotations
 

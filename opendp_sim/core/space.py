@@ -1,4 +1,6 @@
-"""Descriptors: plain, frozen data that say what a dataset is and how two datasets are compared.
+"""Define descriptors of datasets and distances.
+
+They are plain, frozen data.
 
 OpenDP compares extrinsic domains and metrics by identifier only, so an identifier here is a
 canonical rendering of the *whole* descriptor: two identifiers are equal exactly when the descriptors
@@ -19,7 +21,7 @@ from opendp_sim.core import dp
 
 
 def canonical(value: object) -> str:
-    """Render plain data so that equal text means equal data, and equal data equal text.
+    """Return text that is equal exactly for equal data.
 
     Numbers are rendered by value, exactly, because Python compares them so: 1, 1.0 and True are equal.
     """
@@ -57,7 +59,9 @@ class Domain(Descriptor):
         """Raise a ``DataError`` of constant text unless ``data`` is a member."""
 
     def normal(self, data: Any) -> Any:
-        """Return ``data`` in the one form in which functions on this domain see it.
+        """Return ``data`` in the domain's one normal form.
+
+        Functions on this domain see no other form.
 
         What comes in through OpenDP passes here before ``check``, as what comes in from files passes
         the door of ``sources``. It changes how a value is held, never which value it is.
@@ -65,7 +69,7 @@ class Domain(Descriptor):
         return data
 
     def check_native(self, data: Any) -> None:
-        """Raise a ``DataError`` unless ``data`` is a member of the domain as OpenDP knows it.
+        """Raise ``DataError`` unless OpenDP's form of ``data`` is a member.
 
         What a release calls: where ``native`` is wider than this domain, its members are no reason to
         refuse, for a refusal that depends on the data tells of it.

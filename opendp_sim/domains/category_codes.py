@@ -1,4 +1,7 @@
-"""Where a cell stands among public keys: texts by what they say, numbers by what they are."""
+"""Find the place of a cell among public keys.
+
+Texts are compared as texts, numbers as numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ TEXTS = "OUT"
 
 
 def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.int64]:
-    """Return each key's place among the public ``keys``, shape (n,), and -1 for any other.
+    """Return each key's index in the public ``keys``, shape (n,).
+
+    -1 stands for a value that is none of them.
 
     Numbers are compared with the keys that are numbers. Text is compared with the keys that are text,
     and then, read as a number, with those that are numbers.
@@ -43,7 +48,10 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
 
 
 def stripped(array: NDArray[Any]) -> NDArray[Any]:
-    """Return cells with their texts as ``plain`` has them; empty ones stay, they may be a key."""
+    """Return cells with their texts stripped as ``plain`` strips them.
+
+    Empty texts stay: they may be a key.
+    """
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "surrogateescape")
     if array.dtype.kind not in TEXTS:
@@ -59,7 +67,7 @@ def _is_text(cell: object) -> bool:
 
 
 def _is_held(key: int) -> bool:
-    """Say whether a cell may hold this number: ``whole`` gives no other."""
+    """Return whether a cell may contain this number."""
     return MISSING < key < 2**63
 
 
@@ -84,7 +92,7 @@ def _number_places(raw: NDArray[Any], places: dict[int, int]) -> NDArray[np.int6
 
 
 def int64_of(raw: NDArray[Any]) -> NDArray[np.int64]:
-    """Return numbers as int64; ``MISSING`` for what is not whole, or not certainly that number."""
+    """Return numbers as int64, ``MISSING`` where that is not exact."""
     if raw.dtype.kind == "f":
         with np.errstate(all="ignore"):
             good = (np.abs(raw) < 2.0**53) & (np.trunc(raw) == raw)

@@ -1,4 +1,6 @@
-"""A cell's canonical plain value: what identity, numbering, hashing and release see, and nothing else.
+"""Convert a cell to its one canonical plain value.
+
+Identity, numbering, hashing and releases use this value and nothing else.
 
 Two cells are one value exactly when their canonical values are equal *and* of one type. A value is a
 plain ``str``, ``int`` or ``float``, never a subclass: ``np.str_``, an enumeration, ``np.int64`` or a
@@ -61,14 +63,20 @@ def plain(cell: object) -> str | int | float | None:
 
 
 def tagged(value: str | int) -> bytes:
-    """Return the bytes that are hashed of a canonical value: its type and its content."""
+    """Return the bytes to hash of a canonical value.
+
+    They contain its type and its content.
+    """
     if isinstance(value, str):
         return b"s" + str.encode(value, "utf-8", "surrogatepass")
     return b"i" + str(int(value)).encode()
 
 
 def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
-    """Return a public 64-bit hash of each canonical value: the same in every process, shape (n,)."""
+    """Return a public 64-bit hash of each canonical value, shape (n,).
+
+    It is the same in every process.
+    """
     salt = seed.to_bytes(8, "little")
     told, hashed = list(values), hashlib.blake2b
     plain_integers = set(map(type, told)) <= {int}  # the usual case, in two thirds of the time
@@ -80,7 +88,7 @@ def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
 
 
 def exact(values: list[Any]) -> list[Any]:
-    """Return canonical values as they are, and other ones made canonical (None for none)."""
+    """Return values in canonical form, None for a cell without one."""
     return values if set(map(type, values)) <= {str, int} else [plain(v) for v in values]
 
 
@@ -88,13 +96,15 @@ def exact(values: list[Any]) -> list[Any]:
 
 
 def text(cell: object) -> str:
-    """Return the text of a cell of a text column; empty if it holds no text."""
+    """Return the text of a text cell, empty if it has none."""
     found = plain(cell) if isinstance(cell, str) else None
     return found if isinstance(found, str) else ""
 
 
 def whole(cell: object) -> int:
-    """Return the integer of a cell of an integer column; ``MISSING`` if it holds none of 64 bits.
+    """Return the integer of a cell, or ``MISSING``.
+
+    ``MISSING`` stands for a cell that has no integer of 64 bits.
 
     Text is read as a decimal number: ``"517"`` and ``"517.0"`` are 517. A float counts where it is
     certainly the number that was meant: whole, and below 2**53.
@@ -108,7 +118,7 @@ def whole(cell: object) -> int:
 
 
 def real(cell: object) -> float:
-    """Return the number of a cell of a real column; NaN if it holds none."""
+    """Return the number of a real cell, NaN if it has none."""
     value = plain(cell)
     if isinstance(value, str):
         try:
@@ -149,7 +159,10 @@ def _read_whole(cell: str) -> int | None:
 
 
 def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
-    """Return cells as canonical texts, shape (n,), an array of plain ``str``; empty where missing."""
+    """Return cells as canonical texts, shape (n,).
+
+    The array holds plain ``str``, empty where a text is missing.
+    """
     cells = listed(values)
     if _all_of(cells, str):
         cells = list(map(str.strip, cells))
@@ -161,7 +174,10 @@ def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
 
 
 def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
-    """Return cells as 64-bit integers, in the shape given; ``MISSING`` where there is none."""
+    """Return cells as int64, ``MISSING`` where there is none.
+
+    The shape is that of the cells.
+    """
     cells, shape = listed(values), _shape(values)
     read = int if _all_of(cells, int, bool) or _short(cells) else whole
     try:
@@ -172,7 +188,10 @@ def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
 
 
 def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
-    """Return cells as floats, in the shape given; NaN where there is none."""
+    """Return cells as floats, NaN where there is none.
+
+    The shape is that of the cells.
+    """
     cells, shape = listed(values), _shape(values)
     read = float if _all_of(cells, float, int, bool) or _short(cells) else real
     try:
@@ -183,7 +202,7 @@ def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
 
 
 def boxed(cells: Sequence[Any]) -> NDArray[Any]:
-    """Return a sequence as an array of the very objects in it, shape (n,)."""
+    """Return a sequence as an array of its own objects, shape (n,)."""
     if set(map(type, cells)) <= _FLAT:  # numpy looks into nothing else
         return np.array(list(cells), dtype=object)
     out = np.empty(len(cells), dtype=object)
@@ -193,7 +212,9 @@ def boxed(cells: Sequence[Any]) -> NDArray[Any]:
 
 
 def columned(cells: Any) -> NDArray[Any]:
-    """Return texts and whole numbers as an array that holds each as it is, shape (n,); others as numpy.
+    """Return texts and integers as an array of these objects, shape (n,).
+
+    Values of other types become what numpy makes of them.
 
     int64 or fixed-width texts where these hold them; objects where texts and numbers are mixed (numpy
     would write the number 5 as the text), where a text ends in zero characters (numpy would drop them),
@@ -210,14 +231,20 @@ def columned(cells: Any) -> NDArray[Any]:
 
 
 def of_one_type(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column for what holds one type alone: where texts and numbers are mixed, each as JSON."""
+    """Return a column of one type.
+
+    Where texts and numbers are mixed, each is written as JSON.
+    """
     if column.dtype != object or len(set(map(type, column.tolist()))) < 2:
         return column
     return boxed([json.dumps(cell) for cell in column.tolist()])
 
 
 def listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:
-    """Return cells as Python's own objects, flat; None for a text with a code point that is none."""
+    """Return cells as a flat list of Python objects.
+
+    None stands for a text with a code point that is no character.
+    """
     if not isinstance(values, np.ndarray):
         return list(values)
     flat = values.ravel()
@@ -241,10 +268,13 @@ def _all_of(cells: list[Any], *types: type) -> bool:
 
 
 def _short(cells: list[Any]) -> bool:
-    """Say whether all cells are text that is short enough to be a number."""
+    """Return whether all cells are texts short enough to be numbers."""
     return _all_of(cells, str) and max(map(len, cells), default=0) <= DIGITS
 
 
 def is_int64(values: NDArray[Any]) -> bool:
-    """Say whether ``MISSING`` may stand in the array: signed 64 bits, in either byte order."""
+    """Return whether an array may contain ``MISSING``.
+
+    It may if it has signed 64 bits, in either byte order.
+    """
     return values.dtype.kind == "i" and values.dtype.itemsize == 8

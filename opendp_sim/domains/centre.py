@@ -1,4 +1,6 @@
-"""The public point from which a row's norm is bounded best: zero, or the middle of the box.
+"""Choose the public point from which row norms are bounded.
+
+It is zero, or the middle of the box.
 
 Proof: "The centre" in ``moments_sketch.md``.
 """
@@ -16,7 +18,7 @@ from opendp_sim.domains.rows import GridRows
 
 @dataclass(frozen=True)
 class Centre:
-    """A public centre in whole steps, and how far a row of the type can be from it.
+    """Describe a public centre in steps and the largest distance from it.
 
     Attributes:
         point: whole steps, one a column.
@@ -39,7 +41,10 @@ class Centre:
 
 
 def nearest_centre(rows: GridRows) -> Centre:
-    """Return zero, or ``floor((l + u) / 2)`` where rows of the type are nearer to it."""
+    """Return zero, or the box's middle if rows are nearer to it.
+
+    The middle is ``floor((l + u) / 2)``.
+    """
     each = rows.width // len(rows.lower)
     bounds = list(zip(rows.lower * each, rows.upper * each, strict=True))
     at_zero = _about(rows, bounds, (0,) * rows.width)

@@ -1,4 +1,7 @@
-"""What mechanisms ask of the space they are bound to: each returns the descriptor or refuses."""
+"""Check the space that a mechanism is bound to.
+
+Each check returns the descriptor or refuses.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def real_rows(key: str, domain: Domain, metric: Metric, *, by_person: bool = Fal
 def grid_rows(
     key: str, domain: Domain, metric: Metric, *, needs_labels: bool = False, by_person: bool = False
 ) -> GridRows:
-    """Return ``domain`` if it is grid rows under symmetric distance (with labels), else refuse.
+    """Return ``domain`` if it is grid rows, else refuse.
+
+    The metric must be the symmetric distance; labels are allowed.
 
     ``by_person`` as for ``real_rows``.
     """
@@ -61,7 +66,9 @@ def grid_rows(
 
 
 def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
-    """Return ``domain`` as ``grid_rows`` does, or refuse a column that rounding leaves no meaning in.
+    """Return ``domain`` as ``grid_rows`` does, or refuse a meaningless column.
+
+    A column is meaningless if rounding to the grid leaves a single value.
 
     For sketches whose answers do not depend on the unit of a column: each needs its own resolution.
     """
@@ -89,7 +96,10 @@ def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
 
 
 def kept_distance(rows: GridRows, distance: str) -> tuple[str, ...]:
-    """Return advice if these rows are a random image that does not keep ``distance`` (l1, l2, angle)."""
+    """Return advice if random projection of these rows changes ``distance``.
+
+    ``distance`` is l1, l2 or angle.
+    """
     kept = rows.distortion[0] if rows.distortion else None
     if kept == 2.0 and distance == "l1":
         return (

@@ -1,4 +1,4 @@
-"""A column of a dataset: its name, its type, and what is public about its values."""
+"""Describe a column by name, type and public facts on its values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ DTYPES = ("array", *_SCALARS)
 
 @dataclass(frozen=True)
 class Column(Descriptor):
-    """One column: a vector, a category with public keys, a number or a string.
+    """Describe one column.
+
+    It is a vector, a category with public keys, a number or a text.
 
     Args:
         name: column name.
@@ -82,7 +84,7 @@ class Column(Descriptor):
 
     @property
     def width(self) -> int:
-        """Entries a record: d for a vector, 1 for a scalar."""
+        """Return the entries a record, d for a vector and 1 otherwise."""
         found = _ARRAY.fullmatch(self.dtype)
         return int(found[2]) if found else 1
 
@@ -93,7 +95,10 @@ class Column(Descriptor):
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype in which the column is held; categories are indices into ``keys``."""
+        """Return the dtype of the column in memory.
+
+        Categories are indices into ``keys``.
+        """
         found = _ARRAY.fullmatch(self.dtype)
         if found:
             return np.dtype(_NUMPY[found[1]])
@@ -117,7 +122,7 @@ class Column(Descriptor):
             raise self._bad("OS605", self._range, "a value outside")
 
     def _inside(self, values: NDArray[Any]) -> bool:
-        """Say whether all values are numbers of the dtype, and within the bounds."""
+        """Return whether all values have the dtype and lie within bounds."""
         least, most = values.min(), values.max()
         if self.numpy_dtype.kind in "iu":
             kind = np.iinfo(self.numpy_dtype)
@@ -127,7 +132,7 @@ class Column(Descriptor):
 
     @property
     def _range(self) -> str:
-        """What a value outside is told: one text, whichever end of the range it is beyond."""
+        """Return the refusal of a value outside the range."""
         if self.numpy_dtype.kind not in "iu":
             return "values within the declared bounds"
         return f"integers of {self.dtype}" + " within the declared bounds" * bool(self.bounds)
@@ -158,7 +163,7 @@ _OTHER_DTYPE = (
 
 
 def texts_there(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which cells of a text column hold a text that the door keeps: a plain ``str``, shape (n,)."""
+    """Return which cells of a text column are plain ``str``, shape (n,)."""
     cells = values.tolist()
     if not set(map(type, cells)) <= {str}:
         cells = [cell if type(cell) is str else "" for cell in cells]

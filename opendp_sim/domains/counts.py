@@ -1,4 +1,4 @@
-"""Vote counts by item: over a public catalogue, or over whatever items occur.
+"""Describe vote counts of public or of occurring items.
 
 How far apart two of them are is measured in steps, which each move some counts up by one, or some
 counts down by one, as one user does. Without a bound on the counts that a step moves, OpenDP's monotone
@@ -29,7 +29,9 @@ USERS = VectorNorm("linf", steps=True)
 
 @dataclass(frozen=True)
 class KnownCounts(Sketch):
-    """Counts over a public catalogue, in its order; a sketch of one block, so noise chains too.
+    """Describe counts over a public catalogue, in its order.
+
+    It is a sketch of one block, so noise chains too.
 
     Args:
         items: the catalogue; the order breaks ties.
@@ -44,16 +46,22 @@ class KnownCounts(Sketch):
         return f"{super().identifier[:-1]},items={digest}}}"
 
     def metric(self, norm: Norm) -> VectorNorm:
-        """Return the output metric for one norm: for L∞ the number of users."""
+        """Return the output metric of a norm.
+
+        For L∞ it counts users.
+        """
         return USERS if norm == "linf" else super().metric(norm)
 
     def check(self, data: Any) -> None:
-        """Refuse anything that is not a flat vector of whole numbers >= 0: for public data and tests."""
+        """Refuse data that is no flat vector of integers >= 0.
+
+        For public data and tests.
+        """
         IntVector(self.size).check(data)
         _refuse_negative(np.asarray(data))
 
     def check_native(self, data: Any) -> None:
-        """Refuse anything that is not a flat integer vector of the catalogue's size.
+        """Refuse data that is no flat integer vector of the catalogue's size.
 
         OpenDP knows this domain as a bare vector, which admits negative numbers: mechanisms that choose
         by counts take them for zero, and noise is added to them as they are.
@@ -63,7 +71,9 @@ class KnownCounts(Sketch):
 
 @dataclass(frozen=True)
 class OpenCounts(Domain):
-    """Counts of the items that occur: ``{"item": sorted distinct items, "votes": counts >= 1}``.
+    """Describe counts of the items that occur.
+
+    A member is ``{"item": sorted distinct items, "votes": counts >= 1}``.
 
     Args:
         text: whether items are strings (else int64).
@@ -91,7 +101,9 @@ class OpenCounts(Domain):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The first n ranks of a histogram, by falling count and then by the public order.
+    """Hold the first n ranks of a histogram.
+
+    Ranks follow falling counts, and the public order among equal counts.
 
     Attributes:
         counts: shape (n,); 0 where fewer items occur.
@@ -130,7 +142,10 @@ class Votes:
         return self.steps * int(d_in)
 
     def counts(self, data: Any) -> NDArray[np.int64]:
-        """Return the counts; refuses what is no member by its public type and size alone."""
+        """Return the counts.
+
+        Refuses a non-member by its public type and size alone.
+        """
         if not self.listed and not isinstance(data, dict):
             raise _bad("OS602", "a mapping of item and votes", "something else")
         if self.listed:
@@ -146,7 +161,7 @@ class Votes:
         return votes.astype(np.int64)
 
     def rank(self, data: Any, ranks: int) -> Ranking:
-        """Return the first ``ranks`` ranks, in time linear in the number of cells."""
+        """Return the first ``ranks`` ranks in time linear in the cells."""
         counts = self.counts(data)
         if ranks >= len(counts):
             order = np.argsort(-counts, kind="stable")
@@ -163,7 +178,11 @@ class Votes:
     def names(
         self, data: Any, places: NDArray[np.int64], *, ranked: bool = False
     ) -> list[str | int]:
-        """Return the items at ``places`` in the public order, or in theirs where that is paid for."""
+        """Return the items at ``places``.
+
+        The places are in the public order, or in that of the items that occur where the release
+        pays for it.
+        """
         places = np.asarray(places, dtype=np.int64)
         places = places if ranked else np.sort(places)
         if isinstance(self.domain, KnownCounts):
@@ -176,7 +195,7 @@ class Votes:
 def votes_space(
     key: str, domain: Domain, metric: Metric, norms: tuple[str, ...] = ("linf",)
 ) -> Votes:
-    """Return the view of a space of counts, or refuse it on behalf of the mechanism ``key``.
+    """Return the counts of a space, or refuse for mechanism ``key``.
 
     What one user touches is a fact about pairs of datasets, so it is read from the metric alone: a
     domain that OpenDP knows as a bare vector is reached by other transformations too.
@@ -205,7 +224,10 @@ def votes_space(
 
 
 def need_candidates(key: str, votes: Votes, hint: str) -> int:
-    """Return the public number of candidates, or refuse: choosing among items that occur leaks."""
+    """Return the public number of candidates, or refuse.
+
+    To choose among the items that occur would reveal them.
+    """
     if votes.candidates is None:
         raise SpaceError(
             "OS204", f"{key}.input_domain", expected="a public catalogue or universe of items",
@@ -227,6 +249,6 @@ def _bad(code: str, expected: str, got: str) -> DataError:
 
 
 def _exact(item: Any) -> str | int:
-    """Return an item as a plain value: what is released says nothing of how anybody held it."""
+    """Return an item as a plain value."""
     found = plain(item)
     return found if isinstance(found, str | int) else ""

@@ -1,4 +1,6 @@
-"""Columns that stand for whole numbers: dates are days since 1970-01-01, truth values are 0 and 1.
+"""Encode dates and truth values as integers.
+
+Dates are days since 1970-01-01; truth values are 0 and 1.
 
 Every function looks at one cell at a time and is defined on every cell:
 Lemma 3 of ``io/ingest.md``.
@@ -29,7 +31,7 @@ _TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0, "1.0": 1, "0.0": 0}
 
 
 def days(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of dates as days since 1970-01-01, int64, ``MISSING`` where there is none.
+    """Return dates as days since 1970-01-01, ``MISSING`` where there is none.
 
     ``datetime64`` of any unit and cells (dates, times, ISO text) are read; the time of day is left out,
     and a time with a zone is that of UTC. Any other dtype, and units of which 64 bits hold no day (``fs``
@@ -44,7 +46,7 @@ def days(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _of_ticks(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the days of ``datetime64``, rounded down; exact up to a clamp that no calendar reaches."""
+    """Return the days of ``datetime64``, rounded down."""
     unit, each = np.datetime_data(values.dtype)
     ticks = values.astype(np.int64)
     if unit in ("Y", "M"):
@@ -63,7 +65,7 @@ def _of_ticks(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def day(cell: object) -> int:
-    """Return the days of one cell since 1970-01-01; ``MISSING`` if it holds no date."""
+    """Return one cell's days since 1970-01-01, or ``MISSING``."""
     try:
         if isinstance(cell, str):
             cell = _read(str.__str__(cell).strip())
@@ -90,7 +92,7 @@ def _read(text: str) -> dt.date | None:
 
 
 def truths(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of truth values as 0 and 1, int64, ``MISSING`` where there is neither.
+    """Return truth values as 0 and 1, ``MISSING`` where there is neither.
 
     Truth values, the numbers 0 and 1, and cells (also the texts true, false, 1 and 0) are read.
     """
@@ -105,7 +107,7 @@ def truths(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def truth(cell: object) -> int:
-    """Return 0 or 1 for one cell; ``MISSING`` if it holds no truth value."""
+    """Return 0 or 1 for one cell, or ``MISSING``."""
     value = plain(cell)
     if isinstance(value, str):
         return _TRUTHS.get(value.lower(), MISSING) if len(value) <= _LONGEST else MISSING

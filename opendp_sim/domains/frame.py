@@ -1,4 +1,4 @@
-"""Frames: where each column's zero is and how long its unit is, in the data's own units.
+"""Describe each column's zero and unit in the data's own units.
 
 A frame is a tuple of pairs ``(c, h)``, one for all columns or one a column: a value ``z`` of the rows
 stands for ``c + h z`` of the data. The empty frame means that nothing was rescaled.
@@ -22,7 +22,7 @@ def middles_and_units(frame: Frame, width: int) -> tuple[NDArray[np.float64], ND
 
 
 def composed(outer: Frame, inner: Frame, width: int) -> Frame | None:
-    """Return the frame of rows that were rescaled by ``outer`` and then by ``inner``.
+    """Return the frame of rows rescaled by ``outer`` and then ``inner``.
 
     None where a number of it leaves the range of floats.
     """
@@ -37,7 +37,7 @@ def composed(outer: Frame, inner: Frame, width: int) -> Frame | None:
 
 
 def told(frame: Frame) -> str:
-    """Say a frame in a few words: nothing for the empty one."""
+    """Describe a frame in a few words, the empty frame in none."""
     if not frame:
         return ""
     middles, units = {c for c, _ in frame}, {h for _, h in frame}

@@ -1,4 +1,6 @@
-"""Who a record belongs to: identifiers are integers or texts, and two that differ stay two.
+"""Read the identifiers of records' owners.
+
+They are integers or texts, and two that differ stay different.
 
 Numpy's fixed-width texts drop trailing NULs, and text of an integer is the integer's namesake. So
 identifiers are compared and kept as plain values, never as what ``astype`` makes of them. Blanks around a
@@ -20,7 +22,7 @@ from opendp_sim.domains.normalise import unmasked
 
 
 def persons(ids: Any) -> list[Any]:
-    """Return identifiers as plain values, all of them ``int`` or all of them ``str``.
+    """Return identifiers as plain values, all ``int`` or all ``str``.
 
     Args:
         ids: shape (n,); an array of integers or texts, or a sequence of either.
@@ -49,7 +51,7 @@ def persons(ids: Any) -> list[Any]:
 
 
 def boxed(ids: Any) -> NDArray[Any]:
-    """Return a sequence as an array of the very objects in it, shape (n,).
+    """Return a sequence as an array of its own objects, shape (n,).
 
     Raises:
         DataError (OS602): no sequence of identifiers.
@@ -60,7 +62,7 @@ def boxed(ids: Any) -> NDArray[Any]:
 
 
 def kept_ids(ids: Any) -> NDArray[Any]:
-    """Return identifiers as int64, or as objects that are plain texts: the dtype says which kind."""
+    """Return identifiers as int64 or as plain texts."""
     if are_numbers(ids) and ids.dtype.kind == "i":
         return np.asarray(ids.astype(np.int64, copy=False))
     found = persons(ids)
@@ -71,13 +73,16 @@ def kept_ids(ids: Any) -> NDArray[Any]:
 
 
 def are_numbers(ids: Any) -> bool:
-    """Say whether identifiers are one number each by their dtype, so that none has to be looked at."""
+    """Return whether the dtype makes every identifier one number.
+
+    Then none of them has to be read.
+    """
     bare = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
     return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 
 
 def packed(ids: Any) -> NDArray[np.uint8]:
-    """Return identifiers as bytes from which ``unpacked`` has them back, each as it was.
+    """Return identifiers as bytes, which ``unpacked`` reads back exactly.
 
     JSON's escapes would join two halves of a character, which stand side by side in some texts, into that
     character: another person.
@@ -104,7 +109,9 @@ def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
-    """Return the part that each person is in: a public hash of the value, the same in every process.
+    """Return the part of each person by a public hash.
+
+    The hash of a value is the same in every process.
 
     Args:
         persons: shape (n,), integers or canonical texts.

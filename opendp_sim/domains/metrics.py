@@ -1,4 +1,7 @@
-"""Metrics: symmetric distance, the same by person, and the norms, plain or weighted by block."""
+"""Define metrics on datasets and on vectors.
+
+Symmetric distance by record or by person, and norms, plain or weighted by block.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ class IdDistance(Metric):
 
 @dataclass(frozen=True)
 class VectorNorm(Metric):
-    """L1, L2 or L∞ distance between integer vectors, each run of cells divided by its weight.
+    """Measure L1, L2 or L∞ distance between integer vectors.
+
+    Each run of cells is divided by its weight.
 
     Args:
         norm: ``"l1"``, ``"l2"`` or ``"linf"``.
@@ -58,7 +63,7 @@ class VectorNorm(Metric):
     touched: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no metric: an unknown norm, weights below one, a sign rule without L∞."""
+        """Refuse an invalid metric."""
         norm_of(self.norm)
         signs = self.monotone, self.steps
         numbers = [n for run in self.weights for n in run]
@@ -85,7 +90,10 @@ class VectorNorm(Metric):
                 )  # fmt: skip
 
     def need_bound(self, d_in: int, where: str) -> None:
-        """Refuse a distance that is infinite because records were both added and removed (OS206)."""
+        """Refuse an infinite distance (OS206).
+
+        It is infinite where records were both added and removed.
+        """
         if self.norm == "linf" and self.monotone and d_in > 1:
             raise SpaceError(
                 "OS206", where, expected="an input distance of 1 before a monotone distance", got=d_in,
@@ -95,7 +103,7 @@ class VectorNorm(Metric):
             )  # fmt: skip
 
     def native(self) -> dp.Metric | None:
-        """Return OpenDP's metric when no cell is weighted and nothing else is stated."""
+        """Return OpenDP's metric if there is an equal one."""
         if self.weights or self.steps or self.touched is not None:
             return None
         if self.norm == "l1":

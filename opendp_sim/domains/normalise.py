@@ -1,4 +1,4 @@
-"""The door: a column as anybody may hold it, to the one form in which this package holds it.
+"""Convert a column in any form to this package's one form.
 
 ``normal`` is vectorised over a column and decides by the *declared* dtype and by the array's own, never
 by what other cells hold, so a source cut into other blocks is the same source.
@@ -60,7 +60,10 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
 
 
 def _check_labels(array: NDArray[Any], column: Column) -> None:
-    """Refuse numbers where every key is a text, by the array's dtype: no record would be left."""
+    """Refuse numbers where every key is a text.
+
+    The array's dtype decides: no record would be left.
+    """
     if array.dtype.kind in "biuf" and all(isinstance(key, str) for key in column.keys):
         raise DataError(
             "OS602",
@@ -72,7 +75,9 @@ def _check_labels(array: NDArray[Any], column: Column) -> None:
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return a column as an array; a list or another sequence as the very objects in it, one a record.
+    """Return a column as an array, one entry a record.
+
+    A list or another sequence becomes an array of its own objects.
 
     Raises:
         DataError (OS602): a column of a library with types of its own (``sources.held`` reads those).
@@ -91,7 +96,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def is_typed(values: object) -> bool:
-    """Say whether a column has a type of its own which ``numpy.asarray`` would lose to a null.
+    """Return whether ``numpy.asarray`` would change the column's type at a null.
 
     Types are asked alone: a series of numpy's dtype is numpy's, whoever holds it.
     """
@@ -105,8 +110,10 @@ def is_typed(values: object) -> bool:
 
 
 def bare(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array without methods of its own: a subclass such as ``numpy.matrix`` has other shapes,
-    and may run what it likes on the cells. A masked array stays one.
+    """Return a plain array without methods of a subclass.
+
+    A subclass such as ``numpy.matrix`` has other shapes, and may run any code on the cells. A
+    masked array stays masked.
     """
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array)
@@ -116,7 +123,7 @@ def bare(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """Return what an array holds and, of a masked array, where it is masked."""
+    """Return an array's data and its mask, if it has one."""
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array), None
     return np.asarray(np.ma.getdata(array)), np.asarray(np.ma.getmaskarray(array))
@@ -148,7 +155,7 @@ def _numbers(raw: NDArray[Any], column: Column) -> NDArray[Any]:
 
 
 def _vectors(cells: list[Any], width: int, *, real: bool) -> NDArray[Any]:
-    """Read one list of ``width`` numbers a record (or one number, or JSON text of either)."""
+    """Read one list of ``width`` numbers a record."""
     read = reals if real else wholes
     out: NDArray[Any] = np.full((len(cells), width), np.nan)
     if not real:
@@ -161,7 +168,7 @@ def _vectors(cells: list[Any], width: int, *, real: bool) -> NDArray[Any]:
 
 
 def _entries(cell: Any, width: int) -> Sequence[Any] | None:
-    """Return the ``width`` entries of a cell of a vector column, or None."""
+    """Return the ``width`` entries of a vector cell, or None."""
     if isinstance(cell, str):
         cell = _parsed(cell, width)
     if isinstance(cell, np.ndarray):
@@ -176,7 +183,7 @@ def _entries(cell: Any, width: int) -> Sequence[Any] | None:
 
 
 def _parsed(cell: str, width: int) -> Any:
-    """Return the numbers in JSON text; None if it is not JSON, or longer than numbers can be."""
+    """Return the numbers in JSON text, or None."""
     if len(cell) > _ROOM * (width + 1):
         return None
     try:

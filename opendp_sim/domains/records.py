@@ -1,4 +1,7 @@
-"""Records: a dataset of named, typed columns, as a spec's ``data`` entry declares it."""
+"""Describe a dataset of named, typed columns.
+
+A spec's ``data`` entry declares it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ __all__ = ["Column", "Records"]
 
 @dataclass(frozen=True)
 class Records(Domain):
-    """Datasets of records; in memory a dict of column name to array of equal length."""
+    """Describe datasets of records.
+
+    In memory a dict of column name to array of equal length.
+    """
 
     columns: tuple[Column, ...]
 
@@ -33,14 +39,14 @@ class Records(Domain):
         return next((column for column in self.columns if column.role == "privacy_id"), None)
 
     def no_records(self) -> dict[str, NDArray[Any]]:
-        """Return the block without records: every column in its declared dtype and width."""
+        """Return an empty block with every column's dtype and width."""
         return {
             c.name: np.zeros((0, c.width) if c.is_vector else 0, dtype=c.numpy_dtype)
             for c in self.columns
         }
 
     def normal(self, data: Any) -> Any:
-        """Return the declared columns in their canonical form, where they are there (``normal``)."""
+        """Return the declared columns that are present, in canonical form."""
         known = {column.name: column for column in self.columns}
         if not isinstance(data, Mapping):
             return data

@@ -1,4 +1,4 @@
-"""What post-processing starts from: a release, and answers computed from one."""
+"""Describe releases, and answers computed from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from opendp_sim.core.space import Domain
 
 @dataclass(frozen=True)
 class NamedArrays(Domain):
-    """What a mechanism of its own releases: a flat int64 vector, cut into named arrays.
+    """Describe a mechanism's own release as named arrays.
+
+    It is a flat int64 vector, cut into arrays.
 
     Args:
         arrays: names and shapes, in the order in which they lie in the vector.
@@ -37,7 +39,10 @@ class NamedArrays(Domain):
         return sum(prod(shape) for _, shape in self.arrays)
 
     def check(self, data: Any) -> None:
-        """Nothing to refuse: mechanisms make releases, and release files are checked when loaded."""
+        """Accept anything.
+
+        Mechanisms make releases, and release files are checked when they are loaded.
+        """
 
     def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Cut a flat vector into its named arrays (views where possible)."""
@@ -50,7 +55,9 @@ class NamedArrays(Domain):
 
 @dataclass(frozen=True, eq=False)
 class Released(Domain):
-    """A released sketch (or other mechanism's output): public from here on.
+    """Describe a released sketch or another mechanism's output.
+
+    It is public from here on.
 
     Args:
         sketch: the sketch's domain (blocks, names, weights), or the mechanism's output domain.
@@ -66,10 +73,13 @@ class Released(Domain):
     queries: Domain | None = None
 
     def check(self, data: Any) -> None:
-        """Nothing to refuse: release files are checked when they are loaded."""
+        """Accept anything.
+
+        Release files are checked when they are loaded.
+        """
 
     def capability(self, name: str, key: str) -> Any:
-        """Return the capability called ``name``, or refuse on behalf of the mechanism ``key``."""
+        """Return the capability ``name``, or refuse for mechanism ``key``."""
         if name not in self.capabilities:
             raise ReleaseError(
                 "OS702", key, expected=f"a release that answers `{name}`",
@@ -115,4 +125,7 @@ class Answers(Domain):
     normalised: bool = False
 
     def check(self, data: Any) -> None:
-        """Nothing to refuse: answers are made here."""
+        """Accept anything.
+
+        Answers are made in this package.
+        """

@@ -1,4 +1,4 @@
-"""Norms of rows: in floats with a slack for their roundings, and exactly where floats cannot tell."""
+"""Compute norms of rows, exactly where floats do not decide."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from opendp_sim.core.arithmetic.rounding import float_up
 
 
 def norm_slack(width: int) -> float:
-    """Return the factor by which a row's computed norm may pass its bound: more than all roundings."""
+    """Return the slack factor of a row's computed norm.
+
+    It covers all roundings of the computation.
+    """
     return 1.0 + max(1e-12, (width + 8) * 2.0**-50)
 
 
 def row_norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
-    """Return the norm of each row; no row within any bound overflows on the way. NaN with infinities."""
+    """Return the norm of each row.
+
+    No row within any bound overflows; a row with infinities gives NaN.
+    """
     wide = values.astype(np.float64, copy=False)
     largest: NDArray[np.float64] = np.abs(wide).max(axis=1, initial=0.0)
     if norm == "linf":
@@ -27,7 +33,10 @@ def row_norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
 
 
 def any_longer(values: NDArray[np.float64], l2: int) -> bool:
-    """Say whether a row of integers is longer than ``l2``, exactly where floats cannot tell."""
+    """Return whether an integer row is longer than ``l2``.
+
+    Exact arithmetic decides where floats do not.
+    """
     bound, slack = float_up(l2**2), norm_slack(values.shape[1])
     with np.errstate(over="ignore"):
         squares = np.square(values).sum(axis=1)

@@ -1,4 +1,7 @@
-"""Rows: datasets of vectors, with or without public labels, as floats or on an integer grid."""
+"""Describe datasets of vectors.
+
+With or without public labels, as floats or on an integer grid.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,10 @@ _CACHED = 2**16
 
 @dataclass(frozen=True)
 class Rows:
-    """A block of records: ``values`` (n, d); ``labels`` (n,) indices into the public label set;
-    ``ids`` (n,) person identifiers, when the domain says so.
+    """Hold a block of records.
+
+    ``values`` (n, d); ``labels`` (n,) indices into the public label set; ``ids`` (n,) person
+    identifiers, when the domain has them.
 
     Frozen, and without slots: OpenDP tries to hang the *input* of a call on its output as an attribute
     and gives up on an ``AttributeError``, which is what a frozen record raises.
@@ -57,13 +62,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class WithPoints(Rows):
-    """Public queries, and the public ``points`` (m, d) that were told with them."""
+    """Hold public queries with the public ``points`` (m, d)."""
 
     points: NDArray[Any] | None = None
 
 
 def with_points(queries: Any, points: Any) -> WithPoints:
-    """Return queries on a sketch's input space (none of them for None) with public points there."""
+    """Return queries on a sketch's input space, with public points.
+
+    None stands for no queries.
+    """
     told = as_rows(points).values
     asked = Rows(told[:0]) if queries is None else as_rows(queries)
     return WithPoints(asked.values, asked.labels, asked.ids, told)
@@ -80,7 +88,10 @@ def as_rows(data: Any) -> Rows:
 
 
 def filled(values: Any) -> NDArray[Any]:
-    """Return an array; a masked one as floats with NaN where it is masked: the domain refuses it."""
+    """Return an array, masked entries as NaN.
+
+    The domain refuses NaN.
+    """
     array, holes = unmasked(array_of_rows(values))
     return array if holes is None else np.where(holes, np.nan, array)
 
@@ -99,12 +110,18 @@ def array_of_rows(values: Any, code: str = "OS602", where: str = "rows") -> NDAr
 
 
 def length(data: Any) -> int:
-    """Return the number of records of a block (rows, or a dict of columns)."""
+    """Return the number of records of a block.
+
+    A block is rows, or a dict of columns.
+    """
     return len(next(iter(data.values()))) if isinstance(data, dict) else len(data)
 
 
 def take(data: Any, which: Any) -> Any:
-    """Return the records ``which`` (a slice, a mask or indices) of a block."""
+    """Return the records ``which`` of a block.
+
+    ``which`` is a slice, a mask or indices.
+    """
     if isinstance(data, Rows):
         labels, ids = (None if p is None else p[which] for p in (data.labels, data.ids))
         return Rows(data.values[which], labels, ids)
@@ -115,14 +132,16 @@ def take(data: Any, which: Any) -> Any:
 
 @dataclass(frozen=True)
 class _RowDomain(Domain):
-    """What real and grid rows share: a width, optional public labels, optional person ids."""
+    """Describe rows by width, optional public labels, optional person ids."""
 
     width: int
     labels: tuple[str | int, ...] | None = None
     ids: bool = False
 
     def normal(self, data: Any) -> Rows:
-        """Return rows whose persons are canonical values; a masked array is refused by its type.
+        """Return rows with canonical persons.
+
+        A masked array is refused by its type.
 
         OpenDP's own domain takes one whatever is masked, so whether a row is must not decide.
         """
@@ -223,7 +242,9 @@ class RealRows(_RowDomain):
 
 @dataclass(frozen=True)
 class GridRows(_RowDomain):
-    """Rows on an integer grid: integer-valued float64, so that products are exact (``core.grid``).
+    """Describe rows on an integer grid.
+
+    Values are integer-valued float64, so that products are exact (``core.grid``).
 
     Args:
         unit: real value of one integer step (all columns alike).
@@ -252,7 +273,9 @@ class GridRows(_RowDomain):
         return max(map(abs, (*self.lower, *self.upper)))
 
     def moved(self, distance: str) -> float:
-        """Return how far rounding has moved record and query from one another, in real units.
+        """Return the most that rounding moves record and query apart.
+
+        In real units.
 
         Args:
             distance: ``l1`` or ``l2``: sums over d columns are at most sqrt(d) times the L2 norm.
@@ -280,7 +303,10 @@ class GridRows(_RowDomain):
             raise self._refuse("OS605", "rows within the norm bound", "a longer row")
 
     def to_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return public or released points, shape (m, d) in steps, in the data's own units."""
+        """Return points in the data's own units.
+
+        Public or released points, shape (m, d) in steps.
+        """
         middles, units = middles_and_units(self.frame, self.width)
         return values * (units * self.unit) + middles
 

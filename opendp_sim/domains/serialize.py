@@ -1,4 +1,7 @@
-"""Descriptors to plain JSON and back: a closed table of names, no import paths."""
+"""Convert descriptors to plain JSON and back.
+
+A closed table of names; no import paths.
+"""
 
 from __future__ import annotations
 

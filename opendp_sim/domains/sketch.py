@@ -1,4 +1,4 @@
-"""Sketches: integer vectors made of named blocks, and bare integer vectors."""
+"""Describe integer vectors of named blocks, and bare integer vectors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class IntVector(Domain):
 
 @dataclass(frozen=True)
 class Sketch(Domain):
-    """The flat int64 sum of one feature vector per record, cut into named blocks.
+    """Describe the int64 sum of one feature vector a record.
+
+    The vector is flat, and cut into named blocks.
 
     Args:
         key: the mechanism that makes it.

@@ -1,1 +1,4 @@
-"""Engines: one sum over records, in parts, on threads, Dask or Spark; the same bits. ``engines.md``."""
+"""Sum records in parts on threads, Dask or Spark.
+
+The same bits everywhere; ``engines.md``.
+"""

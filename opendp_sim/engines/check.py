@@ -1,4 +1,7 @@
-"""``engine check``: the whole machinery of a job on public made data, with failures told in words."""
+"""Check an engine on public generated data.
+
+The whole machinery of a job; failures are explained.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ _CHECKS: dict[str, tuple[str, list[Any]]] = {
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one check: ``told`` is the failure in words, or None."""
+    """Hold one check's result.
+
+    ``told`` is the failure in words, or None.
+    """
 
     name: str
     seconds: float

@@ -1,4 +1,7 @@
-"""The protocol: an engine runs pure functions over tasks and hands back messages; the driver judges."""
+"""Define engines.
+
+An engine runs pure functions over tasks and returns messages, which the driver checks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ ENGINES = {
 
 
 class Engine(ABC):
-    """Something that runs tasks, anywhere, in any order, as often as it likes.
+    """Run tasks anywhere, in any order, any number of times.
 
     Args:
         parts: tasks to aim at, and buckets of persons: about four a core.
@@ -45,15 +48,19 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, job: Job) -> Sequence[bytes]:
-        """Return messages that hold every task's partial result, once: of ``whole``, or of ``bucket``
-        behind ``route``; or of ``merge`` over some of them.
+        """Return messages with every task's partial result, once.
+
+        Of ``whole``, or of ``bucket`` behind ``route``; or of ``merge`` over some of them.
         """
 
     def ready(self) -> None:  # noqa: B027 - most engines have nothing to refuse
         """Refuse an engine whose package is not installed (OS611)."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan or an engine that cannot run, before anything is reserved or read (OS611)."""
+        """Refuse a plan or engine that cannot run (OS611).
+
+        Before anything is reserved or read.
+        """
         self.ready()
         for release in plan.releases.values():
             if not release.typed.entry.public:
@@ -82,7 +89,9 @@ class Engine(ABC):
         )  # fmt: skip
 
     def sums(self, plan: Plan, *, public: bool = False) -> dict[str, Any]:
-        """Return the exact sum of every private release, before noise: the bits of one machine.
+        """Return every private release's exact sum before noise.
+
+        The bits of one machine.
 
         Raises:
             DataError: what the data gate of a task refused, the first in the order of files.
@@ -109,7 +118,10 @@ class Engine(ABC):
 
 
 def total_of(job: Job, messages: Sequence[bytes]) -> Any:
-    """Return the sum that messages hold, if they hold every task's result exactly once."""
+    """Return the messages' sum, if complete.
+
+    They must hold every task's result exactly once.
+    """
     found = read(work.merge(job.text, messages))
     if found.code and found.gate:
         raise DataError(
@@ -163,7 +175,10 @@ def _public_task() -> tuple[Plan, Any]:
 
 
 class Local(Engine):
-    """Threads of this process: each task has its own reader and its own state."""
+    """Run tasks on threads of this process.
+
+    Each task has its own reader and its own state.
+    """
 
     name = "local"
 

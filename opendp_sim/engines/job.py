@@ -1,4 +1,7 @@
-"""A job: one release's sum over private records, cut into tasks that hold names of files and no data."""
+"""Cut one release's sum into tasks.
+
+Tasks hold names of files and no data.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +49,17 @@ class Job:
 
 
 def cannot(where: str, expected: str, got: str, hint: str) -> DataError:
-    """Return the refusal of a plan or of an engine, before a record is read (OS611)."""
+    """Return the refusal of a plan or engine (OS611).
+
+    Before a record is read.
+    """
     return DataError("OS611", where, expected=expected, got=got, hint=hint)
 
 
 def gathered_by(typed: Typed) -> str | None:
-    """Return the column all of whose equal values must be in one part; None if any partition will do.
+    """Return the column that must not be split, or None.
+
+    All of its equal values belong to one part; None if any partition will do.
 
     Raises:
         DataError (OS611): a mechanism needs all rows in one place.
@@ -86,7 +94,9 @@ def gathered_by(typed: Typed) -> str | None:
 
 
 def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job:
-    """Cut a release's sum into about ``parts`` tasks; reads footers of Parquet files, and no record.
+    """Cut a release's sum into about ``parts`` tasks.
+
+    Reads footers of Parquet files, and no record.
 
     Args:
         plan: whose release it is.
@@ -133,7 +143,9 @@ def _plain(part: Part) -> dict[str, Any]:
 
 
 def _claims(typed: Typed) -> str:
-    """Name what workers compute for themselves: matrices, integers of the features, sensitivities.
+    """Return the workers' own computations.
+
+    Matrices, integers of the features, sensitivities.
 
     Seeds draw the matrices, and generators differ by version; the integers are rounded from reals,
     whose last bits differ by processor.
@@ -158,7 +170,7 @@ def _claims(typed: Typed) -> str:
 
 @lru_cache(maxsize=8)
 def _typed(program: str, folder: str, release: str) -> tuple[Typed | None, dict[str, Any]]:
-    """Return the type of a release in this process, and what must be equal on every machine."""
+    """Return a release's type, and the facts equal everywhere."""
     draft = draft_of(json.loads(program), folder=folder)
     types = type_stages(draft.program, draft.broken, draft.notes, draft.unit)
     typed = types.get(release)
@@ -170,12 +182,15 @@ def _sameness(program: Program, typed: Typed) -> dict[str, Any]:
 
 
 def plans_made() -> int:
-    """Return how many plans this process has made of programs that it was sent."""
+    """Return this process's number of plans of foreign programs."""
     return _typed.cache_info().misses
 
 
 def typed_of(text: str) -> Typed:
-    """Type the program again, once a process, and refuse to be another one than the driver's (OS611)."""
+    """Type the program again, refusing a different one (OS611).
+
+    Once a process; it must equal the driver's.
+    """
     told = json.loads(text)
     typed, own = _typed(told["program"], told["folder"], told["release"])
     if typed is None or own != told["same"]:
@@ -187,7 +202,10 @@ def typed_of(text: str) -> Typed:
 
 
 def source_of_task(typed: Typed, task: str, folder: str) -> Source:
-    """Open what a task reads: row groups of pinned files, or the whole source."""
+    """Open a task's source.
+
+    Row groups of pinned files, or the whole source.
+    """
     parts = json.loads(task)["parts"]
     entry = typed.entry
     if parts is None:

@@ -1,4 +1,6 @@
-"""What travels between tasks: bytes that say which tasks they hold, and nothing else about themselves.
+"""Pack tasks' messages as bytes.
+
+Bytes name their tasks, and nothing else about themselves.
 
 No pickle, no engine's own types: blocks of records and partial results are arrays in numpy's format, and
 texts are UTF-8 with their lengths. So no engine compares, casts or hashes a private value.
@@ -67,7 +69,10 @@ def read(data: bytes) -> Message:
 
 
 def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
-    """Return named arrays, or one vector, as bytes: int64 in the narrowest type that holds its values."""
+    """Return arrays, or one vector, as bytes.
+
+    int64 in the narrowest type that holds its values.
+    """
     if isinstance(value, np.ndarray):
         value = {"": value.astype(np.int64, copy=False)}
     names: list[str] = []
@@ -88,7 +93,7 @@ def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """Return what was packed: a vector of int64, or named arrays."""
+    """Return a packed int64 vector, or named arrays."""
     held = arrays_of(io.BytesIO(data))
     names = json.loads(held["names"].tobytes())
     found = {name: _array(held, at) for at, name in enumerate(names)}

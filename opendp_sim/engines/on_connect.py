@@ -1,4 +1,7 @@
-"""Spark Connect: the engine of Spark on a server elsewhere, of which this process is a thin client."""
+"""Run on a remote server through Spark Connect.
+
+This process is a thin client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dask: tasks by name, keys of this job alone, merged in a tree; nothing of the data in a key or log."""
+"""Run on Dask.
+
+Tasks by name, keys of this job alone, merged in a tree; no data in a key or log.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ class Dask(Engine):
         self._may_spill = may_spill
 
     def ready(self) -> None:
-        """Refuse to run without Dask, or on a cluster that writes records to its disks (OS611)."""
+        """Refuse a missing Dask, or a spilling cluster (OS611).
+
+        It would write records to its disks.
+        """
         need("distributed", "dask")
         if self._may_spill or (self._client is None and not self._address):
             return
@@ -88,7 +94,10 @@ class Dask(Engine):
             )  # fmt: skip
 
     def run(self, job: Job) -> Sequence[bytes]:
-        """Run every task, then the merges; all futures are released, since they hold secrets."""
+        """Run every task, then the merges.
+
+        All futures are released, since they hold secrets.
+        """
         with self._connected() as client:
             made: list[Any] = []
 
@@ -152,5 +161,5 @@ class Dask(Engine):
 
 
 def _spills(dask_worker: Any) -> bool:
-    """Say whether a worker may write what it holds to a disk: only a plain dict cannot."""
+    """Return whether a worker may write its data to disk."""
     return type(dask_worker.data) is not dict

@@ -1,4 +1,6 @@
-"""Spark, classic or Connect, by its DataFrame API alone: rows are tasks, and bytes that it cannot read.
+"""Run on Spark by its DataFrame API alone.
+
+Classic or Connect; rows are tasks, and bytes that Spark cannot read.
 
 Values of records are in no column of Spark's. The shuffle goes by a bucket's number, which is a value: a
 round-robin shuffle over an order that changes on a retry loses and doubles rows.
@@ -46,7 +48,10 @@ class Spark(Engine):
         self._session, self._address, self._may_spill = session, address, may_spill
 
     def ready(self) -> None:
-        """Refuse to run without Spark, to end another's session, or to write in the clear (OS611)."""
+        """Refuse a missing or foreign Spark, or unencrypted writes (OS611).
+
+        A foreign session would be ended.
+        """
         for package in _PACKAGES:
             need(package, "spark")
         self._need_encryption()
@@ -120,13 +125,13 @@ _HERE = {
 
 
 def _settings(address: str) -> dict[str, str]:
-    """Return those of a session of our own; executors elsewhere have folders of their own."""
+    """Return the settings of a session of our own."""
     return _QUIET if address else _QUIET | _HERE | {"spark.local.dir": _folder().name}
 
 
 @cache
 def _folder() -> TemporaryDirectory[str]:
-    """Return this process's private folder (0700): Spark remembers its first one to the end."""
+    """Return this process's private folder (0700)."""
     return TemporaryDirectory(prefix="opendp_sim-", ignore_cleanup_errors=True)
 
 
@@ -165,7 +170,9 @@ _settled: list[tuple[int, int]] = []
 
 
 def _settle() -> None:
-    """Put the worker's modules and plans aside: Spark has Python look through all objects after a task.
+    """Freeze the worker's modules and plans for the collector.
+
+    Spark has Python look through all objects after a task.
 
     That took as long as the sum over 60,000 rows.
     """

@@ -1,4 +1,6 @@
-"""The pure functions of a job: bytes in, bytes out, and no exception ever leaves one.
+"""Run a job's pure functions.
+
+Bytes in, bytes out, and no exception ever leaves one.
 
 An exception's text may quote a record, and engines write such texts into their logs; so a task that
 fails returns a code. What the functions compute and why it adds up: ``engines.md``.
@@ -43,7 +45,10 @@ def whole(text: str, task: str) -> bytes:
 
 
 def route(text: str, task: str) -> list[bytes]:
-    """Send a task's records to the buckets of their persons: one message a bucket, also an empty one."""
+    """Send a task's records to their persons' buckets.
+
+    One message a bucket, also an empty one.
+    """
     told, no = json.loads(text), json.loads(task)["no"]
     gate, count = _Gate(), told["buckets"]
 
@@ -68,7 +73,9 @@ def route(text: str, task: str) -> list[bytes]:
 
 
 def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
-    """Run one bucket, all of whose persons' records are here, to its partial result.
+    """Run one bucket to its partial result.
+
+    It has all records of its persons.
 
     That every task's records came, once, and are of this bucket's persons is checked, not believed.
     """
@@ -96,7 +103,10 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
 
 
 def merge(text: str, messages: Sequence[bytes]) -> bytes:
-    """Add up partial results of one job; a task that is in two of them is found."""
+    """Add partial results of one job.
+
+    A task that is in two of them is found.
+    """
     told = json.loads(text)
 
     def go() -> list[bytes]:
@@ -123,7 +133,10 @@ def merge(text: str, messages: Sequence[bytes]) -> bytes:
 
 
 class _Gate:
-    """Opens a task's records behind the data gate, and remembers whether the gate refused."""
+    """Open a task's records behind the gate.
+
+    Remembers whether the gate refused.
+    """
 
     def __init__(self) -> None:
         self.refused = False
@@ -156,7 +169,10 @@ def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]]) -> Any:
 
 
 def _travelling(typed: Typed, block: Block) -> Block:
-    """Return the columns that a bucket looks at; all of them where a map of whole records comes first."""
+    """Return the columns that a bucket needs.
+
+    All of them where a map of whole records comes first.
+    """
     claim = typed.stages[0].claim
     reads = claim.reads if isinstance(claim, Stable) else None
     if reads is None or len(typed.stages) > 1:
@@ -169,7 +185,7 @@ def _joined(rows: Sequence[Block]) -> Block:
 
 
 def _first_bad(found: Sequence[Message]) -> Message | None:
-    """Return the failure of the first task in the order of files: not of the one that was quickest."""
+    """Return the first task's failure in the order of files."""
     return min((one for one in found if one.code), key=lambda one: one.parts, default=None)
 
 

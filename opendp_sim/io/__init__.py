@@ -1,1 +1,4 @@
-"""Read records: arrays, frames, CSV and Parquet files, and the gate they pass."""
+"""Read records through the gate.
+
+Arrays, frames, CSV and Parquet files.
+"""

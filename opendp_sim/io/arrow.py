@@ -1,4 +1,6 @@
-"""The door for Arrow arrays: files, frames and engines that speak Arrow give the same records.
+"""Read Arrow arrays.
+
+Files, frames and engines with Arrow give the same records.
 
 What an array becomes is decided by its Arrow type and the declared dtype alone, never by its nulls or its
 values: a null is a missing cell, and a type that has no meaning for the column is refused in every batch.
@@ -20,7 +22,9 @@ from opendp_sim.io.conform import ANY, missing_column, unquoted
 
 
 def from_arrow(array: Any, column: Column) -> NDArray[Any]:
-    """Return a ``pyarrow`` array as a numpy array that ``spaces.normal.normal`` reads in the same way.
+    """Return a ``pyarrow`` array as an equivalent numpy array.
+
+    ``domains.normalise.normal`` reads both in the same way.
 
     Args:
         array: a ``pyarrow.Array`` or ``ChunkedArray`` of any type.
@@ -53,7 +57,9 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
 def stored_in(
     column: Column, stored: str | tuple[str, ...], known: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what a table calls the parts of a column: one, or one number for each entry of a vector.
+    """Return a table's names for the parts of a column.
+
+    One, or one number for each entry of a vector.
 
     Args:
         column: the declaration.
@@ -72,7 +78,9 @@ def stored_in(
 
 
 def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
-    """Return a column from its parts: one, or one for each entry of a vector, Arrow's or numpy's.
+    """Return a column from its parts.
+
+    One, or one for each entry of a vector, Arrow's or numpy's.
 
     Raises:
         DataError (OS602): Arrow cannot convert it; the text is constant.
@@ -88,13 +96,13 @@ def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
 
 
 def _plain(values: NDArray[Any], like: NDArray[Any]) -> bool:
-    """Say whether a column is floats that ``normal`` only casts, as many as another one has."""
+    """Return whether a column is floats that are only cast."""
     floats = type(values) is np.ndarray and values.dtype.kind == "f" and values.dtype.itemsize <= 8
     return floats and values.shape == (len(like),)
 
 
 def _beside(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return columns side by side, cast on the way: as ``stack`` of casts does, with one copy."""
+    """Return columns stacked and cast, with one copy."""
     found = np.empty((len(columns[0]), len(columns)), dtype)
     with np.errstate(over="ignore"):  # too large for float32: an infinity, which the gate sees
         for at, values in enumerate(columns):
@@ -107,13 +115,16 @@ def _numpy(part: Any, column: Column) -> NDArray[Any]:
 
 
 def entry_of(column: Column) -> Column:
-    """Return the declaration of one entry of a vector column, as a column of numbers."""
+    """Return a vector column's entry as a number column.
+
+    The declaration of one entry.
+    """
     dtype = "float64" if column.numpy_dtype.kind == "f" else "int64"
     return replace(column, dtype=dtype) if column.is_vector else column
 
 
 def _laid_out(array: Any) -> Any:
-    """Return the same cells as one array of a type that Arrow has kernels for."""
+    """Return the same cells in a type with Arrow kernels."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute, types  # noqa: PLC0415 - an extra
 
@@ -134,7 +145,7 @@ def _laid_out(array: Any) -> Any:
 
 
 def _words(array: Any, column: Column) -> NDArray[Any]:
-    """Return what a dictionary stands for, each word once: a long one that occurs often takes no more."""
+    """Return a dictionary's words, each once."""
     indices = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
     used, place = np.unique(indices, return_inverse=True)
     words = _laid_out(array.dictionary).take(_indices(used))
@@ -157,7 +168,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _cells(array: Any, column: Column) -> NDArray[Any]:
-    """Return a flat array as numpy has it; the dtype depends on the two types alone."""
+    """Return a flat array in numpy's form."""
     from pyarrow import types  # noqa: PLC0415 - an extra
 
     kind = array.type
@@ -182,9 +193,7 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
 
 
 def _texts(array: Any) -> NDArray[Any]:
-    """Return texts as objects. Nobody has checked that they are UTF-8: where one is not, each cell is
-    read by itself, and where all are, that gives what Arrow's own conversion gives.
-    """
+    """Return texts as objects."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     try:
@@ -197,7 +206,7 @@ def _texts(array: Any) -> NDArray[Any]:
 
 
 def _integers(array: Any, *, real: bool) -> NDArray[Any]:
-    """Return integers as float64 where reals are declared, else as signed 64 bits."""
+    """Return integers as float64 for declared reals, else int64."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute, types  # noqa: PLC0415 - an extra
 
@@ -215,7 +224,9 @@ def _integers(array: Any, *, real: bool) -> NDArray[Any]:
 
 
 def _lists(array: Any, column: Column) -> NDArray[Any]:
-    """Return lists as rows; a null, or a list of another length, is a row of missing entries.
+    """Return lists as rows.
+
+    A null, or a list of another length, is a row of missing entries.
 
     Views are lists too, in whatever order. Casting them to lists loses the last one (pyarrow 26).
     """

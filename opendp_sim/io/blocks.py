@@ -1,4 +1,7 @@
-"""Blocks: dicts of column name to array, a bounded number of records each."""
+"""Bound the records of a block.
+
+A block is a dict of column name to array.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,16 @@ _FEWEST = 256
 
 
 def block_rows(records: Records) -> int:
-    """Return how many records a block of this type holds unless told otherwise."""
+    """Return the default number of records of a block."""
     width = sum(column.width for column in records.columns)
     return max(_FEWEST, min(65536, _CELLS // max(width, 1)))
 
 
 def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
-    """Return how many numbers a record is where a chain's rows are widest, and the row map's stage."""
+    """Return the widest record of a chain, and its stage.
+
+    In numbers a record.
+    """
     found: tuple[int, Stage | None] = 0, None
     for stage in stages:
         width = getattr(stage.claim.output, "width", 0) if isinstance(stage.claim, Stable) else 0
@@ -41,12 +47,17 @@ def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
 
 
 def rows_at_once(stages: Sequence[Stage]) -> int:
-    """Return how many records may be in work together: few where a row map makes them wide."""
+    """Return the records to process together.
+
+    Few where a row map makes them wide.
+    """
     return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
 
 
 def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
-    """Return what opens the same records, in order, in blocks that the widest stage can hold.
+    """Return an opener of narrower blocks, in order.
+
+    The widest stage can process them.
 
     Whatever made the blocks knew the width of records, and not what becomes of them.
     """
@@ -55,7 +66,10 @@ def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Na
 
 @dataclass(frozen=True)
 class Narrowed:
-    """Opens blocks of at most ``most`` records; can be cut into parts where ``blocks`` can."""
+    """Open blocks of at most ``most`` records.
+
+    Can be cut into parts where ``blocks`` can.
+    """
 
     blocks: Callable[[], Iterable[Any]]
     most: int
@@ -84,7 +98,9 @@ def length_of(block: Mapping[str, NDArray[Any]]) -> int:
 
 
 def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Cut pieces of any size into blocks of ``rows`` records; the last may be shorter.
+    """Cut pieces into blocks of ``rows`` records.
+
+    The last may be shorter.
 
     Holds one piece and less than one block at a time.
     """

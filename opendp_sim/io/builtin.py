@@ -1,4 +1,7 @@
-"""Data sets that are shipped with the package: small, real, and documented in ``data/README.md``."""
+"""Provide the package's data sets.
+
+Small, real, and documented in ``data/README.md``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The check of a whole source, in a pass of its own or in the first pass that computes something.
+"""Check a whole source.
+
+In a pass of its own, or in the first pass that computes something.
 
 Several threads may make that pass, each over parts of the source. What is told of a refusal is the same:
 a fault of the file, or of its form, at the lowest position ends the reading there as it ends that of one
@@ -24,7 +26,9 @@ from opendp_sim.io.protocol import Source
 
 
 class Checked:
-    """A source behind the gate, opened afresh by each call; the first reading looks at every record.
+    """Hold a source behind the gate.
+
+    Each call opens it afresh; the first reading checks every record.
 
     What is refused is not raised into the reader: its blocks end, the rest of the source is looked at,
     and ``finish`` raises. The refusal is the same whatever the order and the number of the bad records:
@@ -45,7 +49,9 @@ class Checked:
         self._lock = threading.Lock()
 
     def __call__(self) -> Iterator[Block]:
-        """Open the source behind the gate; the second reading waits for the end of the first.
+        """Open the source behind the gate.
+
+        The second reading waits for the end of the first.
 
         Raises:
             DataError: as ``finish``, from the second reading on.
@@ -58,7 +64,9 @@ class Checked:
         return self._looked_at()
 
     def parts(self, workers: int) -> list[Callable[[], Iterator[Block]]] | None:
-        """Return what opens parts of the source, in order, for the next reading, by so many threads.
+        """Return openers of the source's parts, in order.
+
+        For the next reading, by so many threads.
 
         Each is opened once. None where the source is better read whole: then nothing has begun.
 
@@ -80,7 +88,7 @@ class Checked:
         return [_part(self, source, looks, at) for at, source in enumerate(sources)]
 
     def finish(self) -> None:
-        """Look at every record that no reading looked at, and raise what is refused.
+        """Check every record left, and raise the refusal.
 
         Raises:
             DataError (OS601 to OS606): as the source and the gate. (OS608): no record, when refusing.
@@ -100,7 +108,7 @@ class Checked:
         yield from self._look(self._source, looks, 0)
 
     def _look(self, source: Source, looks: Sequence[_Look], at: int) -> Iterator[Block]:
-        """Look at one part; hand blocks on while no part is refused. The last one makes the verdict."""
+        """Check one part, passing blocks on until a refusal."""
         look, rank = looks[at], self._source.records
         try:
             for block in countable(source.blocks()):
@@ -141,7 +149,7 @@ class Checked:
         return first
 
     def _passed(self, block: Block) -> Block | DataError:
-        """Return what goes on of a block, or what the gate says of its values; of its form it raises."""
+        """Return an accepted block, or the gate's refusal of values."""
         try:
             return gate(block, self._source.records, self._mode)
         except DataError as error:
@@ -178,6 +186,6 @@ def _part(
 
 
 def _rank(error: DataError, records: Records) -> tuple[int, str]:
-    """Return where a refusal stands among all: by column as declared, then by code."""
+    """Return a refusal's rank among all."""
     places = {f"column {column.name}": at for at, column in enumerate(records.columns)}
     return places.get(error.where, -1), error.code

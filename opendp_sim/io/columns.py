@@ -1,4 +1,4 @@
-"""A column in memory, as whatever library holds it: the type that the library stores it in decides.
+"""Read a column in memory by its library's type.
 
 ``numpy.asarray`` does not do: of a Polars series, an Arrow array or a nullable column of pandas it
 makes int64 without a null and float64 with one, so that one record would decide what all others become.
@@ -26,7 +26,10 @@ Cut = Callable[[slice], Any]
 
 @dataclass(frozen=True)
 class Held:
-    """One declared column of a dict: its parts (one, or one for each entry of a vector), not yet read."""
+    """Hold one declared column, not yet read.
+
+    Its parts are one, or one for each entry of a vector.
+    """
 
     cuts: tuple[Cut, ...]
     length: int
@@ -39,7 +42,7 @@ class Held:
 def held_columns(
     columns: Mapping[str, Any], records: Records
 ) -> tuple[dict[str, Held], Callable[[slice], dict[str, NDArray[Any]]]]:
-    """Return the declared columns of a dict, and what reads a slice of all of them.
+    """Return a dict's declared columns, and a reader of slices.
 
     Raises:
         DataError (OS602): a declared column is missing, or nothing that holds one cell a record.
@@ -60,7 +63,9 @@ def held_columns(
 
 
 def held(values: Any, column: Column) -> Held:
-    """Return a column as it is stored; nothing of numpy's or Arrow's is copied.
+    """Return a column as it is stored.
+
+    numpy's and Arrow's data is not copied.
 
     Args:
         values: an array or a sequence, a series or an array of pandas, Polars or Arrow, or for a
@@ -90,7 +95,9 @@ def held(values: Any, column: Column) -> Held:
 
 
 def typed(values: Any, name: str) -> NDArray[Any] | None:
-    """Return a column of a library that has types of its own; its dtype follows from that type alone.
+    """Return a column of a library with own types.
+
+    Its dtype follows from that type alone.
 
     None for anything else (numpy's arrays, lists).
     """
@@ -102,7 +109,7 @@ def typed(values: Any, name: str) -> NDArray[Any] | None:
 
 
 def slices(series: Any, name: str) -> Cut:
-    """Return what gives a slice of a pandas column, by its dtype alone.
+    """Return a slicer of a pandas column, by dtype alone.
 
     Objects have no type: each cell is read by itself, so that none decides about the others.
     """
@@ -169,12 +176,14 @@ def _alike(cells: Any, name: str) -> Column:
 
 
 def _of(library: str, values: Any) -> bool:
-    """Say whether a type, or one that it inherits from, is of a library."""
+    """Return whether a type, or a base of it, is a library's."""
     return any(kind.__module__.partition(".")[0] == library for kind in type(values).__mro__)
 
 
 def stored_as(kind: Any) -> str:
-    """Return a column's type in lower letters; of categories and dictionaries, that of what they name.
+    """Return a column's type in lower case.
+
+    Of categories and dictionaries, that of their values.
 
     Categories that are objects name texts: numbers in their place would have a type.
     """

@@ -1,4 +1,6 @@
-"""Raw blocks, as anybody holds them, to blocks of the declared types: every column through one door.
+"""Convert raw blocks to the declared types.
+
+Every column by one function.
 
 What a single cell becomes depends on that cell alone, never on the rest of its block, so that a
 source cut into other blocks is the same source. A cell that cannot be read becomes NaN in a real
@@ -34,7 +36,9 @@ ANY = "surrogateescape"
 
 
 def conform(raw: Mapping[str, Any], records: Records) -> Block:
-    """Return the declared columns of ``raw``, each in its declared dtype where that is safe.
+    """Return the declared columns of ``raw`` in their dtypes.
+
+    Each where that is safe.
 
     A column whose dtype cannot be converted without loss of meaning is handed on as it is, for the
     gate to refuse.
@@ -75,7 +79,10 @@ def missing_column(name: str, expected: str = "the column") -> DataError:
 
 @contextmanager
 def unquoted(name: str) -> Iterator[None]:
-    """Turn whatever a library says about a column into a constant text (OS602): it could quote."""
+    """Replace a library's error by a constant text (OS602).
+
+    Its own could quote a cell.
+    """
     try:
         yield
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):

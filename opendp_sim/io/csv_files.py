@@ -1,4 +1,6 @@
-"""``.csv`` files, also gzipped: each cell on its own, in chunks where they are regular (``chunks``).
+"""Read ``.csv`` files, also gzipped.
+
+Each cell on its own, in chunks where they are regular.
 
 A vector is either one column of JSON lists or several columns of numbers: ``x_0 ... x_{d-1}``, or the
 ones named in the source's ``columns`` option.
@@ -53,7 +55,7 @@ class _Lines(Protocol):
 
 
 class ShortLines:
-    """An iterator of the lines of a file, cut where a record becomes too long.
+    """Yield a file's lines, cut where a record is too long.
 
     Args:
         file: text, opened with ``newline=""``.
@@ -68,7 +70,7 @@ class ShortLines:
         self._told, self._cut = 0, False
 
     def __iter__(self) -> Iterator[str]:
-        """Return itself: the csv module asks for one line after another."""
+        """Return itself."""
         return self
 
     def __next__(self) -> str:
@@ -92,12 +94,15 @@ class ShortLines:
         return self._told > 0
 
     def record_was_cut(self) -> bool:
-        """Say whether the record that the csv module just gave was too long; a new one begins."""
+        """Return whether the last record was too long.
+
+        The csv module just returned it; a new one begins.
+        """
         cut, self._told, self._cut = self._cut, 0, False
         return cut
 
     def _rest(self, piece: str, state: int) -> str:
-        """Read to the end of a line, and return a short one that leaves the csv module where it would."""
+        """Read a line to its end, and return a short one."""
         within, self._cut = state == _QUOTED, True
         while piece:
             state = self._after(piece, state)
@@ -109,14 +114,17 @@ class ShortLines:
         return '"\n' if within else "x\n"
 
     def _after(self, piece: str, state: int) -> int:
-        """Return where the csv module would be behind a piece of a line."""
+        """Return the csv module's state behind a piece of a line."""
         for found in self._marks.finditer(piece.rstrip("\r\n") if _ends(piece) else piece):
             state = _NEXT[state][self._kinds.get(found[0], "text")]
         return state
 
 
 def good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
-    """Yield one missing cell for a record whose quotes are wrong, or that is too long to hold."""
+    """Yield one missing cell for a broken record.
+
+    Its quotes are wrong, or it is too long.
+    """
     while True:
         try:
             line = next(lines)
@@ -158,7 +166,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Chunks:
-    """A file's bytes as chunks of whole lines; the first chunk is the first line alone.
+    """Yield a file's bytes in chunks of whole lines.
+
+    The first chunk is the first line alone.
 
     A line that is longer than ``size`` comes in several chunks, of which ``regular`` is false.
     """
@@ -173,7 +183,7 @@ class Chunks:
         return self
 
     def __next__(self) -> bytes:
-        """Return the next lines; the last chunk of a file may end without a line's end."""
+        """Return the next lines."""
         if self._first:
             self._first = False
             found = self._raw.readline(self._size).removeprefix(_BOM)
@@ -191,7 +201,7 @@ class Chunks:
         return found[:cut]
 
     def regular(self, chunk: bytes) -> bool:
-        """Say whether lines and cells of a chunk are the same to every reader."""
+        """Return whether every reader reads a chunk the same."""
         return (
             self._delimiter in _DELIMITERS
             and not chunk.startswith(_BOM)  # pyarrow would leave it out
@@ -202,7 +212,10 @@ class Chunks:
         )
 
     def lines(self, chunk: bytes) -> Iterator[list[str]]:
-        """Yield the records that begin in ``chunk``, by the csv module; takes more if one goes on."""
+        """Yield a chunk's records by the csv module.
+
+        Takes more bytes if a record continues.
+        """
         text = _Text(io.StringIO(self._decoder.decode(chunk), newline=""), self._more)
         short = ShortLines(text, self._delimiter)
         text.within = lambda: short.within
@@ -215,7 +228,10 @@ class Chunks:
 
 @dataclass
 class _Text:
-    """Lines of one chunk, and of the next ones as long as a record is not complete."""
+    """Yield lines of one chunk.
+
+    And of the next ones as long as a record is not complete.
+    """
 
     held: io.StringIO
     more: Callable[[], str]
@@ -239,7 +255,9 @@ class _Text:
 def fast_cells(
     chunk: bytes, delimiter: str, cells: int, kinds: dict[int, str]
 ) -> dict[int, NDArray[Any]] | None:
-    """Return the cells of a regular chunk, by place in the line; None where a line is odd.
+    """Return a regular chunk's cells, by place in the line.
+
+    None where a line is irregular.
 
     Args:
         chunk: whole lines.
@@ -266,7 +284,7 @@ def fast_cells(
 
 
 def _has_long(chunk: bytes, delimiter: str) -> bool:
-    """Say whether a cell has more bytes than a number may have characters."""
+    """Return whether a cell is longer than any number."""
     marks, at = (delimiter.encode(), b"\n"), 0
     while at < len(chunk) - DIGITS:
         found = max(chunk.rfind(mark, at, at + DIGITS + 1) for mark in marks)
@@ -303,7 +321,7 @@ def _read(chunk: bytes, delimiter: str, cells: int, types: dict[int, str]) -> An
 
 
 def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
-    """Return a column as it was read; None for a number that is none that is finite."""
+    """Return a number column, or None if one is invalid."""
     if kind == "text" or str(column.type) == "string":
         cells = column.to_pylist()
         return boxed(cells) if kind == "text" else wholes(cells)
@@ -312,7 +330,7 @@ def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
 
 
 def _cells(column: Any, kind: str, *, plain: bool) -> NDArray[Any]:
-    """Return a column of text in its kind; odd columns are read cell by cell."""
+    """Return a text column in its kind."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra
 
@@ -365,7 +383,7 @@ def csv_source(place: Place, records: Records) -> Table:
 
 
 def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
-    """Read a file by the csv module: what every other way must agree with."""
+    """Read a file by the csv module, the reference."""
     with same_file(place.file, state) as (raw, _):
         lines = _lines(place, raw)
         header = next(lines, [])
@@ -376,7 +394,7 @@ def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> I
 def _by_chunks(
     place: Place, records: Records, rows: int, size: int = CHUNK, state: State = ()
 ) -> Iterator[Raw]:
-    """Read a file by pyarrow where a chunk of it is regular, else by the csv module."""
+    """Read regular chunks by pyarrow, others by the csv module."""
     csv.field_size_limit(_LONGEST)
     with same_file(place.file, state) as (raw, _):
         chunks = Chunks(_unpacked(place, raw), place.delimiter, size)
@@ -405,7 +423,7 @@ def _is_large(place: Place) -> bool:
 
 
 def _kind(column: Column, places: list[int]) -> str:
-    """Say how a column's cells are read: a list of numbers is text here."""
+    """Return how a column's cells are read."""
     text = column.dtype in ("str", *ENCODED) or column.keys
     if text or (column.is_vector and len(places) == 1):
         return "text"
@@ -435,7 +453,9 @@ def _piece(
     places: dict[str, list[int]],
     cells: int,
 ) -> Raw:
-    """Read up to ``count`` lines; nothing at the end. The text is gone when this returns.
+    """Read up to ``count`` lines, empty at the end.
+
+    The text is gone when this returns.
 
     Fewer where they are long: of a line only the cells of declared columns are kept, and what is kept
     stays below ``_TEXT`` characters and one line.
@@ -460,7 +480,7 @@ def _piece(
 
 
 def _column(column: Column, parts: list[list[str]]) -> NDArray[Any]:
-    """Return a column's cells as text; a vector that has a cell for each entry as numbers."""
+    """Return a column's cells as text."""
     if len(parts) == 1:
         return np.array(parts[0], dtype=object)
     read = reals if column.numpy_dtype.kind == "f" else wholes
@@ -479,7 +499,10 @@ def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
 
 
 def _check_header(header: list[str], place: Place, records: Records) -> None:
-    """Refuse a header that lacks a declared column; and say so if it could be a record (OS602)."""
+    """Refuse a header without a declared column (OS602).
+
+    And add it if the header could be a record.
+    """
     try:
         for column in records.columns:
             _places(column, place, header)
@@ -498,7 +521,7 @@ def _check_header(header: list[str], place: Place, records: Records) -> None:
 
 
 def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
-    """Return where in a line the column's cells are: one, or one for each entry of a vector."""
+    """Return the places of a column's cells in a line."""
     stored = place.stored(column.name)
     if isinstance(stored, tuple):
         names = list(stored)
@@ -521,7 +544,7 @@ def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
 
 
 def _headers(column: Column) -> str:
-    """Say what headers a column can have: public declarations."""
+    """Return the headers that a column may have."""
     if not column.is_vector:
         return f"a header `{column.name}`"
     last = column.width - 1

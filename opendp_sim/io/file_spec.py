@@ -1,4 +1,4 @@
-"""What a spec says about a file: its place and how its columns are stored."""
+"""Describe a file's place and storage, as a spec does."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def _wrong_type(where: str, expected: str) -> SpecError:
 
 @contextmanager
 def reading(file: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a reader says about a file into one constant text: it could quote a record."""
+    """Replace a reader's error by one constant text.
+
+    Its own could quote a record.
+    """
     got = "a file that cannot be read as one"
     try:
         if is_odd(file):
@@ -121,13 +124,15 @@ PORTABLE = 2
 
 
 def state_of(file: Path | int) -> State:
-    """Return the state of a file, by its path or by the descriptor with which it is open."""
+    """Return a file's state, by path or by open descriptor."""
     at = os.stat(file)  # noqa: PTH116 - also of a descriptor
     return at.st_size, at.st_mtime_ns, at.st_dev, at.st_ino, at.st_ctime_ns
 
 
 def need_state(file: Path, found: State, expected: State) -> None:
-    """Refuse a file that is not the one whose state, or what of it is portable, was taken (OS601).
+    """Refuse a file in another state (OS601).
+
+    Or with another portable part of it.
 
     A second pass is about the records of the first one. What is kept of a person stays within the limit
     all the same (``bound_contributions``).
@@ -141,7 +146,9 @@ def need_state(file: Path, found: State, expected: State) -> None:
 
 @contextmanager
 def same_file(file: Path, expected: State = ()) -> Iterator[tuple[IO[bytes], State]]:
-    """Open the bytes of a file that stays the same, of the one that was listed if its state is told.
+    """Open a file's unchanging bytes.
+
+    Of the listed file if its state is given.
 
     What was opened is looked at, not what the path leads to before or after.
     """

@@ -1,4 +1,7 @@
-"""Fold a source into a sketch, block by block, on one thread or on several: the same bits."""
+"""Sum a source into a sketch, with threads.
+
+Block by block; one thread or several give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class Threads:
         self._on_block, self._guard = on_block, guard
 
     def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
-        """Add every block to the state of the thread that has it; return all states."""
+        """Add every block to its thread's state."""
         through = self._ready()
 
         def adding(state: S) -> Callable[[Any], Any]:
@@ -101,7 +104,10 @@ class Threads:
 
 
 class One:
-    """The calling thread alone: as ``Threads``, without any."""
+    """Work in the calling thread alone.
+
+    As ``Threads``, without any.
+    """
 
     size = 1
 
@@ -130,7 +136,10 @@ class One:
 
 
 class _Held:
-    """The states of the threads that have one: a thread that finds no work holds no sketch."""
+    """Hold the states of threads with work.
+
+    A thread without work has no sketch.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make, self._own, self.all = make, threading.local(), list[Any]()
@@ -147,7 +156,10 @@ class _Held:
 
 
 class _Queue:
-    """Threads that each take blocks from one narrow queue, which the calling thread fills."""
+    """Distribute blocks from one narrow queue to threads.
+
+    The calling thread fills it.
+    """
 
     def __init__(self, adding: Sequence[Callable[[Any], Any]]) -> None:
         self._work: SimpleQueue[Any] = SimpleQueue()
@@ -171,7 +183,10 @@ class _Queue:
             del block
 
     def feed(self, blocks: Iterable[Any]) -> None:
-        """Hand out every block, and return when all are done; raise what the first block to fail did."""
+        """Distribute every block, and wait for all.
+
+        Raises the failure of the first block that failed.
+        """
         try:
             start_some(self._threads)
             for given in enumerate(blocks):
@@ -193,7 +208,10 @@ class _Queue:
 
 
 def cores() -> int:
-    """Return how many threads work by default: the cores that this process may use, at most eight."""
+    """Return the default number of threads.
+
+    The cores that this process may use, at most eight.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
     found = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     with suppress(OSError, ValueError, ZeroDivisionError):  # a container's share, in microseconds
@@ -204,7 +222,10 @@ def cores() -> int:
 
 
 class _Blas:
-    """One BLAS thread for as long as anybody of this process asks for it: the limit is the process's."""
+    """Limit BLAS to one thread while anybody asks.
+
+    The limit is the process's.
+    """
 
     def __init__(self) -> None:
         self._lock, self._users = threading.Lock(), 0
@@ -225,7 +246,10 @@ class _Blas:
                 self._limits.restore_original_limits()
 
     def forked(self) -> None:
-        """Begin anew in a fork: another thread of the parent may have held the lock."""
+        """Begin anew in a fork.
+
+        Another thread of the parent may have had the lock.
+        """
         self._lock = threading.Lock()
 
 
@@ -235,7 +259,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Give every worker one BLAS thread: several would spin on each other.
+    """Give every worker one BLAS thread.
+
+    Several would spin on each other.
 
     Several threads may be in it at once: the first sets the limit, the last restores what was before.
     """
@@ -257,7 +283,9 @@ def build_sketch(
     workers: int | None = None,
     on_block: Callable[[int], None] | None = None,
 ) -> NDArray[np.int64]:
-    """Send every block through the row maps and add up the features of the last stage.
+    """Add up the features of all blocks.
+
+    Each goes through the row maps.
 
     Sums of integers do not depend on their order, so any number of workers gives the same bits. Each
     has a state of its own, and a reader where the dataset can be cut; so does what is told of a failure
@@ -306,7 +334,9 @@ def fold_whole(
     workers: int | None = None,
     on_block: Callable[[int], None] | None = None,
 ) -> Any:
-    """Return what a map of the whole dataset, the last stage, makes of it: on one thread or on several.
+    """Return a whole-dataset map's result.
+
+    The last stage; on one thread or on several.
 
     Args:
         stages: row maps and, last, one with a ``fold``.
@@ -354,7 +384,10 @@ def _untold(_rows: int) -> None:
 
 
 def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
-    """Return all rows behind the row maps, in memory: for mechanisms that need the whole dataset."""
+    """Return all rows behind the row maps, in memory.
+
+    For mechanisms that need the whole dataset.
+    """
     key = stages[-1].mechanism.key if stages else "records"
     source_blocks = narrowed(source_blocks, stages)
     through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
@@ -393,7 +426,7 @@ def collect_records(
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join rows, and let go of each part once it is copied: all of them are never held twice."""
+    """Join rows, releasing each part once copied."""
     if len(parts) == 1:
         return parts[0]
     kind = np.result_type(*parts)

@@ -1,4 +1,6 @@
-"""Tables in memory, of whatever library: one door, and the same records as from a file.
+"""Read tables in memory, of whatever library.
+
+The records are those of a file.
 
 pandas, Polars (eager and lazy), pyarrow (tables, datasets, readers), DuckDB, numpy (structured, masked),
 dicts, and anything else with ``__arrow_c_stream__``. What a column becomes is decided by its own type and
@@ -75,7 +77,9 @@ def _table_of(records: Records, table: Any) -> Table:
 
 
 def waits(table: Any) -> bool:
-    """Say whether opening a table runs something or reads a stream: whether it fails can be private.
+    """Return whether opening a table computes or reads a stream.
+
+    Then its failure can be private.
 
     Types are asked, of the libraries that are known: an object may call its columns what it likes.
     """
@@ -91,13 +95,13 @@ def waits(table: Any) -> bool:
 
 
 def _computes(column: Any) -> bool:
-    """Say whether reading a column of a dict may run something, as Dask's arrays do."""
+    """Return whether reading a column may compute."""
     library = type(column).__module__.partition(".")[0]
     return not isinstance(column, np.ndarray) and library not in _HELD
 
 
 def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:
-    """Return the declared columns of a table, as the door gives them, each as one array."""
+    """Return a table's declared columns, each as one array."""
     pieces = list(from_table(records, table).pieces(2**16))
     if not pieces:
         return {}
@@ -120,7 +124,7 @@ def _of_array(array: NDArray[Any], records: Records) -> Raw:
 
 
 def _of_pandas(frame: Any, records: Records) -> Table:
-    """Read slices of the columns that are declared, so that no second copy of them is made."""
+    """Read slices of the declared columns."""
     if not hasattr(frame, "columns"):
         raise _no_table("a Series")
     known = [str(name) for name in frame.columns]
@@ -153,7 +157,7 @@ def _once(name: str, known: list[str], frame: Any) -> Any:
 
 
 def _held(table: Any, library: str, records: Records) -> Any:
-    """Return an Arrow table of what is declared; what is in memory already is shared, not copied."""
+    """Return an Arrow table of the declared columns."""
     if library == "polars" and hasattr(table, "collect"):
         with told_apart():
             names = table.collect_schema().names()
@@ -176,7 +180,7 @@ def _held(table: Any, library: str, records: Records) -> Any:
 
 
 def _of_polars(frame: Any, records: Records) -> Any:
-    """Hand over one column after another: a type that Arrow does not have is refused by name."""
+    """Convert columns one by one, naming an unsupported type."""
     arrow, columns = pyarrow(), {}
     for name in _wanted(records, frame.columns):
         with unquoted(name):
@@ -201,14 +205,17 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
 
 
 def _opened(function: Callable[[], Any]) -> Iterator[Any]:
-    """Yield what a caller's function opens; what it raises could quote a record."""
+    """Yield a caller's opened table.
+
+    An exception of the caller could quote a record.
+    """
     with told_apart():
         stream = function()
     yield from _batches(stream)
 
 
 def _batches(stream: Any) -> Iterator[Any]:
-    """Yield the batches of a stream, which is closed at the end: an engine waits for that."""
+    """Yield a stream's batches, closing it at the end."""
     if not hasattr(stream, "__arrow_c_stream__"):
         raise _no_table(f"a function that returned a {type(stream).__name__}")
     with told_apart():
@@ -236,7 +243,7 @@ def _piece(batch: Any, records: Records) -> Raw:
 
 
 def _wanted(records: Records, known: list[str]) -> list[str]:
-    """Return the names of the declared columns in a table, each of which is there once."""
+    """Return the declared columns' names, each present once."""
     found = sorted({name for c in records.columns for name in stored_in(c, c.name, known)})
     for name in found:
         if known.count(name) > 1:
@@ -249,7 +256,10 @@ def _wanted(records: Records, known: list[str]) -> list[str]:
 
 @contextmanager
 def told_apart() -> Iterator[None]:
-    """Turn whatever a library says about a table into a constant text: it could quote a record."""
+    """Replace a library's error by a constant text.
+
+    Its own could quote a record.
+    """
     try:
         yield
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):

@@ -1,4 +1,4 @@
-"""The ingest gate: every record is looked at once, before the first release.
+"""Check every record once, before the first release.
 
 Proof that a gate is 1-stable where it changes anything: ``ingest.md``, beside this file.
 """
@@ -74,7 +74,10 @@ def _gated(block: Block, records: Records, mode: Ingest) -> Block:
 
 
 def check_entries(block: Block, records: Records) -> None:
-    """Refuse cells that could not be read as their column's dtype (OS603); the text names no cell."""
+    """Refuse cells unreadable as their dtype (OS603).
+
+    The text names no cell.
+    """
     if _missing(block, records).any():
         told = ", ".join(f"{c.name} {c.dtype}" for c in records.columns if _can_miss(c))
         raise DataError(
@@ -92,7 +95,9 @@ def gated_blocks(
 
 
 def check_form(source: Source) -> None:
-    """Check the columns and their stored types, without a record: the form of a table is public.
+    """Check columns and stored types without a record.
+
+    The form of a table is public.
 
     Raises:
         DataError (OS602): a column is missing, or of a type that has no meaning for its declaration.
@@ -103,12 +108,18 @@ def check_form(source: Source) -> None:
 
 
 def _check_structure(block: Block, records: Records) -> None:
-    """Check names, widths and dtypes: what the declaration says about a table without records."""
+    """Check names, widths and dtypes against the declaration.
+
+    Of a table without records.
+    """
     records.check({name: column[:0] for name, column in block.items()})
 
 
 def _can_miss(column: Column) -> bool:
-    """Say whether a cell of the column can be missing without being NaN or a foreign label."""
+    """Return whether a column has its own missing cells.
+
+    Missing without being NaN or a foreign label.
+    """
     return not column.keys and column.numpy_dtype.kind in "iuO"
 
 

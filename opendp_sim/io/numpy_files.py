@@ -1,4 +1,6 @@
-"""``.npy`` and ``.npz`` files, read in slices: no array is ever in memory as a whole.
+"""Read ``.npy`` and ``.npz`` files in slices.
+
+No array is ever in memory as a whole.
 
 numpy maps an ``.npy`` file into memory (whose pages count as the process's own) and unpacks a member
 of an ``.npz`` as a whole; here both are read as streams of rows.
@@ -61,7 +63,7 @@ class _Stream:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def at_once(self, rows: int) -> int:
-        """Return how many records a slice holds: fewer where they are wide, as a text dtype can be."""
+        """Return a slice's number of records."""
         return max(1, min(rows, _SLICE // max(self.record, 1)))
 
     def slices(self, rows: int) -> Iterator[NDArray[Any]]:
@@ -75,7 +77,9 @@ class _Stream:
 
 
 def npz_source(place: Place, records: Records) -> Table:
-    """Return a source over an ``.npz`` file: one member for each declared column.
+    """Return a source over an ``.npz`` file.
+
+    One member for each declared column.
 
     Raises:
         DataError (OS601): not a readable file of plain arrays. (OS602): a column has no member.
@@ -123,7 +127,9 @@ def npz_source(place: Place, records: Records) -> Table:
 
 
 def npy_source(place: Place, records: Records) -> Table:
-    """Return a source over one ``.npy`` file: a table of fields, or numbers side by side.
+    """Return a source over one ``.npy`` file.
+
+    A table of fields, or numbers side by side.
 
     A structured array gives its fields by name; a plain array of shape (n, total width) gives the
     declared columns in order.
@@ -161,7 +167,9 @@ def _split(array: NDArray[Any], place: Place, records: Records) -> Raw:
 
 
 def side_by_side(array: NDArray[Any], where: str, records: Records) -> Raw:
-    """Return the declared columns of a plain array of shape (n, total width), in order.
+    """Return the columns of an array (n, total width).
+
+    The declared columns, in order.
 
     Raises:
         DataError (OS602): another total width.

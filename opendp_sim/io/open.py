@@ -1,4 +1,4 @@
-"""From what a spec says about its data to a source: ``{kind: argument}``."""
+"""Open a spec's source, ``{kind: argument}``."""
 
 from __future__ import annotations
 

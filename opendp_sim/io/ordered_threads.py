@@ -1,4 +1,6 @@
-"""Items that threads work through side by side, begun in their order; the first failure is told.
+"""Process items by several threads.
+
+Begun in order; the first failure is raised.
 
 Where some items fail, the failure of the *first item* is raised: all items before it were begun before
 it and run to their end, so it is the one that a single thread meets first, whichever thread was quicker.
@@ -17,7 +19,10 @@ Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
 
 
 class _Here(threading.local):
-    """Of a thread that somebody set to work: how it has something called in that somebody's thread."""
+    """Link a worker to the thread that waits for it.
+
+    The worker can have a function called there.
+    """
 
     call: Call | None = None
 
@@ -26,7 +31,10 @@ _here = _Here()
 
 
 def in_caller(function: Callable[..., None], *args: Any) -> None:
-    """Call a function in the thread that waits for this one, soon; in any other thread, now."""
+    """Call a function in the waiting thread.
+
+    Soon; in any other thread, now.
+    """
     if _here.call is None:
         function(*args)
     else:
@@ -34,7 +42,7 @@ def in_caller(function: Callable[..., None], *args: Any) -> None:
 
 
 class _Turns:
-    """Who works on what: items are begun in order, and none behind a failure."""
+    """Begin items in order, none behind a failure."""
 
     def __init__(self, count: int) -> None:
         self._lock, self._next, self._count, self._ended = threading.Lock(), 0, count, False
@@ -54,7 +62,7 @@ class _Turns:
             self.failed[at] = error
 
     def goes_on(self, at: int) -> bool:
-        """Say whether what becomes of an item still matters: no item before it has failed."""
+        """Return whether an item's result still matters."""
         with self._lock:
             return not self._ended and (not self.failed or at < min(self.failed))
 
@@ -67,7 +75,9 @@ class _Turns:
 def side_by_side(
     function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
 ) -> list[T]:
-    """Return what the function makes of each item; raise the failure of the first item that fails.
+    """Return the function's results, in order.
+
+    Raises the failure of the first item that fails.
 
     The function is also given what says whether it should go on. What it calls by ``in_caller`` is
     called in this thread, which does nothing else meanwhile.
@@ -108,7 +118,7 @@ def side_by_side(
 
 
 def start_some(threads: Sequence[threading.Thread]) -> int:
-    """Start as many threads as the system allows, one at least; return how many."""
+    """Start as many threads as possible, returning their number."""
     for at, thread in enumerate(threads):
         try:
             thread.start()
@@ -120,7 +130,10 @@ def start_some(threads: Sequence[threading.Thread]) -> int:
 
 
 def join_all(threads: Sequence[threading.Thread]) -> None:
-    """Wait for the threads that run; an interrupt may have come before all were started."""
+    """Wait for the running threads.
+
+    An interrupt may have come before all were started.
+    """
     for thread in threads:
         if thread.ident is not None:
             thread.join()

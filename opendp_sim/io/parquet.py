@@ -1,4 +1,7 @@
-"""``.parquet`` files, through pyarrow (the extra ``parquet``), a batch of records at a time."""
+"""Read ``.parquet`` files through pyarrow, in batches.
+
+The extra ``parquet``.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ _HEAVY = 2**28
 
 @dataclass(frozen=True)
 class Part:
-    """One file or some row groups of it, and what the names of its folders say about all its records."""
+    """Describe one file or some row groups of it.
+
+    And the values that its folders' names give all its records.
+    """
 
     file: Path
     keys: Mapping[str, str]
@@ -53,7 +59,10 @@ class Part:
 
 
 def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
-    """Return which of the columns are texts by their type, not lists or numbers written in bytes."""
+    """Return which columns are texts by their type.
+
+    Not lists or numbers written in bytes.
+    """
     from pyarrow import types  # noqa: PLC0415 - an extra
 
     kinds = {field.name: field.type for field in schema if field.name in names}
@@ -61,7 +70,10 @@ def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
 
 
 def weight_of(file: Any, names: set[str]) -> int:
-    """Return the bytes that columns take unpacked, as the file says: of a list all its entries."""
+    """Return columns' unpacked bytes, by the footer.
+
+    Of a list all its entries.
+    """
     found, schema = 0, file.schema
     columns = [at for at in range(len(schema)) if schema.column(at).path.split(".")[0] in names]
     for group in range(file.metadata.num_row_groups):
@@ -74,7 +86,9 @@ def weight_of(file: Any, names: set[str]) -> int:
 def batches(
     file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int], *, threads: bool
 ) -> Iterator[Any]:
-    """Yield batches that fit into memory by what the footer says; groups with long lists one by one.
+    """Yield batches that fit into memory, by the footer.
+
+    Groups with long lists one by one.
 
     Raises:
         DataError (OS601): a group holds too much that is beyond its declaration, or too heavy records.
@@ -95,7 +109,10 @@ def batches(
 
 
 def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return of a group of rows: entries beyond those of lists as declared, bytes, and records."""
+    """Return a row group's excess entries, bytes and records.
+
+    Entries beyond those of lists as declared.
+    """
     about, spare, heavy = file.metadata.row_group(group), 0, 0
     count = int(about.num_rows)
     for at in range(about.num_columns):
@@ -109,12 +126,15 @@ def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, 
 
 
 def refused(spare: int, heavy: int, count: int) -> bool:
-    """Say whether a group of rows holds too much beyond its declaration, or too heavy records."""
+    """Return whether a row group exceeds its declaration.
+
+    Too many entries, or too heavy records.
+    """
     return spare > _SPARE or heavy > max(_HEAVY, count << 20)
 
 
 def too_heavy(file: Path) -> DataError:
-    """Return the refusal of a file with a group of rows that is refused."""
+    """Return the refusal of a file's oversized row group."""
     return DataError(
         "OS601",
         str(file),
@@ -127,7 +147,9 @@ def too_heavy(file: Path) -> DataError:
 
 @contextmanager
 def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[tuple[Any, State]]:
-    """Open a file that stays the same up to the last batch, the one that was listed if it is pinned.
+    """Open an unchanging file up to the last batch.
+
+    The listed one if it is pinned.
 
     Columns of ``texts`` come as dictionaries, as they lie in the file. What was opened is looked at, not
     what the path leads to before or after.
@@ -160,7 +182,9 @@ def parquet_reader() -> Any:
 
 
 def parquet_source(place: Place, records: Records) -> Table:
-    """Return a source over a ``.parquet`` file, a folder of them, or a pattern such as ``day-*.parquet``.
+    """Return a source over ``.parquet`` files.
+
+    A file, a folder of them, or a pattern such as ``day-*.parquet``.
 
     A vector is a column of lists, or several columns of numbers as in a ``.csv``. Nulls and lists of
     another length are missing: the gate refuses them or drops the record. Files of a folder are read
@@ -196,7 +220,9 @@ def _names(
 def parquet_of(
     place: Place, records: Records, parts: Sequence[Part], *, threads: bool = False
 ) -> Table:
-    """Return a source over some parts of the files: what one task of an engine reads.
+    """Return a source over parts of the files.
+
+    One task of an engine reads it.
 
     ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
     """
@@ -219,7 +245,10 @@ def parquet_of(
 
 @dataclass(frozen=True)
 class _Listed:
-    """The parts of a source as they were listed: with where each column of the records is stored."""
+    """Hold a source's listed parts.
+
+    With the stored column of each declared column.
+    """
 
     arrow: Any
     place: Place
@@ -251,7 +280,7 @@ class _Listed:
                     yield self._raw(part, held)
 
     def form(self) -> Raw:
-        """Return the columns without records, of the types in which they are stored."""
+        """Return the columns without records, as stored."""
         if not self.parts:
             return self.records.no_records()
         first = self.parts[0]
@@ -261,7 +290,7 @@ class _Listed:
             return self._raw(first, first.columns(0) | held)
 
     def cut(self, workers: int) -> list[Table] | None:
-        """Return runs of row groups for so many threads; None where too many of them would wait."""
+        """Return runs of row groups for threads, or None."""
         each = (_units(self.arrow, self.place, p, self._widths(p)) for p in self.parts)
         units = list(chain.from_iterable(each))
         runs = _runs(units, _TASKS * workers)
@@ -276,7 +305,7 @@ class _Listed:
 def _read(
     arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()
 ) -> Iterator[tuple[Any, State]]:
-    """Open a part; what pyarrow says of it is told as of the whole source."""
+    """Open a part, reporting errors of the whole source."""
     with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as found:
         yield found
 
@@ -288,7 +317,7 @@ _TASKS = 4
 def _units(
     arrow: Any, place: Place, part: Part, widths: Mapping[str, int]
 ) -> list[tuple[Part, int]]:
-    """Return the row groups of a file that can be read apart, with their records.
+    """Return a file's separately readable row groups, with records.
 
     A file that is not read to its end, or in which the refusal of one group comes before the reading of
     another, stays one: what is told of it must not depend on how it was cut.
@@ -308,7 +337,7 @@ def _units(
 
 
 def _runs(units: Sequence[tuple[Part, int]], count: int) -> list[list[tuple[Part, int]]]:
-    """Return about ``count`` runs of units of nearly equal size, in order; none is empty."""
+    """Return about ``count`` nearly equal runs of units."""
     total, seen, found = max(1, sum(weight for _, weight in units)), 0, []
     for part, weight in units:
         found.append((seen * count // total, (part, weight)))
@@ -317,7 +346,7 @@ def _runs(units: Sequence[tuple[Part, int]], count: int) -> list[list[tuple[Part
 
 
 def _gain(weights: Sequence[int], workers: int) -> float:
-    """Return how many threads have work on average, if each takes the next run when it has done one."""
+    """Return the threads with work, on average."""
     busy = [0] * workers
     for weight in weights:
         at = busy.index(min(busy))
@@ -326,7 +355,7 @@ def _gain(weights: Sequence[int], workers: int) -> float:
 
 
 def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
-    """Return the same groups, those of one file that stand together as one part: it is opened once."""
+    """Merge a file's adjacent groups into one part."""
     found: list[Part] = []
     for part, _ in run:
         last = found[-1] if found else None
@@ -338,7 +367,9 @@ def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
 
 
 def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
-    """Return about ``count`` runs of row groups of nearly equal size, pinned, and the number of rows.
+    """Return nearly equal pinned runs of row groups.
+
+    About ``count``; and the number of rows.
 
     Raises:
         DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.
@@ -354,7 +385,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
 
 
 def _parts(place: Place) -> list[Part]:
-    """Return the files that a path, a folder or a pattern stands for, in the order of their paths."""
+    """Return the files of a path, folder or pattern."""
     root = place.file
     if root.is_dir():
         found = (path for path in root.rglob("*.parquet") if path.is_file())
@@ -384,7 +415,7 @@ def listed_files(place: Place) -> list[Path]:
 
 
 def _left_out(name: str) -> bool:
-    """Say whether a name is that of something unfinished, hidden, or about other files."""
+    """Return whether a file's name marks it as none."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -1,4 +1,7 @@
-"""The one protocol of data: records that can be read, block by block, as often as needed."""
+"""Define sources of records.
+
+They can be read, block by block, as often as needed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ Raw = Mapping[str, Any]
 
 @runtime_checkable
 class Source(Protocol):
-    """Records that can be read any number of times, in the same order each time."""
+    """Read records any number of times.
+
+    In the same order each time.
+    """
 
     @property
     def records(self) -> Records:
@@ -25,15 +31,23 @@ class Source(Protocol):
 
     @property
     def length(self) -> int | None:
-        """How many records there are, when that is known without reading them. It is private."""
+        """Return the number of records if known.
+
+        Without reading them. It is private.
+        """
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
-        """Open the source afresh: blocks of ``rows`` records, the last one shorter."""
+        """Open the source afresh in blocks of ``rows`` records.
+
+        The last one may be shorter.
+        """
 
 
 @dataclass(frozen=True)
 class Table:
-    """A source made of anything that yields raw pieces: columns as they are stored, in order.
+    """Read raw pieces as a source.
+
+    Columns as they are stored, in order.
 
     Args:
         records: the declared type.
@@ -57,7 +71,9 @@ class Table:
     made_of: Any = None
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
-        """Open the source afresh: blocks of ``rows`` records, the last one shorter.
+        """Open the source afresh in blocks of ``rows`` records.
+
+        The last one may be shorter.
 
         Memory: one raw piece and one block. A piece without records is looked at for its form.
 
@@ -69,14 +85,19 @@ class Table:
 
 
 def _formed(piece: Raw, records: Records) -> Block:
-    """Return a piece in the declared types; its form is checked, with or without records."""
+    """Return a piece in the declared types.
+
+    Its form is checked, with or without records.
+    """
     block = conform(piece, records)
     records.check({name: column[:0] for name, column in block.items()})
     return block
 
 
 def from_arrays(records: Records, arrays: Raw) -> Table:
-    """Return a source over arrays in memory, by column name; nothing is copied but a block.
+    """Return a source over arrays in memory.
+
+    By column name; nothing is copied but a block.
 
     Args:
         records: the declared type.

@@ -1,1 +1,1 @@
-"""``opendp-sim lsp``: findings while typing, hover, completion, the plan's cost."""
+"""Serve editors with findings, hover, completion and cost."""

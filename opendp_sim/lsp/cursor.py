@@ -1,4 +1,7 @@
-"""Where a cursor stands in a spec that may be half written: the keys above it, by layout alone."""
+"""Locate a cursor in an incomplete spec.
+
+The keys above it, by layout alone.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def cursor_at(lines: list[str], line: int, column: int) -> Cursor:
 
 
 def _block(stack: list[_Level], text: str, *, last: bool = False) -> str | None:
-    """Follow one line; return what stands behind its key, or None where it has no key yet."""
+    """Parse one line, returning the text behind its key."""
     body = text.lstrip(" ")
     if not last and (not body or body.startswith("#")):
         return None
@@ -88,7 +91,7 @@ def _block(stack: list[_Level], text: str, *, last: bool = False) -> str | None:
 
 
 def _inside(path: list[str | int], rest: str | None, *, at_value: bool) -> Cursor:
-    """Go on through brackets on the line: ``{a: [1, {b: ...``."""
+    """Parse brackets on the line."""
     text = rest or ""
     levels: list[tuple[str, list[str | int]]] = []
     here, key, word = list(path), at_value, ""
@@ -113,7 +116,7 @@ def _inside(path: list[str | int], rest: str | None, *, at_value: bool) -> Curso
 
 
 def word_at(text: str, column: int) -> str:
-    """Return the word of a spec that the column stands in or at, or an empty text."""
+    """Return the word at a column, or an empty text."""
     for found in _WORD.finditer(text):
         if found.start() <= column <= found.end():
             return found[0]
@@ -121,7 +124,7 @@ def word_at(text: str, column: int) -> str:
 
 
 def utf16(text: str, column: int, *, back: bool = False) -> int:
-    """Turn a column in characters into one in UTF-16 units, as editors count, or ``back``."""
+    """Convert a column from characters to UTF-16 units, or ``back``."""
     if not back:
         return len(text[:column].encode("utf-16-le")) // 2
     return len(text.encode("utf-16-le")[: 2 * column].decode("utf-16-le", "ignore"))

@@ -1,4 +1,7 @@
-"""What an editor is told about the text of a spec; no data is opened and nothing is written."""
+"""Describe a spec's text for an editor.
+
+No data is opened and nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Choice:
-    """A word that may stand at the cursor, what it means, and what is written for it."""
+    """Hold a completion with its meaning and text."""
 
     word: str
     about: str
@@ -42,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Read:
-    """A spec's text, what was found, and its plan where it has one."""
+    """Hold a spec's text, findings, and any plan."""
 
     document: Document
     findings: tuple[Finding, ...]
@@ -50,7 +53,7 @@ class Read:
 
 
 def read(text: str, name: str, folder: str) -> Read:
-    """Check and plan the text as ``opendp-sim plan`` would; whatever is wrong becomes a finding."""
+    """Check and plan the text, collecting findings."""
     notes = Notes()
     document = yaml.parse(text, name, notes)
     try:
@@ -70,7 +73,9 @@ def _finding(document: Document, found: Diagnostic) -> Finding:
 
 
 def hover(seen: Read, line: int, column: int) -> str | None:
-    """Return the page of what stands at the cursor: a stage with its types, a mechanism, or a word.
+    """Return the page at the cursor.
+
+    Of a stage with its types, a mechanism, or a word.
 
     Args:
         seen: the document.
@@ -117,7 +122,7 @@ def _schema() -> Any:
 
 
 def choices(seen: Read, line: int, column: int) -> list[Choice]:
-    """Return the words that the grammar allows at the cursor, and the names that may stand there."""
+    """Return the words and names allowed at the cursor."""
     at = cursor_at(seen.document.lines, line, column)
     found: dict[str, Choice] = {}
     for schema in _under(_schema(), at.path):
@@ -166,7 +171,7 @@ def _about(schema: Any) -> str:
 
 
 def _names(seen: Read) -> list[str]:
-    """Return the names of datasets and stages, as far as they can be read."""
+    """Return the readable names of datasets and stages."""
     if seen.plan is not None:
         return [*(entry.name for entry in seen.plan.program.data), *seen.plan.types]
     keys = (path for path, part in seen.document.spans if part == "key" and len(path) == 2)
@@ -177,7 +182,7 @@ def _names(seen: Read) -> list[str]:
 
 
 def lens(seen: Read) -> tuple[int, str] | None:
-    """Return (the line of ``privacy:``, what the plan costs and how wrong its answers will be)."""
+    """Return the plan's cost and error at ``privacy:``."""
     if seen.plan is None or seen.plan.privacy is None:
         return None
     plain = seen.plan.plain()

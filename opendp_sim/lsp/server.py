@@ -1,4 +1,7 @@
-"""The language server over stdio (extra ``lsp``: pygls); what it says is ``language.py``'s."""
+"""Run the language server over stdio (extra ``lsp``).
+
+pygls; the content is ``language.py``'s.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _QUIET = 0.2
 
 
 def serve_stdio() -> None:
-    """Answer an editor on standard input and output until it says that it ends.
+    """Answer an editor on standard streams until it ends.
 
     Raises:
         DataError (OS606): pygls is not installed.
@@ -51,7 +54,7 @@ class _Editor:
         self.seen: dict[str, tuple[int, Read]] = {}
 
     def register(self) -> None:
-        """Tell the server which function answers what; it marks them, which bound methods forbid."""
+        """Register the server's functions."""
         types = self.types
         options = types.CompletionOptions(trigger_characters=[" ", "{", "-"])
         for name, answer, *more in (

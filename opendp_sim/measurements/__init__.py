@@ -1,1 +1,1 @@
-"""Measurements: noise, selection, nearest neighbours, linear models."""
+"""Release private data by noise, selection, neighbours or linear models."""

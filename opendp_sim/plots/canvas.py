@@ -1,4 +1,7 @@
-"""What every picture shares: axes, colours that colour-blind readers tell apart, text, and files."""
+"""Share axes, colours, text and files of pictures.
+
+Colour-blind readers distinguish the colours.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,18 @@ def needs_plot(name: str) -> Any:
 
 
 def label(text: object) -> str:
-    """Return text for a picture: control characters shown, and no dollar that starts a formula."""
+    """Return text for a picture.
+
+    Control characters are shown, and no dollar starts a formula.
+    """
     return shown(str(text)[:60]).replace("$", r"\$")
 
 
 class Display(ABC):
-    """A picture with its data. ``plot`` draws it and sets ``ax_`` and ``figure_``."""
+    """Hold a picture's data.
+
+    ``plot`` draws it and sets ``ax_`` and ``figure_``.
+    """
 
     size: ClassVar[tuple[float, float]] = (5.2, 3.6)
     """Width and height in inches."""
@@ -67,7 +76,10 @@ class Display(ABC):
         """Draw on axes that exist."""
 
     def save(self, path: str | Path, *, dpi: int = 150) -> None:
-        """Write the picture as .svg, .png or .pdf: as a whole or not at all, and without a date."""
+        """Write the picture as .svg, .png or .pdf.
+
+        As a whole or not at all, and without a date.
+        """
         kind = Path(path).suffix.removeprefix(".")
         if kind not in _KINDS:
             raise DataError(

@@ -1,4 +1,7 @@
-"""Which picture a file gives: by its kind, or by the name that the command line says."""
+"""Choose a file's picture by kind or name.
+
+The name is the command line's.
+"""
 
 from __future__ import annotations
 

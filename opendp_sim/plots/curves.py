@@ -1,4 +1,7 @@
-"""Two curves of a plan, before anything is spent: error against epsilon, and what an attacker gains."""
+"""Draw a plan's error and attacker curves.
+
+Before anything is spent.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ class ErrorDisplay(Display):
 
     @classmethod
     def from_plan(cls, plan: Plan, epsilon: Sequence[float] = _TRIED) -> Self:
-        """Plan the program again at every budget; nothing is opened and nothing is spent.
+        """Plan the program again at every budget.
+
+        Nothing is opened and nothing is spent.
 
         Raises:
             ParameterError (OS101): the program states no error, or its budget is not an epsilon.
@@ -98,13 +103,13 @@ class ErrorDisplay(Display):
         ax.legend(frameon=False, fontsize=8)
 
     def _of_what(self) -> list[str]:
-        """Return the lines beside the upright axis: none of them is longer than it."""
+        """Return the label of the vertical axis, in lines."""
         if not self.unit:
             return ["expected error"]
         return ["expected error,", *(label(line) for line in wrap(f"in {self.unit}", _HIGH))]
 
     def _others(self) -> list[str]:
-        """Return the lines that name what is not drawn, as it has another unit."""
+        """Return lines that name the omitted errors."""
         if not self.left_out:
             return []
         named = dict.fromkeys(name.partition(": ")[2] for name in self.left_out)
@@ -113,14 +118,16 @@ class ErrorDisplay(Display):
 
 
 def _named(name: str) -> str:
-    """Return what a curve is called: of means, what is drawn is the error of a mean."""
+    """Return a curve's name."""
     if divisor_of(name) == 1:
         return name.replace("_", " ")
     return f"{name.partition(': ')[0]}: noise of a mean of {divisor_of(name):,} records"
 
 
 class PrivacyDisplay(Display):
-    """What a claim means: the attacker's trade-off, and epsilon at every delta.
+    """Draw the attacker's trade-off and the privacy profile.
+
+    Epsilon at every delta.
 
     Attributes:
         rates: false-positive rates.
@@ -158,7 +165,10 @@ class PrivacyDisplay(Display):
         return cls(plan.privacy.measure, plan.total, exact=is_tight(plan), of=of)
 
     def plot(self, ax: Any = None, profile_ax: Any = None) -> Self:
-        """Draw the trade-off on ``ax`` and, where the claim is a curve, the profile beside it."""
+        """Draw the trade-off on ``ax``, with any profile.
+
+        Where the claim is a curve.
+        """
         self._profile_ax = profile_ax
         return super().plot(ax)
 
@@ -187,7 +197,7 @@ class PrivacyDisplay(Display):
 
 
 def _profile(measure: str, loss: tuple[float, ...]) -> tuple[list[float], list[float]]:
-    """Return (deltas, epsilons) of a claim; a pure or approximate one is a single point."""
+    """Return a claim's deltas and epsilons."""
     first, own = loss[0], loss[1] if len(loss) > 1 else 0.0
     if measure == "gdp":
         return list(_DELTAS), [epsilon_up(2 * Fraction(first), delta) for delta in _DELTAS]

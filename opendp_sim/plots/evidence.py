@@ -1,4 +1,7 @@
-"""An audit's evidence: what each layer did, and how near betting came to a refutation."""
+"""Draw an audit's evidence.
+
+Each layer's runs, and its distance from a refutation.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ _ANSWERS = {"refuted": COLORS[1], "not refuted": COLORS[0], "skipped": "#777777"
 
 
 class AuditDisplay(Display):
-    """One audited object: a row a layer, with its runs and, where it bet, its wealth.
+    """Draw one audited object, a row a layer.
+
+    With its runs and, where it bet, its wealth.
 
     Attributes:
         subject: what was audited.

@@ -1,4 +1,7 @@
-"""The items that a private selection released: with counts or ranks where those were released too."""
+"""Draw the items of a private selection.
+
+With counts or ranks where those were released too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _MOST = 40
 
 
 class TopDisplay(Display):
-    """Selected items: a set in its public order, or ranked.
+    """Draw selected items, ordered publicly or ranked.
 
     Attributes:
         items: their names.
@@ -43,7 +46,10 @@ class TopDisplay(Display):
 
     @classmethod
     def of(cls, found: Any) -> Self:
-        """Take what a selection released: a list, ranked columns, items with counts, or a table."""
+        """Take a selection's release.
+
+        A list, ranked columns, items with counts, or a table.
+        """
         if isinstance(found, Table):
             counts = found["count"].tolist() if "count" in found.columns else None
             return cls(found["item"].tolist(), counts, ranked="rank" in found.columns)

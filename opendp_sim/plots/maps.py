@@ -1,4 +1,7 @@
-"""Densities and classes over one or two columns, from a release alone: where noise decides, no colour."""
+"""Draw densities and classes over columns.
+
+From a release alone; no colour where noise decides.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _SURE = 2.0
 
 
 class DensityDisplay(Display):
-    """A slice of a density with its interval, or a map with the cells hatched that are below the noise.
+    """Draw a density's slice or map.
+
+    A slice has its interval; cells below the noise are hatched.
 
     Attributes:
         columns: one or two names.
@@ -109,7 +114,9 @@ class DensityDisplay(Display):
 
 
 class ClassMapDisplay(Display):
-    """Which class a release names over two columns; pale where noise decides between the first two.
+    """Draw a release's classes over two columns.
+
+    Pale where noise decides between the first two.
 
     Attributes:
         columns: two names. x, y: (n,), (m,) places. labels: the classes.
@@ -141,7 +148,9 @@ class ClassMapDisplay(Display):
         at: Mapping[str, float] | None = None,
         points: int = 60,
     ) -> Self:
-        """Ask a release of means or of a density for its classes over two columns.
+        """Ask a release for its classes over two columns.
+
+        A release of means or of a density.
 
         Raises:
             ParameterError (OS101, OS102): no such numeric column, or no classes.
@@ -196,7 +205,7 @@ class ClassMapDisplay(Display):
 
 
 def _tell_cut(ax: Any, held: Mapping[str, float]) -> None:
-    """Say over a picture where the columns that it does not show are held."""
+    """Title a picture with the hidden columns' values."""
     if held:
         told = ", ".join(f"{label(name)} = {value:.6g}" for name, value in held.items())
         ax.set_title(f"cut at {told}", fontsize=9)
@@ -211,7 +220,7 @@ def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
 def _grid(
     release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
 ) -> tuple[Grid, Grid | None, dict[str, Grid], dict[str, float]]:
-    """Return places along x and y, the queries that cover them, and where other columns are held."""
+    """Return axes, their queries, and the other columns' values."""
     domain = release.stages[0].domain
     every = domain.columns if isinstance(domain, Records) else ()
     numeric = {column.name: column for column in every if _scalar(column)}
@@ -239,7 +248,7 @@ def _scalar(column: Column) -> bool:
 def _of_class(
     answers: Mapping[str, Grid], labels: tuple[str | int, ...] | None, wanted: str | int | None
 ) -> dict[str, Grid]:
-    """Return one class's answers, or the sum of all with the sum's interval and noise."""
+    """Return one class's answers, or the classes' sum."""
     if wanted is not None:
         if labels is None or wanted not in labels:
             raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])

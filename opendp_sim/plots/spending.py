@@ -1,4 +1,4 @@
-"""A ledger's burn-down: what was spent after each entry, beside the limit."""
+"""Draw a ledger's spending beside its limit."""
 
 from __future__ import annotations
 

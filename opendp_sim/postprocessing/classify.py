@@ -1,4 +1,4 @@
-"""Classify: the class whose density is greatest at the query.
+"""Classify queries by the greatest density.
 
 Why the default rule is maximum likelihood, and what it does with classes of few records:
 ``classify.md``, beside this file.
@@ -112,7 +112,7 @@ class Classify(Mechanism):
         )
 
     def _best(self, sums: NDArray[np.float64], sizes: Any, least: Any) -> dict[str, NDArray[Any]]:
-        """Arg max by row; ties go to the first label, a fixed public order."""
+        """Return the arg max by row."""
         # Without a floor, noise over a class of few records outweighs every mean kernel value.
         scores = sums if self.rule == "map" else sums / np.maximum(sizes, least)
         ordered = np.sort(scores, axis=1)

@@ -1,4 +1,6 @@
-"""Counts: the noisy number of users of every item of a public catalogue, or of the largest.
+"""Read noisy user counts of items.
+
+Of every item of a public catalogue, or of the largest.
 
 Error formulas: ``counts.md``, beside this file.
 """
@@ -26,7 +28,9 @@ COLUMNS = ("rank", "item", "count", "noise_error", "lower", "upper")
 
 @register
 class Counts(Mechanism):
-    r"""Read the noisy counts of a catalogue: items by falling count, with intervals.
+    r"""Read a catalogue's noisy counts with intervals.
+
+    Items by falling count.
 
     Space
         Input: a release of a sketch that offers ``item_counts`` (``vote_counts`` over a public

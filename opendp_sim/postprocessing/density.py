@@ -1,4 +1,6 @@
-"""Density: kernel sums of any number of public queries, from one release.
+"""Answer kernel densities from one release.
+
+Any number of public queries.
 
 Proof and error formulas: ``density.md``, beside this file.
 """
@@ -36,7 +38,9 @@ _OF_SUM = 16.0
 
 @register
 class Density(Mechanism):
-    r"""Estimate :math:`\sum_x k(x, q)` for every query q and class, with errors and an interval.
+    r"""Estimate kernel sums at queries, with errors and intervals.
+
+    :math:`\sum_x k(x, q)` for every query q and class.
 
     Space
         Input: a release of a sketch that offers ``kernel_sums`` (``race_sketch``,
@@ -142,7 +146,10 @@ class Density(Mechanism):
         return math.pi / 2 if median else 1.0
 
     def _expected(self, noise: float, of_count: float) -> dict[str, float]:
-        """Return what a plan says: of a mean, all that its error is made of besides their number."""
+        """Return a mean's error terms for the plan.
+
+        Besides the number of records.
+        """
         if not self.normalise:
             return {"noise_error": noise}
         return {
@@ -184,7 +191,7 @@ class Density(Mechanism):
         return dict(zip(COLUMNS, columns, strict=True))
 
     def _estimated(self, found: KernelEstimates, errors: tuple[float, ...]) -> _Estimated:
-        """Return the median of the groups, with its variances and the quantiles of an interval."""
+        """Return the groups' median with variances and quantiles."""
         loss, noise, deviation, of_laplace = errors
         values = np.median(found.groups, axis=0).T
         total = loss * found.variance.T / found.repetitions
@@ -199,7 +206,7 @@ class Density(Mechanism):
         return _Estimated(values, noise_variance, sketch_variance, quantile, skewed, unseen)
 
     def _unseen(self, found: KernelEstimates, deviation: float) -> NDArray[np.float64]:
-        """Return how far, by class, the estimate may err by what no repetition has shown (Lemma 3)."""
+        """Bound the error that no repetition has shown (Lemma 3)."""
         hidden = -math.log(0.5 - self.confidence / 2)
         least = max(1, found.repetitions // len(found.groups))
         unseen: NDArray[np.float64] = np.maximum(
@@ -211,7 +218,10 @@ class Density(Mechanism):
 
 @dataclass(frozen=True)
 class _Estimated:
-    """Kernel sums or means, by query and class, with what their interval is made of."""
+    """Hold kernel sums or means with their intervals' parts.
+
+    By query and class.
+    """
 
     values: NDArray[np.float64]
     noise_variance: NDArray[np.float64]
@@ -232,7 +242,7 @@ class _Estimated:
     def ends_of_mean(
         self, sizes: NDArray[np.float64], together: float, of_count: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the ends of a mean's interval (Lemma 8), infinite where no size bounds it."""
+        """Return a mean's interval (Lemma 8)."""
         times = np.square(self.quantile)
         square = times * self.noise_variance + np.square(self.skewed) * self.sketch_variance
         noise = square, times * together, times * of_count
@@ -243,7 +253,7 @@ class _Estimated:
     def mean(
         self, sizes: NDArray[np.float64], least: float, together: float, of_count: float
     ) -> _Estimated:
-        """Divide by released sizes, or by ``least``, which is no noisy number (Lemma 7)."""
+        """Divide by released sizes, at least ``least`` (Lemma 7)."""
         divisor = np.maximum(sizes, least)
         values = self.values / divisor
         of_divisor = np.where(sizes > least, values * (values * of_count - 2 * together), 0.0)
@@ -256,7 +266,9 @@ class _Estimated:
 
 
 def most_sampled(sums: KernelSums) -> float:
-    """Bound the deviation of one record's kernel value over the sketch's draws, wherever the record is.
+    """Bound one record's kernel deviation over the draws.
+
+    Wherever the record is.
 
     The deviation of a sum is at most the sum of its records' deviations (Minkowski), so n records deviate
     by at most n times this. The bias, which a sketch's bound holds too, is told beside it.
@@ -268,13 +280,18 @@ def most_sampled(sums: KernelSums) -> float:
 
 
 def rounded(sums: KernelSums, domain: Domain) -> float:
-    """Bound what rounding of record and query to the grid changes a kernel value by (Lemma 4)."""
+    """Bound the kernel change by rounding (Lemma 4).
+
+    Of record and query to the grid.
+    """
     rows = getattr(domain, "queries", None)
     return sums.change(rows.moved(sums.distance)) if isinstance(rows, GridRows) else 0.0
 
 
 def least_records(of_count: float, of_sum: float) -> float:
-    """Return the released size below which a class is not told from noise: public numbers only.
+    """Return the least released size that noise does not hide.
+
+    Public numbers only.
 
     Args:
         of_count: deviation of the released number of records.

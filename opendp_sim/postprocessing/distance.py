@@ -1,4 +1,6 @@
-"""Distance: sums or means of distances from public queries to all records, from one release.
+"""Answer sums or means of distances from one release.
+
+From public queries to all records.
 
 Error formulas: ``distance.md``, beside this file.
 """
@@ -36,7 +38,9 @@ COLUMNS = ("distance", "noise_error", "bias", "lower", "upper", "records", "leas
 
 @register
 class Distance(Mechanism):
-    r"""Estimate :math:`\sum_x \mathrm{dist}(x, q)` for every query q and class, with an interval.
+    r"""Estimate distance sums at queries, with an interval.
+
+    :math:`\sum_x \mathrm{dist}(x, q)` for every query q and class.
 
     Space
         Input: a release of a sketch that offers ``distance_sums`` (``threshold_sketch``,
@@ -185,7 +189,9 @@ class Distance(Mechanism):
 
 
 def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[float, float, float]:
-    """Return what a random map before the sketch, or in it, does to these sums.
+    """Return a random map's distortion of these sums.
+
+    A map before the sketch, or in it.
 
     Deviation relative to them, largest loss per record, and deviation per record.
     """
@@ -196,7 +202,7 @@ def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[flo
 
 
 def _most_rounded(release: Released, power: float, *, whole: bool) -> float:
-    """Bound what rounding moves one record's distance by, for queries inside of the rows' bounds."""
+    """Bound a record's distance change by rounding."""
     lower = np.array(getattr(release.queries, "lower", ()), dtype=np.float64)
     if not lower.size:
         return 0.0
@@ -207,7 +213,9 @@ def _most_rounded(release: Released, power: float, *, whole: bool) -> float:
 def rounding(
     release: Released, asked: Any, power: float, *, whole: bool
 ) -> NDArray[np.float64] | float:
-    """Bound what rounding to the grid, of record and query, moves one record's distance: shape (q,).
+    """Bound a record's distance change by rounding, shape (q,).
+
+    Of record and query to the grid.
 
     Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by
     ``p u (far + u)^(p-1)``; behind a projection the differences move by a vector of bounded length
@@ -234,7 +242,9 @@ def rounding(
 
 
 def longest(rows: Any, power: float, *, whole: bool) -> float:
-    """Return the p-th power of the longest distance of two grid points in the box, at most.
+    """Return the longest grid distance's p-th power.
+
+    In the box, at most.
 
     ``whole``: the l2 distance in place of a sum over columns.
     """
@@ -256,7 +266,10 @@ def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
 
 
 def check_reach(release: Released, queries: Any, power: float) -> None:
-    """Refuse queries so far away that floats do not hold the p-th powers' variances."""
+    """Refuse queries too far away for floats.
+
+    They must represent the p-th powers' variances.
+    """
     least, most = extremes(np.asarray(getattr(queries, "values", queries)))
     rows = release.queries
     ends = [abs(v) for name in ("lower", "upper") for v in getattr(rows, name, ())]

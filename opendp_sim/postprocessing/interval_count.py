@@ -1,4 +1,6 @@
-"""Interval count: how many records lie within a radius of each query in one column.
+"""Count the records near each query in one column.
+
+Within a radius.
 
 Error formulas: ``interval_count.md``, beside this file.
 """
@@ -27,7 +29,9 @@ COLUMNS = ("count", "noise_error", "lower", "upper")
 
 @register
 class IntervalCount(Mechanism):
-    r"""Count the records with :math:`|x_j - q_j| \le r` for every query q and class.
+    r"""Count records within a radius of queries.
+
+    :math:`|x_j - q_j| \le r` for every query q and class.
 
     Space
         Input: a release of a sketch that offers ``interval_counts`` (``distance_tree``,

@@ -1,4 +1,6 @@
-"""Modes: local maxima of a released density, from several public starts.
+"""Find local maxima of a released density.
+
+From several public starts.
 
 The search and what it finds: ``modes.md``, beside this file.
 """
@@ -28,7 +30,9 @@ COLUMNS = ("mode", "height", "noise_error", "sketch_error", "starts", "label")
 
 @register
 class Modes(Mechanism):
-    r"""Climb a released density from several starts; report the distinct summits, highest first.
+    r"""Climb a released density from several starts.
+
+    Reports the distinct summits, highest first.
 
     Space
         Input: a release of a sketch that offers ``kernel_sums``, and, if wanted, public starting
@@ -144,7 +148,7 @@ class Modes(Mechanism):
         points: NDArray[np.float64],
         box: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Move every point to its best neighbour along an axis; halve its step when none is better."""
+        """Move points to better neighbours, or halve their steps."""
         count, width = points.shape
         points, step = points.copy(), np.full(count, 0.125)
         moves = np.concatenate([np.eye(width), -np.eye(width)])
@@ -199,7 +203,7 @@ class Modes(Mechanism):
 def _sketch_error(
     sums: KernelSums, released: Arrays, found: dict[str, NDArray[Any]], noise: float
 ) -> NDArray[np.float64]:
-    """Return what the scatter of the repetitions exceeds the noise by, at each mode."""
+    """Return each mode's scatter beyond the noise."""
     at = sums.estimate(released, found["mode"])
     variance = at.variance[found["label"], np.arange(len(found["label"]))] / at.repetitions
     error: NDArray[np.float64] = np.sqrt(np.maximum(variance - at.noise_share * noise**2, 0.0))
@@ -207,7 +211,7 @@ def _sketch_error(
 
 
 def points_of(key: str, domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the map from points of a sketch's input, in steps, to the data's own units."""
+    """Return the map from grid steps to data units."""
     return _grid(key, domain).to_data
 
 

@@ -1,4 +1,6 @@
-"""Nearest class: the class at the smallest mean distance, or with the nearest released mean.
+"""Predict the class at the smallest mean distance.
+
+Or with the nearest released mean.
 
 How means are read from a noisy release: ``nearest_class.md``, beside this file.
 """
@@ -26,7 +28,7 @@ DEVIATION = "margin_deviation"
 
 @register
 class NearestClass(Mechanism):
-    r"""Predict for every query the label of the class that is nearest to it.
+    r"""Predict each query's nearest class.
 
     Space
         Input: a release with ``per_label: true`` of a sketch that offers ``class_means``

@@ -1,4 +1,6 @@
-"""Outliers: queries that lie where a released density is low, with a stated false-alarm rate.
+"""Detect outliers of a released density.
+
+At a stated false-alarm rate.
 
 Meaning of the threshold and the rate: ``outliers.md``, beside this file.
 """
@@ -25,7 +27,9 @@ COLUMNS = ("outlier", "score", "probability")
 
 @register
 class Outliers(Mechanism):
-    r"""Flag queries whose mean kernel value is below a threshold, at a stated false-alarm rate.
+    r"""Flag queries of low density at a false-alarm rate.
+
+    Their mean kernel value is below a threshold.
 
     Space
         Input: a release of a sketch that offers ``kernel_sums``, and public queries of shape (q, d)

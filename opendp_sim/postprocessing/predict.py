@@ -1,4 +1,4 @@
-"""Predict: the label with the greatest score of a released model.
+"""Predict a released model's label of greatest score.
 
 Why this costs nothing, and what a score is: ``predict.md``, beside this file.
 """

@@ -1,4 +1,6 @@
-"""Regress: a linear fit of one column on the others, from a release.
+"""Fit a linear regression from a release.
+
+One column on the others.
 
 What is computed, and why least squares is the default: ``regress.md``, beside this file.
 """
@@ -26,7 +28,9 @@ _STRENGTHS = 13
 
 @register
 class Regress(Mechanism):
-    r"""Fit a column as a linear function of the others; predict, or return the coefficients.
+    r"""Fit a column as a linear function of the others.
+
+    Predict, or return the coefficients.
 
     Space
         Input: a release of ``second_moments`` (least squares, shrunk as far as its noise asks) or of
@@ -150,7 +154,9 @@ class Regress(Mechanism):
 
 
 def least_squares(gram: NDArray[np.float64], target: int, noise: float) -> NDArray[np.float64]:
-    """Fit one column on the others from a noisy matrix of sums of products.
+    """Fit one column from noisy sums of products.
+
+    On the others.
 
     Args:
         gram: shape (c, c), columns in [-1, 1], the constant 1 first.
@@ -187,7 +193,7 @@ def _slopes(
     of_cross: float,
     of_inner: float,
 ) -> NDArray[np.float64]:
-    """Return the candidate of least estimated risk, no slopes at all being one (Lemmas 3 and 4)."""
+    """Return the slopes of least estimated risk (Lemmas 3, 4)."""
     eigenvalues, vectors = np.linalg.eigh(inner)
     along = (vectors * cross[:, None]).sum(axis=0)
     largest = float(eigenvalues.max(initial=0.0))

@@ -1,4 +1,6 @@
-"""Sample: public candidates drawn in proportion to a released density.
+"""Sample public candidates by a released density.
+
+In proportion to it.
 
 Proof and meaning: ``sample.md``, beside this file.
 """
@@ -22,7 +24,7 @@ from opendp_sim.postprocessing._impl.asked import check_queries, kernel_sums
 
 @register
 class Sample(Mechanism):
-    r"""Draw from a public set of candidates in proportion to their released kernel sums.
+    r"""Draw public candidates in proportion to released kernel sums.
 
     Space
         Input: a release of a sketch that offers ``kernel_sums``, and public candidates of shape

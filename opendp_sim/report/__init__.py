@@ -1,1 +1,4 @@
-"""One page about a spec, plan, certificate, ledger or audit, for somebody who has to decide about it."""
+"""Write one page for the person who decides.
+
+About a spec, plan, certificate, ledger or audit.
+"""

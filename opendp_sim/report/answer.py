@@ -1,4 +1,7 @@
-"""One answered question for a certificate's page, read from the verified file: no data, no loss."""
+"""Show one answered question on a certificate's page.
+
+From the verified file: no data, no loss.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ Rows = tuple[str, Sequence[Mapping[str, str]]]
 
 
 def answered(plan: Plan, output: str, file: Path) -> Figure | None:
-    """Return one answer that a verified file holds or gives, or None where it has none to show.
+    """Return a verified file's answer to show, or None.
 
     Args:
         plan: the certificate's program.
@@ -50,7 +53,7 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
 
 
 def rows_of(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
-    """Return the output that answers belong to, and the first of them, from a verified file.
+    """Return a verified file's output and first answers.
 
     A release is asked what its own program asks of it, where the questions come with the package: at
     most ``_SHOWN`` of them.
@@ -89,7 +92,7 @@ def _asked(plan: Plan, output: str, file: Path) -> Rows | None:
 
 
 def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
-    """Return answers as a file of them has them: a column for each name, or each name and class."""
+    """Return answers as in a file."""
     if not isinstance(found, Mapping):
         return
     names = [str(label) for label in labels or ()]
@@ -123,13 +126,13 @@ def _bars(
 
 
 def _labelled(value: str, unit: str) -> str:
-    """Return what bars are, with their unit: a probability has its own."""
+    """Return the bars' label and unit."""
     own = "from 0 to 1" if value == "probability" else f"in {unit}" if unit else ""
     return f"{value}, {own}" if own else value
 
 
 def _noise(rows: Sequence[Mapping[str, str]]) -> str:
-    """Say how large the noise of what is drawn is, where the file states it."""
+    """State the drawn values' noise, where the file has it."""
     found = [
         float(v) for row in rows for k, v in row.items() if k.partition(":")[0] == "noise_error"
     ]
@@ -164,7 +167,7 @@ def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Fi
 
 
 def _items(found: Any) -> Figure | None:
-    """List selected items: heights and ranks are not invented where none were released."""
+    """List selected items."""
     if not isinstance(found, list) or not all(isinstance(item, str | int) for item in found):
         return None
     lines = Markup("").join(

@@ -1,4 +1,6 @@
-"""How large the answers of a verified file are, beside their noise: only what was released is read.
+"""Compare answers with their noise.
+
+Only the verified file is read.
 
 Before a run nothing is known of them, and a plan compares its errors with 100: a certificate knows more.
 """
@@ -21,7 +23,7 @@ _NOISE = "noise_error"
 
 
 def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
-    """Return, by output, how wrong its answers are beside how large those in the file are.
+    """Return each output's error beside its answers' size.
 
     Args:
         plan: the certificate's program.
@@ -45,7 +47,10 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
 
 
 def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
-    """Say how many leads are not safe: both are in records."""
+    """Count the leads that are not safe.
+
+    Both are in records.
+    """
     if not leads or median(leads) <= 0:
         return ""
     below = sum(lead < error.size for lead in leads)
@@ -56,7 +61,7 @@ def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
 
 
 def _of_answers(values: Sequence[float], noise: Sequence[float], some: str) -> str:
-    """Compare answers with the noise that stands beside them: of the same unit, whatever was asked."""
+    """Compare answers with the noise beside them."""
     if not values or not noise or median(values) <= 0 or median(noise) <= 0:
         return ""
     share = _percent(median(noise) / median(values))
@@ -73,7 +78,7 @@ def _range(what: str, numbers: Sequence[float], some: str) -> str:
 
 
 def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[float]:
-    """Return the numbers of the first column that is there, in all rows and for all classes."""
+    """Return the first present column's numbers."""
     for value in wanted:
         names = [k for k in (rows[0] if rows else {}) if k == value or k.startswith(f"{value}:")]
         if names:

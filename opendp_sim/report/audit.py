@@ -1,4 +1,7 @@
-"""What a report says about an audit: the verdict, the counterexample, and what was looked at."""
+"""Report an audit.
+
+The verdict, the counterexample, and the checked pairs.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,7 @@ def audit_facts(path: Path) -> Facts:
 
 
 def _again(audit: _Audit, name: str, risk: float) -> str:
-    """Return the command that repeats the finding; of a spec all parts are audited, and share a risk."""
+    """Return the command that repeats a finding."""
     share = risk if _spec_of(name) else audit.beta
     beta = "" if math.isclose(share, 1e-3, rel_tol=1e-9) else f" --beta {share!r}"
     distance = "" if audit.d_in == 1 else f" --d-in {shlex.quote(str(audit.d_in))}"
@@ -195,7 +198,7 @@ def _spec_of(subject: str) -> str:
 
 
 def _runs(lines: Sequence[str]) -> bool:
-    """Say whether lines are Python; a file of an older version names a spec in them as if it were one."""
+    """Return whether lines are Python."""
     try:
         tried_again(lambda: ast.parse("\n".join(lines)))
     except (SyntaxError, ValueError):

@@ -1,4 +1,7 @@
-"""Small charts as SVG: axes, lines and bars; every text is escaped and nothing is fetched."""
+"""Draw small SVG charts.
+
+Axes, lines and bars; every text is escaped and nothing is fetched.
+"""
 
 from __future__ import annotations
 
@@ -79,14 +82,17 @@ class Chart:
 
 
 def _lines(label: str) -> list[str]:
-    """Return a label in two lines where one is too short for it; what is cut ends in three dots."""
+    """Return a label in up to two lines."""
     found = wrap(label, _LETTERS) or [""]
     rest = " ".join(found[1:])
     return [found[0], shorten(rest, _LETTERS, placeholder="...")] if rest else found
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers in steps of 1, 2, 2.5 or 5 that hold both ends between them."""
+    """Return round ticks around both ends.
+
+    In steps of 1, 2, 2.5 or 5.
+    """
     span = max(high - low, 1e-300)
     unit = 10.0 ** math.floor(math.log10(span / 4))
     step = next(f * unit for f in (1, 2, 2.5, 5, 10) if span / (f * unit) <= 6)
@@ -107,7 +113,9 @@ def _dot(place: tuple[float, float], kind: str = "hit", radius: float = 5.0) -> 
 def attack_chart(
     curve: Sequence[tuple[float, float]], marked: float, accused: str, found: str
 ) -> Markup:
-    """Draw power against false alarms: the area between guessing and the bound is the attacker's gain.
+    """Draw power against false alarms.
+
+    The area between guessing and the bound is the attacker's gain.
 
     Args:
         curve: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
@@ -154,7 +162,7 @@ def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, lab
 
 
 def burn_chart(shares: Sequence[float]) -> Markup:
-    """Draw which share of a limit was spent after each run, beside the limit.
+    """Draw the spent share of a limit after each run.
 
     Args:
         shares: after each run, in order; the first is before any.
@@ -185,7 +193,9 @@ def burn_chart(shares: Sequence[float]) -> Markup:
 
 
 def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:
-    """Draw one answered question: a bar and an interval for each of at most 12 classes.
+    """Draw one answered question.
+
+    A bar and an interval for each of at most 12 classes.
 
     Args:
         rows: (class, value, lower, upper).

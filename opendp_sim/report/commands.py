@@ -1,4 +1,7 @@
-"""Commands that a page gives its reader: compare with a spec of their own, make and check a signature."""
+"""List commands for a page's reader.
+
+Compare with an own spec, make and check a signature.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ and you compare it with your own copy of the spec and with the curator's public 
 
 
 def checks_of_certificate(file: Path, plan: Plan, signature: Any) -> Iterator[Check]:
-    """Yield what ``verify`` says besides: of the reader's own spec, and of the signature."""
+    """Yield ``verify`` commands with own spec and signature."""
     verify = f"opendp-sim verify {shlex.quote(file.name)}"
     spec = _spec_beside(file, plan.program.name)
     signed = f"{verify} --spec {spec} --signer curator.pub.pem"
@@ -45,7 +48,7 @@ def checks_of_certificate(file: Path, plan: Plan, signature: Any) -> Iterator[Ch
 
 
 def checks_of_plan(file: Path, spec: Path, plan: Plan) -> Iterator[Check]:
-    """Yield what to run and what to compare once the program may be run."""
+    """Yield commands and comparisons before a program may run."""
     saved = [o.decl.save for o in plan.outputs.values() if o.decl.save is not None]
     if saved:
         done = shlex.quote(certificate_path(Path(saved[0])).as_posix())
@@ -60,6 +63,6 @@ def _said(text: str) -> str:
 
 
 def _spec_beside(file: Path, name: str) -> str:
-    """Return where a spec of the program's name is, seen from the certificate; beside it, if nowhere."""
+    """Return a spec's place as seen from the certificate."""
     own = f"{name}.yaml" if _PLAIN.fullmatch(name) else "spec.yaml"
     return next((at for at in (own, f"../{own}") if (file.parent / at).is_file()), own)

@@ -1,4 +1,7 @@
-"""What goes in and what is handed out: columns and bounds, rows of a person, the kind of a release."""
+"""State a program's inputs and disclosures.
+
+Columns and bounds, rows of a person, the kind of a release.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _LIMITED = frozenset({"private_knn"})
 
 
 def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield (dataset or output, what it is) in the words of a page."""
+    """Yield each dataset's or output's description for a page."""
     for entry in plan.program.data:
         columns = [_column(column) for column in entry.records.columns[:_MOST]]
         more = len(entry.records.columns) - len(columns)
@@ -75,7 +78,7 @@ def _file(argument: Any) -> str:
 
 
 def most_questions(record: Any) -> int | None:
-    """Return how many questions a session answers at most; None where it goes on."""
+    """Return a session's most questions, or None without end."""
     return int(record.queries) if record is not None and record.key in _LIMITED else None
 
 
@@ -93,7 +96,7 @@ def _column(column: Column) -> str:
 
 
 def _rows_used(plan: Plan, data: str) -> list[str]:
-    """Say how many rows of one person are used, where that is limited."""
+    """State how many rows of a person are used."""
     found: dict[str, None] = {}
     of = "row" if plan.privacy is None else plan.privacy.unit.of
     whom = "person" if of == "row" else f"`{of}`"
@@ -129,7 +132,7 @@ def _output(output: OutputType, release: ReleasePlan) -> str:
 
 
 def _selected(release: ReleasePlan) -> str:
-    """Say what a selection gives away, and what it does not: names, ranks, counts."""
+    """State a selection's disclosures."""
     record: Any = release.record
     if record is None:
         return "what the selection found"
@@ -156,7 +159,7 @@ def _selected(release: ReleasePlan) -> str:
 
 
 def _labels(release: ReleasePlan, record: Any) -> str:
-    """Say what teachers' votes give: a set of labels for each question, and never the votes."""
+    """State the disclosures of teachers' votes."""
     asked = 0 if release.bound is None else int(release.bound.claim.expected["queries"])
     stable = getattr(record.rule, "k_max", None)
     each = (
@@ -168,7 +171,7 @@ def _labels(release: ReleasePlan, record: Any) -> str:
 
 
 def _whose_names(release: ReleasePlan) -> str:
-    """Say where the names of items come from: a public list, or what the data holds."""
+    """State the origin of items' names."""
     counted: Any = next(
         (s.mechanism for s in release.typed.stages if hasattr(s.mechanism, "item")), None
     )

@@ -1,4 +1,4 @@
-"""What a report says, gathered from a plan and, where there is one, its certificate."""
+"""Gather a report's facts from plan and certificate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ ALONE, CALLS = "from this run alone", "calls the protection "
 
 @dataclass
 class Facts:
-    """Everything that the page prints; only ``picture`` is markup, all else is escaped."""
+    """Hold everything that the page prints.
+
+    Only ``picture`` is markup, all else is escaped.
+    """
 
     kind: str
     title: str
@@ -59,7 +62,10 @@ class Facts:
 
 
 def facts_of(plan: Plan, kind: str, command: str) -> Facts:
-    """Gather the facts of a plan; nothing is opened and nothing is spent."""
+    """Gather the facts of a plan.
+
+    Nothing is opened and nothing is spent.
+    """
     plain = plan.plain()
     privacy = plain["privacy"]
     unit = {} if privacy is None else privacy["unit"]
@@ -120,7 +126,10 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
 
 
 def verdict(attacker: Attacker, together: Attacker | None = None) -> str:
-    """Return the end of the promise: the word for the protection, of all runs where there were others."""
+    """Return the promise's word for the protection.
+
+    Of all runs where there were others.
+    """
     if together is None:
         return f"{attacker.strength} ({attacker.words})."
     alone = f"this run alone: {attacker.strength}"
@@ -128,7 +137,7 @@ def verdict(attacker: Attacker, together: Attacker | None = None) -> str:
 
 
 def _noun(plan: Plan) -> str:
-    """Say what the page calls a record or a person: the first question of every reader."""
+    """Return the page's word for a record or a person."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     names = [entry.name for entry in plan.program.data if not entry.public]
     data = " and ".join(f"`{name}`" for name in names)
@@ -159,7 +168,7 @@ def _of_several(plan: Plan) -> str:
 
 
 def _uncounted(plan: Plan) -> str:
-    """Say what the absence of a ledger means, where the number is that it makes uncertain."""
+    """State that without a ledger runs are not counted."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     if all(entry.ledger is not None for entry in plan.program.data if not entry.public):
         return ""

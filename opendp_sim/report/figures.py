@@ -1,4 +1,7 @@
-"""The pictures of a plan's page: what an attacker gains, and what accuracy other budgets leave."""
+"""Draw a plan's pictures.
+
+An attacker's gain, and the error at other budgets.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class _Named:
-    """The two cases between which a spy guesses: in the data or not, or one content or another."""
+    """Describe the two cases of an attacker's guess.
+
+    In the data or not, or one content or another.
+    """
 
     said: str
     ones: str
@@ -104,7 +110,7 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
 
 
 def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
-    """Return the first stated error of an output at several budgets, where the budget decides it."""
+    """Return an output's first error at several budgets."""
     privacy = plan.privacy
     own = None if privacy is None else privacy.budget.down("epsilon")
     if own is None:
@@ -131,7 +137,7 @@ def _with_more(name: str) -> str:
 
 
 def _of_what(plan: Plan, name: str) -> str:
-    """Return what an error curve counts: answers, or the sums that they are made from."""
+    """Return the unit counted by an error curve."""
     output, _, error = name.partition(": ")
     if divisor_of(name) != 1:
         return f"means of {divisor_of(name):,} records"
@@ -140,7 +146,7 @@ def _of_what(plan: Plan, name: str) -> str:
 
 
 def _said(plan: Plan, name: str) -> str:
-    """Return what an error curve is about in words, with its unit: its name is output and error."""
+    """Describe an error curve with its unit."""
     output = name.partition(": ")[0]
     if divisor_of(name) != 1:
         return f"noise of `{output}`, in {unit_of(plan, name)}"

@@ -1,4 +1,7 @@
-"""The way of a record through a program to one release, as a report draws it: one box a step."""
+"""Draw a record's way to one release.
+
+One box a step.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _OWN_NOISE = (
 
 @dataclass(frozen=True)
 class Box:
-    """One place on a record's way: ``work`` is private, ``door`` is the noise, ``free`` is public."""
+    """Describe one step on a record's way.
+
+    ``work`` is private, ``door`` is the noise, ``free`` is public.
+    """
 
     kind: str
     name: str
@@ -45,7 +51,7 @@ class Flow:
 
 
 def flow_of(plan: Plan, name: str) -> Flow:
-    """Return the boxes from the data to what anybody may ask of a release."""
+    """Return the boxes from the data to the public release."""
     release = plan.releases[name]
     typed = release.typed
     bounds = dict(release.maps)
@@ -79,7 +85,7 @@ def flow_of(plan: Plan, name: str) -> Flow:
 
 
 def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
-    """Say what part of a run's loss a release is: in the measure's own number, which adds up."""
+    """State a release's part of the run's loss."""
     if plan.privacy is None:
         return ""
     if len(plan.releases) == 1 or not plan.total[0]:
@@ -88,7 +94,7 @@ def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
 
 
 def _bound(room: str, most: float, release: ReleasePlan, *, replaced: bool = False) -> str:
-    """Say the most that what comes out of a stage changes, in the norm that the noise is made for."""
+    """State the largest change of a stage's output."""
     text = up_text(most)
     if 1000 <= float(text) < 1e12:
         text = f"{float(text):,.0f}"
@@ -112,7 +118,7 @@ def _touched(most: int) -> str:
 
 
 def _of_a_mechanism(facts: Mapping[str, float]) -> str:
-    """Say how large the noise of a mechanism is that draws its own: in votes or records."""
+    """State a mechanism's own noise in votes or records."""
     told = []
     for name, what in _OWN_NOISE:
         if name in facts:
@@ -129,7 +135,7 @@ def _of_a_mechanism(facts: Mapping[str, float]) -> str:
 
 
 def _typical(release: ReleasePlan) -> str:
-    """Say how large the noise is, in the numbers of the bound before it."""
+    """State the noise in the numbers of the bound before it."""
     noise = None if release.bound is None else getattr(release.bound.claim, "noise", None)
     if noise is None:
         return "" if release.bound is None else _of_a_mechanism(release.bound.claim.expected)

@@ -1,4 +1,7 @@
-"""What a report says about a ledger: what was spent, by which runs, and what is left."""
+"""Report a ledger.
+
+The spent budget, its runs, and the rest.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ _UNITS = {
 
 
 def ledger_facts(file: Path) -> Facts:
-    """Gather the facts of a ledger; every number is OpenDP's composition of what it holds.
+    """Gather a ledger's facts.
+
+    Every number is OpenDP's composition of its entries.
 
     Raises:
         BudgetError (OS403): no readable ledger.
@@ -98,7 +103,10 @@ def ledger_facts(file: Path) -> Facts:
 
 
 def _protected(unit: str) -> str:
-    """Say in words what a ledger's unit protects: `add_remove 1 of row` is one record."""
+    """State the protected unit of a ledger in words.
+
+    `add_remove 1 of row` is one record.
+    """
     kind, number, _, of = (*unit.split(" ", 3), "", "", "")[:4]
     if kind not in ("add_remove", "replace") or not number.isdigit():
         return unit
@@ -106,7 +114,7 @@ def _protected(unit: str) -> str:
 
 
 def _left(total: Total) -> Tile:
-    """Say what the rest is for: mu of a limit in mu adds up by squares, which looks like a wrong sum."""
+    """Explain the rest of a limit in mu."""
     of_rest = "for later runs on the same data"
     more = ""
     if "mu" in total.left:
@@ -119,7 +127,7 @@ def _left(total: Total) -> Tile:
 
 
 def _others(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:
-    """Say what the entries are that are no runs: what was set aside, and what became of it."""
+    """Explain the entries that are no runs."""
     counted = {run.seq for run in runs}
     kinds = Counter(entry.kind for entry in entries if entry.seq not in counted)
     told = [f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
@@ -127,7 +135,7 @@ def _others(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:
 
 
 def _right(total: Total) -> str:
-    """Say what all runs of the ledger come to, as the guess that a plan's page speaks of."""
+    """State the attacker's guess after all runs of the ledger."""
     if not any(total.loss):
         return ""
     together = attacker_of(total.measure, total.loss)
@@ -146,7 +154,10 @@ def _drawn(runs: int) -> str:
 
 
 def _row(entry: Entry) -> tuple[str, str, str]:
-    """Return a row for an entry whose loss counts: a charge, or a reserve that nothing has settled."""
+    """Return a row for a counting entry.
+
+    A charge, or a reserve that nothing has settled.
+    """
     name = str(entry.body.get("name") or entry.body.get("program") or "")
     return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
 

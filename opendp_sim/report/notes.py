@@ -1,4 +1,7 @@
-"""Sentences under the errors of a page: what "2 of 3" is, what numbers come from, and those below 0."""
+"""Explain a page's errors in sentences.
+
+"2 of 3", the origin of numbers, and negative numbers.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _summed(told: str) -> Iterator[str]:
-    """Say how the parts that a line names are added up: as ``Whole.at`` does."""
+    """Explain how a line's parts add up."""
     drawn, fixed = ([word for word in words if f"by {word}" in told] for words in (DRAWN, FIXED))
     if drawn:
         yield _SQUARES.format(" and ".join([", ".join(["Noise", *drawn[:-1]]), drawn[-1]]))
@@ -71,7 +74,7 @@ def _summed(told: str) -> Iterator[str]:
 
 
 def _may_be_negative(plan: Plan) -> bool:
-    """Say whether noisy numbers are handed out: answers with a unit, a release, or ranked counts."""
+    """Return whether released numbers may be negative."""
     if plan.privacy is None:
         return False
     for output in plan.outputs.values():

@@ -1,4 +1,7 @@
-"""``opendp-sim report``: one self-contained page, without scripts, that fetches nothing."""
+"""Write one self-contained page.
+
+Without scripts; it fetches nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 
 
 def page_of(path: str | Path, spec: str | Path | None = None) -> str:
-    """Return the page about a spec, a plan, a certificate, a ledger, a session's store or an audit.
+    """Return the page about a file.
+
+    A spec, a plan, a certificate, a ledger, a session's store or an audit.
 
     A certificate is verified first: one that does not verify gives no page. ``spec`` is what a store
     was started with: its page says then how many questions are left.
@@ -76,7 +81,7 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
 
 
 def _refuse_others(file: Path) -> None:
-    """Refuse what no page is made of, and say what it is and what is done with it."""
+    """Refuse a file that has no page, and name its use."""
     found = kind_of_file(file)
     if found.name in _NO_PAGE:
         raise SpecError(
@@ -134,7 +139,7 @@ def _of_certificate(file: Path) -> Facts:
 
 
 def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
-    """Say what all runs of the ledger come to, where there were others before this one."""
+    """State the result of all runs of the ledger."""
     spent = _spent(part)
     if spent.exact == _sum(part, charge).exact:
         return promise
@@ -165,7 +170,7 @@ def _sum(part: Any, *charges: Charge) -> Total:
 
 
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
-    """Return the tile of what was spent and left, and whether the ledger was there to say so."""
+    """Return the tile of the spent and remaining budget."""
     spent, limit = _spent(part), Limit.read(part.terms["limit"])
     rest = rest_text(spent.measure, part.left, limit)
     told = (
@@ -187,7 +192,10 @@ def _visible(value: Any) -> Any:
 
 
 def render(facts: Facts) -> str:
-    """Return the page; every text is escaped, and control characters are shown as such."""
+    """Return the page.
+
+    Every text is escaped, and control characters are shown.
+    """
     folder = files("opendp_sim.report")
     engine = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_visible

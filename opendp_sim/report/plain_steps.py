@@ -1,4 +1,7 @@
-"""One plain sentence for a step: its own, else the first of its documentation."""
+"""Return a step's plain sentence.
+
+Its own, else the first of its documentation.
+"""
 
 from __future__ import annotations
 

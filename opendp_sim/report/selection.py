@@ -1,4 +1,6 @@
-"""What a page says of a selection: what decides, what a wrong name is, how many are right.
+"""Explain a selection on a page.
+
+The deciding rule, wrong names, and the number of right ones.
 
 The counts are private, so a plan knows none. What it can say is computed from its noise: for a lead of
 so many votes, how many of k names are right at least, whatever the other counts are.
@@ -29,7 +31,7 @@ _RUNS, _MOST = 400, 1000
 
 
 def selected(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield (output and what is told, sentences) for every output that selects items."""
+    """Yield sentences for every output that selects items."""
     for name, output in plan.outputs.items():
         release = plan.releases[output.stage.name]
         if output.posts or output.decl.serve is not None or release.bound is None:
@@ -147,7 +149,7 @@ def _wrong(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> s
 
 
 def _right(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> str:
-    """Say how many names are right, for leads that a reader compares with counts like these."""
+    """State how many names are right at given leads."""
     deviation = facts.get("deviation", facts.get("deviation_if_peeled"))
     others = _others(facts, k, release)
     if deviation is None or k is None or k > _MOST or others < 1:
@@ -168,7 +170,7 @@ def _right(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> s
 
 
 def _others(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> int:
-    """Return how many items may take the place of one of the first: of the looked-at ranks, or of all."""
+    """Return how many items may replace a leading one."""
     assert release.bound is not None  # noqa: S101 - the caller asked
     every = facts.get("ranks", getattr(release.bound.domain, "size", 0) or 0)
     return int(every) - (k or 0)
@@ -176,7 +178,9 @@ def _others(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> 
 
 @lru_cache(maxsize=256)
 def right_names(k: int, others: int, lead: float, *, by_draws: bool) -> float:
-    """Return how many of k noisy largest are of the first k on average, in the worst case for a lead.
+    """Return the right names among k noisy largest.
+
+    On average, in the worst case for a lead.
 
     Raising one of the first counts or lowering one of the others never adds a wrong name, so equal
     counts on both sides are the worst. Noise of deviation 1 is of Gumbel's law for draws by the

@@ -1,4 +1,7 @@
-"""What a report says about a session's store: questions answered and left, what it cost, what is left."""
+"""Report a session's store.
+
+Questions answered and left, its cost, and the rest.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ _PURSES = (
 def session_facts(
     file: Path, found: SessionStanding, plan: Plan | None = None, spec: str = ""
 ) -> Facts:
-    """Gather the facts of a store, and of the spec that it was started with, where one is named.
+    """Gather the facts of a store and its spec.
+
+    The spec where one is named.
 
     Args:
         file: the store.
@@ -68,7 +73,7 @@ def _questions(number: int) -> str:
 
 
 def _left(found: SessionStanding, plan: Plan | None) -> Tile:
-    """Say how many questions are left: a number only where the claim was made for a number."""
+    """State the questions left."""
     if plan is None:
         return Tile("left: see the spec", "name it with --spec: the store does not hold it")
     limits = [
@@ -89,7 +94,7 @@ def _left(found: SessionStanding, plan: Plan | None) -> Tile:
 
 
 def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | None:
-    """Return the ledger's file: the plan's, or one of the noted name beside the store or above."""
+    """Return the ledger's file."""
     if plan is not None:
         path = ledger_path(plan)
         return path if path is not None and path.is_file() else None
@@ -133,6 +138,9 @@ def _rest(total: Total) -> list[Tile]:
 
 
 def _charge(entries: tuple[Entry, ...], found: SessionStanding) -> Entry | None:
-    """Return the entry that pays for this store: it says which program was charged."""
+    """Return the entry that pays for this store.
+
+    It names the charged program.
+    """
     paid = [e for e in counted(entries) if e.body.get("store") == found.mark.name]
     return paid[-1] if paid else None

@@ -1,4 +1,4 @@
-"""The numbers at the head of a report, each with what it means in words."""
+"""Show a report's first numbers with their meanings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from opendp_sim.dsl.run.ledger_status import standing
 
 @dataclass(frozen=True)
 class Tile:
-    """A number and what it means; ``warn`` where it is a reason to ask."""
+    """Show a number and its meaning.
+
+    ``warn`` where it is a reason to ask.
+    """
 
     big: str
     small: str
@@ -69,7 +72,7 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
 
 
 def _of_the_curve(plan: Plan, epsilon: float, delta: float) -> str:
-    """Say why two programs of one epsilon promise another number of right guesses."""
+    """Explain two programs of one epsilon and different guesses."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     measure = plan.privacy.measure
     if measure in ("pure", "approx"):
@@ -92,7 +95,7 @@ def _delta(delta: float, unit: Mapping[str, Any]) -> str:
 
 
 def _whom(unit: Mapping[str, Any]) -> Tile:
-    """Say who is protected, in two words first; a unit of a column has the column's name."""
+    """State who is protected, in two words first."""
     number = unit.get("replace", unit.get("add_remove", 1))
     if unit["of"] != "row":
         done = "replaced by others" if "replace" in unit else "added or removed"

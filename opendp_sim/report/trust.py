@@ -1,4 +1,7 @@
-"""What a page asks to believe and does not promise, about this program and in plain words."""
+"""List a page's assumptions and excluded promises.
+
+About this program and in plain words.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +65,17 @@ _OF_VOTES = (
 
 
 def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
-    """Return what a reader has to believe; ``assumed`` is in the words of a certificate."""
+    """Return the assumptions of a reader.
+
+    ``assumed`` is in the words of a certificate.
+    """
     unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
     stated = [unit if text == UNIT else PLAIN.get(text, text) for text in kept]
     return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
 
 
 def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
-    """Leave out what this program has nothing of: questions, drawn matrices, declared bounds."""
+    """Drop sentences on features that the program lacks."""
     for text in assumed:
         if text == COLUMNS:
             yield _of_columns(plan)
@@ -80,7 +86,7 @@ def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
 
 
 def _asks(plan: Plan) -> bool:
-    """Say whether anything is asked, in the program or later of what it releases."""
+    """Return whether any question is asked."""
     return any(
         output.decl.query is not None
         or output.decl.public is not None
@@ -92,7 +98,7 @@ def _asks(plan: Plan) -> bool:
 
 
 def _seeded(plan: Plan) -> bool:
-    """Say whether a step draws public matrices, or the program states a seed."""
+    """Return whether a step or the program has a seed."""
     stages = [stage for one in plan.types.values() for stage in one.stages]
     stated = any("seed" in stage.mechanism.model_fields_set for stage in stages)
     return stated or any(len(getattr(stage.claim, "matrices", ())) for stage in stages)
@@ -152,7 +158,9 @@ def not_promised(plan: Plan) -> Iterator[str]:
 
 
 def _contents(plan: Plan) -> Iterator[str]:
-    """Say what holds of what a record says, where the claim is about whether it is in the data.
+    """State the protection of a record's content.
+
+    Where the claim is about its presence.
 
     To exchange what one unit says is to remove it and to add another: two units (Lemma A5), and a guess
     between two such data sets is a test between them (Lemma A3). Of one record of a unit of several the

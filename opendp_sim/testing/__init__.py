@@ -54,7 +54,10 @@ _NOISE = (_releases.check_noise_is_declared, _releases.check_shapes_do_not_depen
 
 
 def laws_about(case: Case) -> list[Law]:
-    """Return the laws that say something about a mechanism of this kind; the others hold of it idly."""
+    """Return the laws that apply to this kind of mechanism.
+
+    The others hold of it trivially.
+    """
     return [law for law in all_laws() if _concerns(law, case)]
 
 

@@ -1,4 +1,7 @@
-"""A case: one mechanism on one space, and how to draw neighbouring datasets in it."""
+"""Describe one mechanism on one space, with neighbours.
+
+And how to draw neighbouring datasets in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Laws that hold for every mechanism, whatever it claims: the record, its words, its space."""
+"""Check laws of every mechanism.
+
+The record, its words, its space.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ class _Nohow(Metric):
 
 
 def check_every_bound_is_enforced(case: Case) -> None:
-    """One step outside each declared bound is refused, by name, with the declared hint."""
+    """Check that one step outside each bound is refused.
+
+    By name, with the declared hint.
+    """
     cls, good = type(case.mechanism), case.mechanism.spec()
     for name, about in describe(cls).items():
         for bad in (*_outside(cls, name), object()):
@@ -66,7 +72,10 @@ def check_unknown_parameter_suggests(case: Case) -> None:
 
 
 def check_record_round_trips(case: Case) -> None:
-    """The record survives JSON text, stays equal and hashable, and dumps to the same bytes."""
+    """Check that the record survives JSON.
+
+    It stays equal and hashable, and dumps to the same bytes.
+    """
     cls, record = type(case.mechanism), case.mechanism
     text = json.dumps(record.spec(), sort_keys=True)
     again = cls.from_spec(json.loads(text))
@@ -79,7 +88,10 @@ def check_record_round_trips(case: Case) -> None:
 
 
 def check_foreign_space_is_refused(case: Case) -> None:
-    """A space the proof does not cover is refused with a coded error that names the mechanism."""
+    """Check that a space without proof is refused.
+
+    With a coded error that names the mechanism.
+    """
     spaces: list[tuple[Domain, Metric]] = [(_Nowhere(), case.metric)]
     if case.mechanism.room != "queries":
         spaces.append((case.domain, _Nohow()))
@@ -96,7 +108,10 @@ def check_foreign_space_is_refused(case: Case) -> None:
 
 
 def check_docstring_has_every_section(case: Case) -> None:
-    """Space, Stability, Privacy, Raises, Source and Example are all there, in this order."""
+    """Check the docstring's sections.
+
+    Space, Stability, Privacy, Raises, Source and Example, in this order.
+    """
     text = type(case.mechanism).__doc__ or ""
     headings = ("Space", "Stability", "Privacy", "Raises", "Source", "Example")
     places = [text.find(f"\n    {heading}\n") for heading in headings]
@@ -105,7 +120,10 @@ def check_docstring_has_every_section(case: Case) -> None:
 
 
 def check_key_is_the_file(case: Case) -> None:
-    """The key is the file's stem and, in camel case, the class's name."""
+    """Check that the key is the file's stem.
+
+    And, in camel case, the class's name.
+    """
     cls = type(case.mechanism)
     assert _file(cls).stem == cls.key, f"{cls.key} stands in {_file(cls).name}"
     assert "".join(part.title() for part in cls.key.split("_")).lower() == cls.__name__.lower(), (
@@ -114,7 +132,10 @@ def check_key_is_the_file(case: Case) -> None:
 
 
 def check_proof_names_lemma_and_symbols(case: Case) -> None:
-    """A proof stands beside the code; it holds the cited lemma and every parameter's symbol."""
+    """Check that the proof contains lemma and symbols.
+
+    It stands beside the code, with every parameter's symbol.
+    """
     cls = type(case.mechanism)
     proof = proof_of(cls)
     if cls.source.key == "own":

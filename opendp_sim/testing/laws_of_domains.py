@@ -1,4 +1,7 @@
-"""Laws of domains: a mechanism takes every member of the domain it declares, and of OpenDP's for it."""
+"""Check laws of domains.
+
+A mechanism takes every member of its declared domain, and of OpenDP's for it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ __all__ = ["check_members_never_raise"]
 
 
 def check_members_never_raise(case: Case) -> None:
-    """No member of the declared domain, or of the OpenDP domain it publishes, makes it raise.
+    """Check that no member of the domain raises.
+
+    Of the declared domain, or of the published OpenDP domain.
 
     An exception that one dataset causes and its neighbour does not is an answer nobody is charged for. An
     interactive mechanism may refuse a question, if it refuses it on every dataset.

@@ -1,4 +1,7 @@
-"""Laws of transformations: row maps are row-local bit for bit, sketches stay within their sensitivity."""
+"""Check laws of transformations.
+
+Row maps are row-local bit for bit, sketches stay within their sensitivity.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _stable(case: Case) -> Stable | None:
 
 
 def check_map_is_linear_and_zero_at_zero(case: Case) -> None:
-    """Equal data is at no distance; farther inputs never get a smaller bound."""
+    """Check that the map is monotone, and zero at zero."""
     claim = _stable(case)
     if claim is None:
         return
@@ -105,7 +108,10 @@ def check_rows_stay_stable(case: Case) -> None:
 
 
 def check_rows_are_local(case: Case) -> None:
-    """A record's image is the same bits alone, permuted, in blocks, in any layout, in threads."""
+    """Check that rows are local, bit for bit.
+
+    Alone, permuted, in blocks, in any layout, in threads.
+    """
     claim = _stable(case)
     if claim is None or not case.is_row_map or claim.function is None:
         return
@@ -128,7 +134,10 @@ def check_rows_are_local(case: Case) -> None:
 
 
 def check_sketch_is_a_sum(case: Case) -> None:
-    """Chunked, permuted, re-laid and threaded builds are the same bits as one pass."""
+    """Check that builds in any arrangement are equal bits.
+
+    Chunked, permuted, re-laid and threaded.
+    """
     claim = _stable(case)
     if claim is None or claim.sensitivity is None:
         return
@@ -152,7 +161,7 @@ def check_sketch_is_a_sum(case: Case) -> None:
 
 
 def check_sensitivity_bounds_the_distance(case: Case) -> None:
-    """In every norm, the sensitivity bounds the distance of neighbours' sketches, in exact arithmetic."""
+    """Check sensitivity against neighbours' sketches, exactly."""
     claim = _stable(case)
     if claim is None or claim.sensitivity is None:
         return
@@ -175,7 +184,10 @@ def check_sensitivity_bounds_the_distance(case: Case) -> None:
 
 
 def check_sensitivity_is_attained(case: Case) -> None:
-    """A map that claims to be tight is met with equality somewhere, in every norm."""
+    """Check that a tight map is attained.
+
+    With equality somewhere, in every norm.
+    """
     claim = _stable(case)
     if claim is None or claim.sensitivity is None or case.attains is None:
         return
@@ -226,7 +238,7 @@ def _refused(call: Callable[[], Any], code: str) -> None:
 
 
 def _distances(claim: Stable, difference: NDArray[np.int64]) -> dict[Norm, Fraction]:
-    """L1, squared L2 and L∞ of a difference over its weights, in exact arithmetic."""
+    """Return a difference's weighted L1, squared L2 and L∞."""
     runs = getattr(claim.output, "weights", ()) or ((difference.size, 1),)
     weights = [weight for cells, weight in runs for _ in range(cells)]
     parts = [
@@ -240,7 +252,7 @@ def _distances(claim: Stable, difference: NDArray[np.int64]) -> dict[Norm, Fract
 
 
 def _rearranged(data: Any) -> list[Any]:
-    """Return the same records reversed, in Fortran order, and as a strided view."""
+    """Return the same records in other arrangements."""
     out = [take(data, slice(None, None, -1))]
     if isinstance(data, dict):
         return out
@@ -257,7 +269,7 @@ def _strided(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _records(data: Any) -> list[bytes]:
-    """Return each record of a block as bytes: values, label and id."""
+    """Return each record of a block as bytes."""
     if isinstance(data, dict):
         columns = [data[name] for name in sorted(data)]
         return [repr([column[i] for column in columns]).encode() for i in range(length(data))]

@@ -29,7 +29,10 @@ __all__ = [
 
 
 def check_loss_is_zero_at_zero_and_monotone(case: Case) -> None:
-    """Equal data loses nothing; farther data never loses less; nothing is NaN or negative."""
+    """Check that the loss is zero at zero and monotone.
+
+    Nothing is NaN or negative.
+    """
     claim = case.claim()
     if not isinstance(claim, Private | Interactive):
         return
@@ -41,7 +44,10 @@ def check_loss_is_zero_at_zero_and_monotone(case: Case) -> None:
 
 
 def check_noise_is_declared(case: Case) -> None:
-    """A release with a declared noise is the noiseless part plus something fresh on every cell."""
+    """Check a release against its declared noise.
+
+    It is the noiseless part plus fresh noise on every cell.
+    """
     claim = case.claim()
     if not isinstance(claim, Private) or claim.noise is None or claim.core is None:
         return
@@ -98,7 +104,10 @@ def check_post_processing_is_pure(case: Case) -> None:
 
 
 def check_post_processing_reads_the_release_alone(case: Case) -> None:
-    """A query made anew from its record answers the same, opens nothing, and remembers no release."""
+    """Check that post-processing reads the release alone.
+
+    A query made anew from its record answers the same, opens nothing, and remembers no release.
+    """
     claim = case.claim()
     if not isinstance(claim, Post) or case.released is None:
         return
@@ -134,7 +143,7 @@ def _same(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _nothing_opened() -> Iterator[None]:
-    """Fail when a file is opened: what was released is all that an answer may know."""
+    """Fail when a file is opened."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a file was opened")
@@ -146,7 +155,7 @@ def _nothing_opened() -> Iterator[None]:
 
 
 def _distances_proved(claim: Private | Interactive) -> list[int]:
-    """Return 0, 1, 2, ... as far as the map is proved (a map refuses beyond, with a coded error)."""
+    """Yield distances while the map is proved."""
     out = [0]
     for d_in in (1, 2, 3, 8):
         try:
@@ -158,7 +167,7 @@ def _distances_proved(claim: Private | Interactive) -> list[int]:
 
 
 def _number(loss: Any) -> float:
-    """Return one number that grows with the loss: itself, a pair's sum, or a curve at 1e-6 or 2."""
+    """Return one number that grows with the loss."""
     if callable(loss):
         return float(loss(2.0))
     if isinstance(loss, tuple):

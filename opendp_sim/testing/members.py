@@ -1,4 +1,6 @@
-"""Members of a declared domain, corners first: what a mechanism must take without an exception.
+"""Draw members of a declared domain, corners first.
+
+A mechanism must take them without an exception.
 
 Where OpenDP knows a domain as one of its own, that one may be wider, and its members count too: rows with
 infinities, vectors of counts below zero or at the ends of int64.
@@ -27,7 +29,9 @@ _ENDS = (-(2**63), -(2**63) + 1, -(2**31), -1, 0, 1, 2**31, 2**53 + 1, 2**63 - 1
 
 
 def members(domain: Domain) -> st.SearchStrategy[Any] | None:
-    """Return a strategy of datasets in ``domain`` and in the OpenDP domain it publishes.
+    """Return a strategy of datasets in ``domain``.
+
+    And in the OpenDP domain that it publishes.
 
     Args:
         domain: any domain of this package.
@@ -117,7 +121,7 @@ def _real_rows(domain: RealRows, count: int) -> st.SearchStrategy[Rows]:
 
 
 def _within(values: Any, domain: RealRows) -> Any:
-    """Shrink rows to the norm that the domain bounds, the longest of them to the bound itself."""
+    """Shrink rows to the domain's norm bound."""
     if domain.norm is None:
         return values
     kind, bound = domain.norm

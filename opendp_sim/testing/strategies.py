@@ -1,4 +1,7 @@
-"""Neighbouring datasets with the corners that break things: extremes, ties, duplicates, empty."""
+"""Draw neighbouring datasets with adversarial corners.
+
+Extremes, ties, duplicates, empty.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ __all__ = ["grid_pairs", "integer_vectors", "real_pairs", "row_pairs"]
 def row_pairs(
     values: Callable[[st.DrawFn, int], NDArray[Any]], labels: int, *, ids: int = 0
 ) -> st.SearchStrategy[Pair]:
-    """Draw two row sets that share some rows, in different places; the rest is the distance.
+    """Draw two row sets that share some rows.
+
+    In different places; the rest is the distance.
 
     Args:
         values: draws an array of n rows.
@@ -48,7 +53,10 @@ def row_pairs(
 
 
 def grid_pairs(domain: GridRows) -> st.SearchStrategy[Pair]:
-    """Neighbours on an integer grid: bounds, zero, one step inside, duplicates, and a norm bound."""
+    """Draw neighbours on an integer grid.
+
+    Bounds, zero, one step inside, duplicates, and a norm bound.
+    """
     low, high = min(domain.lower), max(domain.upper)
     corner = st.sampled_from(sorted({low, high, 0, low + 1, high - 1, (low + high) // 2}))
 
@@ -64,7 +72,10 @@ def grid_pairs(domain: GridRows) -> st.SearchStrategy[Pair]:
 
 
 def real_pairs(domain: RealRows) -> st.SearchStrategy[Pair]:
-    """Neighbours among real rows: bounds and beyond where there are none, -0.0, subnormals, 0.1."""
+    """Draw neighbours among real rows.
+
+    Bounds and beyond where there are none, -0.0, subnormals, 0.1.
+    """
     low = min(domain.lower) if domain.lower else -1e6
     high = max(domain.upper) if domain.upper else 1e6
     corners = [v for v in (low, high, 0.0, -0.0, 0.1, -0.1, 5e-324, 0.5) if low <= v <= high]
@@ -82,7 +93,10 @@ def real_pairs(domain: RealRows) -> st.SearchStrategy[Pair]:
 
 
 def integer_vectors(cells: int, magnitude: int = 1000) -> st.SearchStrategy[Pair]:
-    """Pairs of integer vectors at L1 distance at most ``d_in`` (so L2 and L∞ too)."""
+    """Draw integer vectors at L1 distance at most ``d_in``.
+
+    So L2 and L∞ too.
+    """
 
     @st.composite
     def pair(draw: st.DrawFn) -> Pair:

@@ -1,1 +1,4 @@
-"""Transformations: row maps, and sketches that sum one bounded vector a record."""
+"""Transform records into rows, and rows into sketches.
+
+A sketch sums one bounded vector a record.
+"""

@@ -1,4 +1,6 @@
-"""Class means read from released sums and counts: unequal ones shrunk to their common one.
+"""Read class means from released sums and counts.
+
+Unequal means are shrunk to their common one.
 
 The rule and what it guarantees: ``class_means.md``, beside this file. Post-processing only: every
 number here was released or is public.
@@ -21,7 +23,9 @@ _TOLD = 0.15
 
 @dataclass(frozen=True)
 class ReleasedSums:
-    """Released sums of rows by class, in steps from a public centre, with what noise adds to them.
+    """Hold released sums by class and their noise.
+
+    In steps from a public centre.
 
     Attributes:
         sums: shape (L, d), the noisy sums of ``x - centre``.
@@ -42,7 +46,9 @@ class ReleasedSums:
 
 @dataclass(frozen=True)
 class ShrunkMeans:
-    """One mean a class (Lemma 1), which classes may win (Lemma 2), and how sure a margin is.
+    """Estimate one mean a class with the margin's certainty.
+
+    Means: Lemma 1. Classes that may win: Lemma 2.
 
     Attributes:
         means: shape (L, d), in steps from ``centre``.
@@ -107,7 +113,7 @@ class ShrunkMeans:
 
     @classmethod
     def _directions(cls, found: ReleasedSums) -> ShrunkMeans:
-        """Read in which direction of their mean each sum lies, and no more (Lemma 6)."""
+        """Read only each sum's direction from the classes' mean (Lemma 6)."""
         classes, width = found.sums.shape
         total = max(float(found.counts.sum()), classes**0.5 * found.of_count, 1.0)
         common = found.sums.sum(axis=0) / total
@@ -130,7 +136,10 @@ class ShrunkMeans:
         )
 
     def scores(self, queries: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return minus half the squared distance to each mean, in squared steps: shape (q, L)."""
+        """Return minus half the squared distance to each mean.
+
+        In squared steps, shape (q, L).
+        """
         values = np.asarray(queries, dtype=np.float64) - self.centre
         own = np.square(self.means).sum(axis=1) - self.excess
         out: NDArray[np.float64] = public_product(values, self.means.T) - own / 2
@@ -139,12 +148,14 @@ class ShrunkMeans:
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """What the sizes add to the scores if they are told by them: shape (L,) (Lemma 3)."""
+        """Return the sizes' share of the scores, shape (L,) (Lemma 3)."""
         added: NDArray[np.float64] = self.within * np.log(self.sizes / self.sizes.sum())
         return added
 
     def leaders(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the two leading classes of each query, shape (q, 2) (one column for one class).
+        """Return the two leading classes of each query, shape (q, 2).
+
+        One column if there is one class.
 
         Classes that may not win come after all that may; ties go to the first label.
         """
@@ -152,7 +163,9 @@ class ShrunkMeans:
         return order[:, :2]
 
     def gaps(self, scores: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return how far the first of the two leaders is ahead; infinite for one class.
+        """Return the lead of the first over the second class.
+
+        Infinite for one class.
 
         Below 0 where the second may not win: it is nearer, and not told from noise.
         """
@@ -165,7 +178,7 @@ class ShrunkMeans:
     def gap_deviation(
         self, queries: NDArray[np.float64], order: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Return what noise may have moved a gap by: one deviation, shape (q,) (Lemma 4)."""
+        """Return the noise deviation of a gap, shape (q,) (Lemma 4)."""
         values = np.asarray(queries, dtype=np.float64) - self.centre
         if self.about is not None:  # exact, and no matter which two classes lead
             away = np.square(values - self.about).sum(axis=1)
@@ -186,7 +199,7 @@ class ShrunkMeans:
 
 
 def _hardly_told(found: ReleasedSums) -> bool:
-    """Say whether noise explains nearly all of what sets the released sums apart."""
+    """Return whether noise explains nearly all differences of the sums."""
     classes, width = found.sums.shape
     if classes < 2 or width < 3:
         return False
@@ -195,14 +208,14 @@ def _hardly_told(found: ReleasedSums) -> bool:
 
 
 def _equal(found: ReleasedSums) -> bool:
-    """Say whether the released sizes, which are public, differ by less than ``_EQUAL``."""
+    """Return whether the public sizes differ by less than ``_EQUAL``."""
     counts = found.counts
     seen = bool((counts > 2.0 * found.of_count).all())
     return seen and float(counts.max()) < _EQUAL * float(counts.min())
 
 
 def _within(found: ReleasedSums, means: NDArray[np.float64], total: float) -> float:
-    """Return the variance of a coordinate within a class, from released squares; else 0."""
+    """Return a coordinate's variance within a class, or 0."""
     if found.squares is None:
         return 0.0
     some = found.counts > 0.0

@@ -1,4 +1,6 @@
-"""Compiled kernels, where numba is there (extra ``fast``): the numpy code's bits, in one pass.
+"""Compile kernels with numba (extra ``fast``).
+
+They give the numpy code's bits, in one pass.
 
 Each is the loop that the numpy code beside its call stands for, operation by operation, so its results
 are equal bit for bit. Compiling takes a second or two of a process, so a kernel waits until the process
@@ -31,7 +33,9 @@ class Kernel:
         self._done, self._tried, self._made, self._lock = 0, False, None, Lock()
 
     def after(self, cells: int) -> Callable[..., Any] | None:
-        """Return the compiled loop; None before this process has seen ``_WORTH`` cells, or without numba.
+        """Return the compiled loop, or None.
+
+        None before this process has seen ``_WORTH`` cells, or without numba.
 
         Args:
             cells: what the caller is about to do.
@@ -45,7 +49,7 @@ class Kernel:
 
 
 def _compiled(loop: Callable[..., Any], signature: str) -> Any:
-    """Return the compiled loop; None where numba is not installed, or does not fit the numpy that is."""
+    """Return the compiled loop, or None without a fitting numba."""
     try:
         return import_module("numba").njit(signature, nogil=True)(loop)
     except Exception:  # noqa: BLE001 - whatever hinders it: the numpy code does the same
@@ -99,7 +103,7 @@ def _tallied(ids: Any, labels: Any, out: Any) -> int:
 
 
 def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) -> None:
-    """Add to each query's sums the value of its level's line at its place.
+    """Add the interpolated values of each query to its sums.
 
     Args:
         asked: shape (d, n), within the columns.

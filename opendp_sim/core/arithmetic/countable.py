@@ -1,4 +1,7 @@
-"""How many records a sum of int64 holds: fewer than 2**31, as no feature of one is above 2**32."""
+"""Bound the records of an int64 sum.
+
+Fewer than 2**31, as no feature of one is above 2**32.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ LARGEST_FEATURE = 2**32
 
 
 def need_countable(records: int) -> None:
-    """Refuse 2**31 records or more (OS610); the text says no number of them."""
+    """Refuse 2**31 records or more (OS610).
+
+    The text contains no number of records.
+    """
     if records >= TOO_MANY:
         raise DataError(
             "OS610", "source", expected="fewer than 2**31 records", got="as many, or more",
@@ -23,7 +29,10 @@ def need_countable(records: int) -> None:
 
 
 def countable(blocks: Iterable[Any]) -> Iterator[Any]:
-    """Pass blocks on while there are fewer than 2**31 records in all; else raise (OS610)."""
+    """Yield blocks while their records are fewer than 2**31.
+
+    Raises OS610 otherwise.
+    """
     seen = 0
     for block in blocks:
         seen += records_in(block)
@@ -32,5 +41,5 @@ def countable(blocks: Iterable[Any]) -> Iterator[Any]:
 
 
 def records_in(data: Any) -> int:
-    """Return the number of records of rows, an array, or a mapping of columns."""
+    """Return the number of records of rows, arrays or columns."""
     return len(next(iter(data.values()), ())) if isinstance(data, dict) else len(data)

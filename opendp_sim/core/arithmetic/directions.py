@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 def orthogonal_blocks(
     generator: np.random.Generator, columns: int, directions: int
 ) -> NDArray[np.float64]:
-    """Return (d, k) unit directions: in blocks of d (the last of fewer), each block orthonormal.
+    """Return (d, k) unit directions in orthonormal blocks of d.
+
+    The last block may be smaller.
 
     A block's directions are uniform on the sphere (Gram-Schmidt of independent normal vectors).
     """
@@ -27,7 +29,7 @@ def orthogonal_blocks(
 
 
 def _orthonormalise(block: NDArray[np.float64]) -> None:
-    """Make the columns orthonormal in place, from the first to the last (modified Gram-Schmidt)."""
+    """Make columns orthonormal in place by modified Gram-Schmidt."""
     for j in range(block.shape[1]):
         own = block[:, j]
         own /= math.sqrt(math.fsum((own * own).tolist()))
@@ -40,13 +42,18 @@ def _orthonormalise(block: NDArray[np.float64]) -> None:
 
 
 def length_of_normal(columns: int) -> float:
-    """Return the mean length of a normal vector: ``sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)``."""
+    """Return the mean length of a normal vector.
+
+    It is ``sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)``.
+    """
     half = columns / 2.0
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
 
 def spread_of_blocks(columns: int, directions: int) -> float:
-    """Return the relative deviation of a mean of ``|<u_j, v>|`` over the draw of the blocks.
+    """Return the relative deviation of a mean of ``|<u_j, v>|``.
+
+    Over the draw of the blocks.
 
     Lemma 2 of ``l1_embedding.md``.
     """

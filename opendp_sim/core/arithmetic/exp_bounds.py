@@ -1,4 +1,4 @@
-"""Certified bounds for e**-x in integers: nothing here rounds silently.
+"""Bound e**-x in integers without silent rounding.
 
 Lemma E1 in ``../../measurements/noise/_impl/bulk_laplace.md``.
 """
@@ -34,7 +34,10 @@ def exp_neg_bounds(x: Fraction, bits: int) -> Bracket:
 
 
 def exp_of_small(y: Fraction, work: int) -> Bracket:
-    """Bracket ``e**y * 2**work`` for 0 < y <= 1/2 by its series; all terms are positive."""
+    """Bracket ``e**y * 2**work`` for 0 < y <= 1/2.
+
+    By its series, whose terms are all positive.
+    """
     term_low = term_high = total_low = total_high = 1 << work
     y_low = (y.numerator << work) // y.denominator
     y_high = -((-y.numerator << work) // y.denominator)

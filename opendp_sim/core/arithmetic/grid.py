@@ -1,4 +1,4 @@
-"""Exact projections of grid rows, and the one project-and-count kernel built on them.
+"""Project grid rows exactly, and count the results.
 
 A float matrix product is not row-local: BLAS blocks by shape, so dropping a row changes the last
 bits of others. Here both operands are integers times a power of two and the type bounds their
@@ -31,7 +31,7 @@ _COUNTERS = 2**11
 
 
 def chunks(rows: int, columns: int) -> Iterator[slice]:
-    """Cut ``rows`` into slices whose product with ``columns`` columns fits the work buffer."""
+    """Yield slices of rows whose product fits the work buffer."""
     step = max(256, min(16384, _BUFFER // max(columns, 1)))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
@@ -61,7 +61,9 @@ class PhaseProjection:
     def fit(
         cls, matrix: NDArray[np.float64], offset: NDArray[np.float64], magnitude: int, where: str
     ) -> PhaseProjection:
-        """Round a real ``matrix`` (d, C) and ``offset`` (C,) to the finest provably exact grid.
+        """Round a real matrix to the finest provably exact grid.
+
+        ``matrix`` has shape (d, C), ``offset`` shape (C,).
 
         Raises:
             SpaceError (OS203): fewer than 8 fractional bits remain below the exact bound.
@@ -111,7 +113,9 @@ class PhaseProjection:
         starts: NDArray[np.int64] | None = None,
         room: Room | None = None,
     ) -> NDArray[np.int64]:
-        """Return ``floor(phase) + base`` for each column and row: shape (C, n), all non-negative.
+        """Return ``floor(phase) + base`` by column and row.
+
+        Shape (C, n), all non-negative.
 
         Args:
             values: shape (n, d), integers within ``magnitude``.
@@ -139,7 +143,7 @@ class PhaseProjection:
         group: int = 1,
         starts: NDArray[np.int64] | None = None,
     ) -> None:
-        """Add one to ``out[c, label, id]`` for every column and row: ``ids``, then ``count_ids``."""
+        """Add one to ``out[c, label, id]`` for each column and row."""
         compiled = COUNTED.after(len(matrix) * len(values))
         if compiled is None:
             ids = self.ids(values, matrix, modulus=modulus, starts=starts, room=room)
@@ -154,7 +158,10 @@ class PhaseProjection:
     def _product(
         values: NDArray[np.float64], matrix: NDArray[np.float64], room: Room | None
     ) -> NDArray[np.float64]:
-        """Return the phases, moved so that their nearest integers are ids: shape (C, n), in ``room``."""
+        """Return the phases, shifted so that their floors are ids.
+
+        Shape (C, n), in ``room``.
+        """
         held, flat = room_for(len(values), values.shape[1], len(matrix)) if room is None else room
         rows = held[: len(values)]
         rows[:, :-1] = values
@@ -164,13 +171,19 @@ class PhaseProjection:
         return product
 
     def phases(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the real phases of public queries, anywhere: shape (C, n). Rounds when far out."""
+        """Return the real phases of public queries, shape (C, n).
+
+        Rounds when a query is far outside.
+        """
         product: NDArray[np.float64] = matrix_product(self.folded[:, :-1], values.T)
         product += self.folded[:, -1:]
         return product
 
     def far_ids(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the same for public queries that may lie outside the bounds (no exactness needed)."""
+        """Return the ids of public queries outside the bounds.
+
+        No exactness is needed there.
+        """
         ids = np.empty((self.columns, len(values)), dtype=np.int64)
         far = np.asarray((np.abs(values) > self.magnitude).any(axis=1))
         ids[:, ~far] = self.ids(np.where(far[:, None], 0.0, values))[:, ~far]
@@ -190,7 +203,10 @@ def room_for(rows: int, width: int, columns: int) -> Room:
 
 
 def chunks_in_room(rows: int, width: int, columns: int) -> Iterator[tuple[slice, Room]]:
-    """Cut ``rows`` as ``chunks`` does, with buffers they share: fresh pages cost a fifth of a build."""
+    """Yield slices of rows that share buffers.
+
+    Fresh pages cost a fifth of a build.
+    """
     parts = list(chunks(rows, columns))
     room = room_for(max((part.stop - part.start for part in parts), default=0), width, columns)
     return ((part, room) for part in parts)
@@ -198,7 +214,9 @@ def chunks_in_room(rows: int, width: int, columns: int) -> Iterator[tuple[slice,
 
 @dataclass(frozen=True)
 class UniversalHash:
-    """Strongly universal hashing of m-tuples of ids to ``buckets``, one function a repetition.
+    """Hash m-tuples of ids to ``buckets``, strongly universally.
+
+    One function a repetition.
 
     ``((sum_j a_j h_j + b) mod 2**64) >> 32`` is pairwise independent for 32-bit ``h_j``; scaling the
     32 bits down to ``buckets`` makes two tuples that differ modulo ``2**32`` meet with probability at
@@ -221,7 +239,7 @@ class UniversalHash:
         return cls(np.ascontiguousarray(bits[:, 1:]), bits[:, 0].copy(), buckets)
 
     def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Hash ids of shape (R, m, n) to buckets of shape (R, n). Overwrites ``ids``."""
+        """Hash ids (R, m, n) to buckets (R, n), overwriting ``ids``."""
         words = ids.view(np.uint64)
         words &= np.uint64(2**32 - 1)
         words *= self.multipliers[:, :, None]
@@ -236,7 +254,9 @@ class UniversalHash:
 def count_ids(
     ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64], group: int = 1
 ) -> None:
-    """Add one to ``out[c, label, id]`` for every column and row. May overwrite ``ids`` when labelled.
+    """Add one to ``out[c, label, id]`` for each column and row.
+
+    May overwrite ``ids`` when labelled.
 
     Args:
         ids: shape (C, n), below ``out.shape[2]``.
@@ -261,12 +281,12 @@ def count_ids(
 
 
 def _own(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return labels as compiled code takes them: contiguous, 64 bits; none for one class."""
+    """Return labels as contiguous int64 for compiled code."""
     return np.zeros(0, np.int64) if labels is None else np.array(labels, dtype=np.int64)
 
 
 def group_starts(columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
-    """Return a group size whose counters stay in the first-level cache, and each column's start.
+    """Return a group size that fits the cache, and column starts.
 
     Long runs matter for threads too: between two counts a worker needs the interpreter's lock.
 

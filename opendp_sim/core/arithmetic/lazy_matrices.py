@@ -1,4 +1,6 @@
-"""Public matrices that are drawn at their first use: sizes follow from parameters alone.
+"""Draw public matrices at their first use.
+
+Sizes follow from parameters alone.
 
 Small ones are drawn while a mechanism is bound, so that what only the drawn numbers can tell is
 refused there. Large ones wait until a run asks for them, before anything is charged: to check or plan a
@@ -25,7 +27,7 @@ Matrix = NDArray[np.generic]
 
 
 class Drawn(Sequence[Matrix]):
-    """Matrices of which only the bytes are known until somebody looks at one.
+    """Hold matrices of known size, drawn at their first use.
 
     Args:
         nbytes: the bytes of all of them, from sizes.

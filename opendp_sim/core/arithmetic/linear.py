@@ -1,4 +1,6 @@
-"""The matrix products that are allowed: exact integer ones over records, float ones over releases.
+"""Compute the allowed matrix products.
+
+Exact integer ones over records, float ones over releases.
 
 Lemmas in ``linear.md``. A product over records must be exact, so that it does not depend on how
 BLAS blocks it; a product of released and public numbers is post-processing and may round.
@@ -17,7 +19,7 @@ _EXACT = 2**53
 
 
 def integer_gram(values: NDArray[np.float64], magnitude: int) -> NDArray[np.int64]:
-    """Return ``values.T . values`` exactly: shape (c, c).
+    """Return ``values.T . values`` exactly, shape (c, c).
 
     Args:
         values: shape (n, c), integer-valued.
@@ -34,10 +36,16 @@ def integer_gram(values: NDArray[np.float64], magnitude: int) -> NDArray[np.int6
 
 
 def table_product(counts: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``counts . table`` in int64 (no BLAS): shape (..., T) by (T, k) to (..., k)."""
+    """Return ``counts . table`` in int64 without BLAS.
+
+    Shape (..., T) by (T, k) to (..., k).
+    """
     return matrix_product(counts, table)
 
 
 def public_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the float product of two arrays that are public or released; never of records."""
+    """Return the float product of public or released arrays.
+
+    Never of records.
+    """
     return matrix_product(left, right)

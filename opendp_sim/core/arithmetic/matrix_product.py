@@ -1,4 +1,4 @@
-"""The one call of BLAS: matrix products whose floating-point flags are not asked.
+"""Call BLAS without its floating-point flags.
 
 A kernel of BLAS may compute with the padding of its own buffers, which nobody reads, and so raise
 "invalid" or "overflow" beside a finite, correct product. Whether it does so depends on what lay in
@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 def matrix_product(
     left: NDArray[Any], right: NDArray[Any], out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Return ``np.matmul(left, right, out)`` without a warning: finite arrays with a bounded product."""
+    """Return ``np.matmul(left, right, out)`` without a warning.
+
+    For finite arrays with a bounded product.
+    """
     with np.errstate(all="ignore"):
         found: NDArray[Any] = np.matmul(left, right, out=out)
     return found
 
 
 def products_of_rows(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Return the inner product of each row of ``left`` with the same row of ``right``, likewise."""
+    """Return the inner products of matching rows without a warning."""
     with np.errstate(all="ignore"):
         found: NDArray[Any] = np.vecdot(left, right)
     return found

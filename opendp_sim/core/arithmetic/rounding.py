@@ -1,4 +1,7 @@
-"""Outward rounding: a bound printed as a float is never below the real number it stands for."""
+"""Round outward.
+
+A bound printed as a float is never below the real number.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def decimal_down(value: Fraction) -> float:
 
 
 def up_text(value: float | Fraction, digits: int = 6) -> str:
-    """Render a bound with ``digits`` significant digits, as ``:g`` does, but never below it.
+    """Render a bound, never below it.
+
+    With ``digits`` significant digits, as ``:g`` does.
 
     A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
     """
@@ -71,7 +76,10 @@ def _text(value: float | Fraction, digits: int, rounding: str) -> str:
 
 
 def whole_distance(value: float | Fraction, where: str) -> Fraction:
-    """Return an input distance exactly, or refuse one that is negative, infinite or NaN (OS206)."""
+    """Return an exact input distance, or refuse it (OS206).
+
+    Negative, infinite and NaN distances are refused.
+    """
     if not 0 <= value < math.inf:
         raise SpaceError(
             "OS206", where, expected="a finite distance of at least 0", got=f"{float(value):g}",
@@ -81,7 +89,9 @@ def whole_distance(value: float | Fraction, where: str) -> Fraction:
 
 
 def sqrt_up(square: Fraction | int) -> float:
-    """Return a float that is at least the square root of ``square``, and within two ulps of it.
+    """Return a float at or above the square root.
+
+    Within two ulps of it.
 
     Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
     """
@@ -99,7 +109,10 @@ def sqrt_up(square: Fraction | int) -> float:
 
 
 def least_int(fits: Callable[[int], bool]) -> int:
-    """Return the least integer above 0 at which ``fits`` holds; once true it stays true above."""
+    """Return the least positive integer at which ``fits`` holds.
+
+    Once true, ``fits`` stays true above.
+    """
     low, high = 0, 1
     while not fits(high):
         low, high = high, 2 * high
@@ -110,7 +123,9 @@ def least_int(fits: Callable[[int], bool]) -> int:
 
 
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the least float above ``low`` at which ``fits`` holds, to the last bit.
+    """Return the least float above ``low`` at which ``fits`` holds.
+
+    Exact to the last bit.
 
     ``fits`` holds at ``high`` and, once true, stays true above; it does not hold at ``low``.
     """
@@ -120,7 +135,9 @@ def least(fits: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def mirrored(curve: Callable[[float], float]) -> Callable[[float], float]:
-    """Return a privacy profile for every epsilon from one that holds from 0 on.
+    """Return a privacy profile for every epsilon.
+
+    From one that holds from 0 on.
 
     Neighbours stand in either order, so for t > 0 the complement of an event says that
     ``P(E) - e**-t Q(E) = 1 - e**-t + e**-t (Q(E') - e**t P(E')) <= 1 - e**-t (1 - delta(t))``.
@@ -137,7 +154,10 @@ def mirrored(curve: Callable[[float], float]) -> Callable[[float], float]:
 
 
 def bounded_int(value: int, where: str, most: int = I64_MAX) -> int:
-    """Return ``value``, or refuse it: OpenDP's distances are int64, and 32 bits between records."""
+    """Return ``value``, or refuse it.
+
+    OpenDP's distances are int64, and 32 bits between records.
+    """
     if value > most:
         raise SpaceError(
             "OS205", where, expected=f"a distance below 2**{most.bit_length()}", got="an overflow",

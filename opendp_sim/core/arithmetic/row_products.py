@@ -19,7 +19,7 @@ _EXACT: tuple[tuple[type[np.floating[Any]], int], ...] = ((np.float32, 2**24), (
 
 
 def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]:
-    """Return the narrowest float in which products of rows of these L2 norms are exact.
+    """Return the narrowest float with exact products of such rows.
 
     Args:
         norm: bound on the L2 norm of the left rows, in integer steps.
@@ -40,12 +40,18 @@ def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]
 
 
 def exact_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Return all inner products, shape (m, n), of rows (m, d) and (n, d) held in ``exact_dtype``."""
+    """Return all inner products, shape (m, n).
+
+    Of rows (m, d) and (n, d) in ``exact_dtype``.
+    """
     return matrix_product(left, right.T)
 
 
 def squared_norms(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the exact squared L2 norm of integer rows whose squares add up below 2**53."""
+    """Return the exact squared L2 norm of integer rows.
+
+    Their squares add up to less than 2**53.
+    """
     if rows.dtype == np.float64:  # one call of BLAS a row: faster than einsum
         return np.asarray(products_of_rows(rows, rows), dtype=np.float64)
     squares: NDArray[np.float64] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)

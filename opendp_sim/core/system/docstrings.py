@@ -1,4 +1,4 @@
-"""What a class says of itself, also where Python was told to leave docstrings out (``-OO``).
+"""Read classes' docstrings, also under ``-OO``.
 
 Certificates and pages are made of these texts: without them a certificate would say less than the one
 that another process writes of the same run, and each would refuse the other's.
@@ -18,7 +18,7 @@ _LEFT_OUT = 2
 
 
 def doc_of(about: type) -> str:
-    """Return the docstring of a class, without the indentation of its lines; empty where it has none."""
+    """Return a class's dedented docstring, empty without one."""
     return from_source(about) if sys.flags.optimize >= _LEFT_OUT else inspect.getdoc(about) or ""
 
 

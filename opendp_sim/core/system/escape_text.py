@@ -1,4 +1,7 @@
-"""One door for text that somebody else wrote: what steers a terminal or looks empty is spelled out."""
+"""Escape text from outside.
+
+Characters that steer a terminal or look empty are spelled out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _EMPTY = re.compile(f"[{_IGNORABLE}{_BLANK}]")
 
 
 def shown(text: str, keep: str = "") -> str:
-    r"""Return ``text`` with what steers a terminal or looks like nothing written as escapes (``\x1b``).
+    r"""Return ``text`` with invisible and control characters escaped (``\x1b``).
 
     These are control, format and direction characters, spaces other than the plain one, what no character
     is assigned to (``str.isprintable``), and letters and signs with an empty picture. A mark that is to

@@ -1,4 +1,7 @@
-"""Who works through a dataset: this thread alone, or several side by side (``sources.threads``)."""
+"""Sum a dataset with one or several workers.
+
+Threads: ``io.ordered_threads``.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ T = TypeVar("T")
 
 
 class Crew(Protocol):
-    """Some who share the work on one dataset, each with a state of their own."""
+    """Share the work on one dataset among workers with own states."""
 
     def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
-        """Open the dataset afresh, add each block to somebody's state, and return all states.
+        """Add the dataset's blocks to the workers' states, and return these.
+
+        The dataset is opened afresh.
 
         Args:
             make: makes a state.
@@ -29,7 +34,7 @@ class Crew(Protocol):
 
 
 class Alone:
-    """One thread: the caller's.
+    """Work in the caller's thread alone.
 
     Args:
         blocks: opens the dataset afresh.

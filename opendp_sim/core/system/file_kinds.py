@@ -1,4 +1,6 @@
-"""What a file is that was named where another one belongs, and what can be done with it.
+"""Identify a file named in place of another kind.
+
+Says what can be done with it.
 
 Only the path, the first bytes and names of members and keys are looked at: a file that is named by
 mistake may be private, and no message quotes any of it.
@@ -48,7 +50,10 @@ class FileKind:
 
 
 def kind_of_file(path: str | Path) -> FileKind:
-    """Return what is at a path, whatever it is; nothing is refused and nothing of it is quoted."""
+    """Return the kind of file at a path.
+
+    Nothing is refused and nothing of it is quoted.
+    """
     file = Path(path)
     try:
         if is_odd(file):
@@ -118,7 +123,7 @@ def _database(file: Path) -> FileKind:
 
 
 def _archive(file: Path) -> FileKind:
-    """Tell a release from other archives: it has a header."""
+    """Distinguish a release, which has a header, from other archives."""
     try:
         with zipfile.ZipFile(file) as archive:
             released = "header.json" in archive.namelist()
@@ -137,7 +142,7 @@ def _archive(file: Path) -> FileKind:
 
 
 def _table(file: Path) -> FileKind:
-    """Return a file of records or of answers: which of them, only its certificate tells."""
+    """Return the kind of a table of records or answers."""
     kind = _TABLES.get(file.suffix)
     said = "an archive of another kind" if kind is None else f"a table of values ({kind})"
     belongs = "" if kind is None else "a table of records is named inside a spec, under `source`"
@@ -158,7 +163,7 @@ def _typed(file: Path) -> str:
 
 
 def _near(file: Path) -> str:
-    """Name a file of the same folder whose name is nearly the same."""
+    """Return a file of the same folder with a similar name."""
     from difflib import get_close_matches  # noqa: PLC0415 - for a mistake only
 
     if not file.parent.is_dir():

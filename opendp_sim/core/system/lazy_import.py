@@ -1,4 +1,7 @@
-"""Modules that are imported at their first use: they are a third of a start-up otherwise."""
+"""Import modules at their first use.
+
+They are a third of a start-up otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays in numpy's format, read by several threads of a process at once.
+"""Read arrays in numpy's format from several threads at once.
 
 numpy has Python make a syntax tree of an array's header, which another thread may disturb
 (``core/system/syntax_trees.py``). That is no fault of the file, and a charge may stand behind it:
@@ -31,7 +31,7 @@ class Header(NamedTuple):
 
 
 def header_of(stream: IO[bytes]) -> Header:
-    """Read the header of an array, and leave the stream at its first entry.
+    """Read an array's header, leaving the stream at its first entry.
 
     Raises:
         ValueError: there is none.

@@ -1,4 +1,7 @@
-"""Files that can be read to their end, and again: a pipe may never end, and a device has no size."""
+"""Refuse files that cannot be read to their end twice.
+
+A pipe may never end, and a device has no size.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ ZERO = "a zero byte"
 
 
 def text_of(raw: bytes) -> str | None:
-    """Return the text that a file holds; None for a store, a picture, an archive or another table.
+    """Return a file's text, or None for other content.
+
+    Such as a store, a picture, an archive or another table.
 
     What is no text may be private data, and no message quotes any of it.
     """
@@ -54,7 +59,10 @@ def no_text(raw: bytes) -> str:
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:
-    """Say whether a pipe, socket or device is at a path, links followed; a folder is none of them."""
+    """Return whether a pipe, socket or device is at a path.
+
+    Links are followed; a folder is none of them.
+    """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path is no error here
     except (OSError, ValueError):
@@ -63,7 +71,7 @@ def is_odd(path: str | os.PathLike[str]) -> bool:
 
 
 def regular(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is about to be read, unless reading it could last for ever.
+    """Return a file's path, or refuse one without an end.
 
     Raises:
         OSError: a pipe, a socket or a device is there.
@@ -74,7 +82,9 @@ def regular(path: str | os.PathLike[str]) -> Path:
 
 
 def own_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that has this name and no other, and is no link.
+    """Return the path of a file with this one name.
+
+    Links and files with several names are refused.
 
     Whoever kept a second name could change it later, and a link leads to a file of somebody else.
 

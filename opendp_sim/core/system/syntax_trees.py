@@ -1,4 +1,4 @@
-"""Syntax trees, which several threads of a process may have Python make at once.
+"""Parse syntax trees safely from several threads.
 
 CPython before 3.11.8 keeps the depth of all trees that are being made in one number of the process
 (python/cpython#106905): where a destructor lets another thread go on meanwhile, making one may end with
@@ -16,7 +16,9 @@ _TRIES = 20
 
 
 def tried_again(function: Callable[[], T]) -> T:
-    """Return what a function returns that makes a syntax tree; it can be called as often as it takes.
+    """Call a function that parses, again until it succeeds.
+
+    It must be safe to call several times.
 
     Raises:
         SystemError: the interpreter's own, in each of many attempts.

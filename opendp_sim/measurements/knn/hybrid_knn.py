@@ -1,4 +1,6 @@
-"""Hybrid kNN: released class means answer what they are sure of, Ind-KNN the rest.
+"""Predict by class means, and by neighbours when unsure.
+
+Released class means first, Ind-KNN for the rest.
 
 Proof of the privacy map: ``hybrid_knn.md``, beside this file.
 """
@@ -54,7 +56,7 @@ _CAUTION = 2.0
 
 @dataclass
 class Doubt:
-    """How far votes are to be believed against the class that leads by the means.
+    """Weigh votes against the class that leads by the means.
 
     A lead is the votes of the leading class minus those of the second, in deviations of its noise. Over
     many queries its law is taken for ``N(+m, 1)`` where the first is right and ``N(-m, 1)`` where it is
@@ -71,7 +73,7 @@ class Doubt:
 
     @classmethod
     def of(cls, state: NDArray[np.float64]) -> Doubt:
-        """Return the doubt that ``state`` describes: what was learned, and not from what."""
+        """Return the doubt in ``state``."""
         seen, total, squares = state.tolist()
         if not (np.isfinite(state).all() and seen >= 1):
             raise ValueError("no state")
@@ -89,7 +91,7 @@ class Doubt:
         self.squares += float(np.square(leads).sum())
 
     def overturned(self, leads: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return where the second class is more likely than the first, shape (k,)."""
+        """Return where the second class is more likely, shape (k,)."""
         luck = _CAUTION * math.sqrt(2.0 / self.seen)  # deviation of a mean square of noise
         strength = math.sqrt(max(0.0, self.squares / self.seen - 1.0 - luck))
         if strength == 0.0:
@@ -105,7 +107,9 @@ class Doubt:
 
 
 class Hybrid(FixedRecords):
-    """Answers from the class means where they are sure, else asks neighbours about the two leaders.
+    """Answer from class means, or from neighbours when unsure.
+
+    Neighbours are asked about the two leaders.
 
     Args:
         setting: the mechanism record (``HybridKnn``).
@@ -172,7 +176,7 @@ class Hybrid(FixedRecords):
         self._set_out()
 
     def _set_out(self) -> None:
-        """Release the means, unless the store has them, and read off what a sure answer is."""
+        """Release the means unless stored, and set the sure lead."""
         pool = self._inner._pool  # noqa: SLF001 - its other half
         if pool is None or self._reference is None:
             raise unreadable()
@@ -189,7 +193,7 @@ class Hybrid(FixedRecords):
     def _lead(
         self, means: ClassMeans, queries: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:
-        """Return scores by the means (m, L), the two leading classes (m, 2), and their gap (m,)."""
+        """Return scores (m, L), leaders (m, 2) and gaps (m,)."""
         scores = means.scores(self._see(queries), prior=self._setting.prior == "released")
         return scores, *means.leaders(scores)
 
@@ -233,7 +237,7 @@ class Hybrid(FixedRecords):
 def _leads(
     order: NDArray[np.intp], votes: NDArray[np.float64], deviations: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the lead of the first class over the second, in deviations of its noise: (k,)."""
+    """Return the first class's lead in noise deviations, (k,)."""
     top = np.take_along_axis(votes, order, axis=1)
     leads: NDArray[np.float64] = (top[:, 0] - top[:, 1]) / (np.sqrt(2.0) * deviations)
     return leads
@@ -244,7 +248,9 @@ def _leads(
 
 @register
 class HybridKnn(Mechanism):
-    r"""Predict labels from noisy class means; ask neighbours only about the least certain queries.
+    r"""Predict labels from noisy class means.
+
+    Neighbours decide only the least certain queries.
 
     Space
         Input: labelled rows on an integer grid under symmetric distance. Output: an OpenDP
@@ -369,7 +375,7 @@ class HybridKnn(Mechanism):
         return IndKnn(rho=float_down(rest), queries=asked, size=self.size, kernel=self.kernel)
 
     def _reason(self, facts: Mapping[str, float], classes: int) -> str:
-        """Say, from public numbers, whether a hybrid is the right release at all."""
+        """Return whether and why a hybrid suits, from public numbers."""
         asked = self.neighbours_setting.queries
         served = (
             f"set by its rule for the {asked:,} least certain of {self.queries:,} queries of about "
@@ -386,7 +392,7 @@ class HybridKnn(Mechanism):
         return f"{served}; `linear_model` alone was right as often or more on every set we tried"
 
     def _facts(self, of_neighbours: Mapping[str, float]) -> dict[str, float]:
-        """Return what the plan shows: of the neighbours on hard queries, of the means on all."""
+        """Return the plan's facts."""
         facts = dict(of_neighbours)
         # Queries that the means decide cost a record nothing; all that are near to it may be others.
         facts["queries_a_typical_record_serves"] /= self.hard

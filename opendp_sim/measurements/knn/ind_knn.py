@@ -1,4 +1,4 @@
-"""Ind-KNN: private nearest-neighbour prediction in which each person pays for their own votes.
+"""Predict by neighbours, each person paying for own votes.
 
 Proof of the privacy map: ``ind_knn.md``, beside this file.
 """
@@ -30,7 +30,9 @@ _OWN = "leave it out: the rule sets it from rho, queries and size, without looki
 
 @register
 class IndKnn(Mechanism):
-    r"""Predict labels of queries, one after another, at a total loss that is fixed in advance.
+    r"""Predict labels of queries one after another.
+
+    At a total loss that is fixed in advance.
 
     Space
         Input: labelled rows on an integer grid under symmetric distance, or with person ids under
@@ -220,7 +222,10 @@ class IndKnn(Mechanism):
         return self.centre or self.threshold is None
 
     def scales(self, weight: float, classes: int) -> Scales:
-        """Return the noise in force, for a typical kernel weight of a neighbour."""
+        """Return the applied noise.
+
+        For a typical kernel weight of a neighbour.
+        """
         rule = self.rule(classes)
         return Scales(
             count=drawable(self.count_scale or rule.count_scale),

@@ -1,4 +1,6 @@
-"""Private kNN: the published baseline, noisy votes of the nearest records of a random subsample.
+"""Predict by noisy votes over random subsamples.
+
+The published baseline.
 
 Proof of the privacy map: ``private_knn.md``, beside this file.
 """
@@ -46,7 +48,9 @@ def coins(count: int, rate: int) -> NDArray[np.bool_]:
 
 
 def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """Return the places of the ``count`` highest scores; of equal scores, of the lowest labels.
+    """Return the places of the ``count`` highest scores.
+
+    Of equal scores, of the lowest labels.
 
     Records that are equal in both have the same vote, so the votes of those found are a function of
     the multiset of records: their order is no part of it. One record more displaces at most one.
@@ -61,7 +65,9 @@ def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) ->
 
 
 class Sampler(FixedRecords):
-    """Answers a fixed number of queries, each from a fresh sample. Everything but answers is secret.
+    """Answer a fixed number of queries from fresh samples.
+
+    Everything but answers is secret.
 
     Args:
         setting: the mechanism record (``PrivateKnn``).
@@ -161,7 +167,9 @@ class Sampler(FixedRecords):
 
 @register
 class PrivateKnn(Mechanism):
-    r"""Predict labels of an announced number of queries, each from a fresh random subsample.
+    r"""Predict labels of an announced number of queries.
+
+    Each from a fresh random subsample.
 
     Space
         Input: labelled rows on an integer grid under symmetric distance. Output: an OpenDP
@@ -280,7 +288,7 @@ class PrivateKnn(Mechanism):
 
     @property
     def scale(self) -> float:
-        """The noise scale of each vote: solved once for each setting."""
+        """Return each vote's noise scale, solved once a setting."""
         return scale_for(self.epsilon, self.delta, self.queries, self.rate)
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Sampler:
@@ -304,7 +312,7 @@ _VACUOUS = 700.0
 
 
 class _Later(Mapping[str, float]):
-    """Facts that take seconds to compute: not before somebody looks."""
+    """Compute slow facts at first use."""
 
     def __init__(self, facts: Callable[[], dict[str, float]], names: tuple[str, ...]) -> None:
         self._facts, self._names = facts, names

@@ -1,1 +1,4 @@
-"""Linear models by noisy gradients: one release that answers any number of queries."""
+"""Release linear models by noisy gradients.
+
+One release answers any number of queries.
+"""

@@ -1,4 +1,6 @@
-"""Linear model: softmax regression by noisy full-batch gradients, in integers from rows to noise.
+"""Release a softmax model by noisy full-batch gradients.
+
+In integers from rows to noise.
 
 Proof of the privacy map: ``linear_model.md``, beside this file.
 """
@@ -38,7 +40,10 @@ from opendp_sim.measurements.noise._impl.bulk import gaussian_map
 
 @dataclass(frozen=True)
 class LinearReader:
-    """Reads a release of ``linear_model``: every query is seen as a record would be."""
+    """Read a release of ``linear_model``.
+
+    Every query is scaled as a record would be.
+    """
 
     descent: Descent
     labels: tuple[str | int, ...]
@@ -53,7 +58,7 @@ class LinearReader:
         return public_product(rows.astype(np.float64), weights)
 
     def without_noise(self, rows: Any) -> Arrays:
-        """Return the arrays that the same descent leaves without noise: for public data only."""
+        """Return the same descent's arrays without noise."""
         held = as_rows(rows)
         labels = np.zeros(0, dtype=np.int64) if held.labels is None else held.labels
         seen = Seen(self.descent.scaled(held.values), labels.astype(np.int64))
@@ -76,7 +81,9 @@ _WHITENED = 10
 
 @register
 class LinearModel(Mechanism):
-    r"""Release the weights of a softmax regression, by noisy gradients over all records.
+    r"""Release softmax regression weights by noisy gradients.
+
+    Over all records.
 
     Space
         Input: labelled rows of d columns on an integer grid under symmetric distance. Output: a flat
@@ -227,7 +234,10 @@ class LinearModel(Mechanism):
 
 
 def loss_map(descent: Descent) -> Callable[[Any], float]:
-    """Return the map of all noisy releases: OpenDP's Gaussian maps, composed by OpenDP (Lemma 6)."""
+    """Return the map of all noisy releases (Lemma 6).
+
+    OpenDP's Gaussian maps, composed by OpenDP.
+    """
     # T steps of one scale cost what one Gaussian release costs at sqrt(T) times the distance.
     first, steps = descent.releases[: int(descent.whiten)], descent.releases[int(descent.whiten) :]
     parts = [*first, (sum((square for square, _ in steps), Fraction(0)), descent.scale)]

@@ -1,4 +1,4 @@
-"""Gaussian: zero-concentrated differential privacy for an integer vector.
+"""Add Gaussian noise to integer vectors under zero-concentrated privacy.
 
 Proof of the privacy map: ``gaussian.md``, beside this file.
 """

@@ -1,4 +1,4 @@
-"""Laplace: pure differential privacy for an integer vector.
+"""Add Laplace noise to integer vectors under pure privacy.
 
 Proof of the privacy map: ``laplace.md``, beside this file.
 """

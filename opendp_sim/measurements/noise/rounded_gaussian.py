@@ -1,4 +1,6 @@
-"""Rounded Gaussian noise: Gaussian DP exactly, drawn in bulk.
+"""Add rounded Gaussian noise in bulk.
+
+Gaussian DP, exactly.
 
 Proof of the law and of the map: ``rounded_gaussian.md``, beside this file.
 """
@@ -33,7 +35,9 @@ _HALF = 2**62
 
 @register
 class RoundedGaussian(Mechanism):
-    r"""Add a rounded normal variable to every cell of an integer vector: Gaussian DP, exactly.
+    r"""Add a rounded normal variable to every integer cell.
+
+    Gaussian DP, exactly.
 
     Space
         Input: a flat int64 vector (a bare one or a sketch, any size, also empty) under L2 distance,
@@ -133,7 +137,7 @@ class RoundedGaussian(Mechanism):
 
 
 def _factor_for(scale: float, weights: tuple[tuple[int, int], ...]) -> int:
-    """Return the least k with ``k scale >= 3`` for a scale below 2.9; 1 where none up to 1,024 does."""
+    """Return the least k with ``k scale >= 3``."""
     least = Fraction(scale) * min((weight for _, weight in weights), default=1)
     factor = 1 if least >= _COARSE else math.ceil(_FINE / least)
     return factor if factor <= _MOST else 1
@@ -149,13 +153,13 @@ def _why(factor: int) -> str:
 
 
 def _curve(square: Fraction) -> Callable[[float | Fraction], Callable[[float], float]]:
-    """Return the map to the whole curve: distances are taken as the exact numbers that they are."""
+    """Return the map to the whole curve."""
     where = "rounded_gaussian.map"
     return lambda d_in: partial(delta_up, whole_distance(d_in, where) ** 2 * square)
 
 
 def _noiseless(domain: Domain, factor: int, data: Any) -> NDArray[Any]:
-    """Return the cells, clipped as a factor clips them: the product stays within 2**62."""
+    """Return the cells, clipped so that products stay within 2**62."""
     cells = cells_of(domain, data)
     return cells if factor == 1 else np.clip(cells, -_HALF // factor, _HALF // factor) / 1.0
 

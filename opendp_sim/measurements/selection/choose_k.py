@@ -1,4 +1,6 @@
-"""Choose k: how many top items to release, by the exponential mechanism over gaps.
+"""Choose how many top items to release.
+
+By the exponential mechanism over gaps.
 
 Proof of the privacy map: ``choose_k.md``, beside this file.
 """
@@ -27,7 +29,9 @@ from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Coi
 
 @register
 class ChooseK(Mechanism):
-    r"""Draw a rank j with probability proportional to :math:`e^{u_j / s}`, u_j the gap below rank j.
+    r"""Draw a rank j by the gap below it.
+
+    With probability proportional to :math:`e^{u_j / s}`, u_j the gap below rank j.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users). Output:

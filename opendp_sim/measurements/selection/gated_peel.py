@@ -1,4 +1,4 @@
-"""Test, then peel: one cheap stability test of the top-k set, and peeling only if it fails.
+"""Test the top-k set once, and peel if it fails.
 
 Proof of the privacy map: ``gated_peel.md``, beside this file.
 """
@@ -56,7 +56,9 @@ tenth of the delta raises the threshold only as the root of a logarithm."""
 
 @register
 class GatedPeel(Mechanism):
-    r"""Release the top-k set if its gap passes one noisy test; otherwise peel k candidates.
+    r"""Release the top-k set if stable, otherwise peel.
+
+    The gap has to pass one noisy test.
 
     Space
         Input: vote counts over a public catalogue or universe, under L∞ distance (monotone: the
@@ -195,7 +197,9 @@ class GatedPeel(Mechanism):
 def gate_for(
     key: str, rounds: int, scale: float, noise: float, delta: float, distance: int
 ) -> tuple[GateTail, int]:
-    """Return the noise of a curve's test and its threshold, from public numbers alone.
+    """Return a curve's test noise and threshold.
+
+    From public numbers alone.
 
     The right tail falls by e a user as often as the peeling alone loses nats at ``delta``: the whole
     release loses more, so a pass hides in it.
@@ -208,7 +212,7 @@ def gate_for(
 
 
 def _epsilon(rounds: int, scale: float, delta: float, distance: int) -> float:
-    """Return about the least epsilon of peeling at ``delta``; the map holds for any number here."""
+    """Return about the least epsilon of peeling at ``delta``."""
     range_ = range_of(scale, distance)
     profile = peeling_profile(rounds, range_)
     low, high = range_ * math.sqrt(rounds) / 8, range_ * rounds

@@ -1,4 +1,6 @@
-"""Gaussian top-k: noise on every count, then the k largest; for users who touch few items by nature.
+"""Release the k largest noisy counts.
+
+For users who touch few items by nature.
 
 Proof of the privacy map: ``gaussian_top_k.md``, beside this file.
 """
@@ -28,7 +30,9 @@ NORMS = ("linf", "l2")
 
 @register
 class GaussianTopK(Mechanism):
-    r"""Add Gaussian noise to every count of a listed catalogue; release the k largest.
+    r"""Release the k largest counts after Gaussian noise.
+
+    Of a listed catalogue.
 
     Space
         Input: vote counts over a listed public catalogue, under L2 distance, or under L∞ distance
@@ -112,14 +116,20 @@ class GaussianTopK(Mechanism):
 
 
 def items_of(domain: Domain) -> int | None:
-    """Return the bound on a user's items that a sketch was built with: for advice, not for a map."""
+    """Return a sketch's bound on a user's items.
+
+    For advice, not for a map.
+    """
     return domain.blocks[0].l1 if isinstance(domain, KnownCounts) else None
 
 
 def draw_noisy_top(
     coins: Coins, votes: Votes, data: Any, k: int, scale: float, *, ranked: bool = False
 ) -> Any:
-    """Return k items in the public order, or ranked; equal noisy counts go by that order too."""
+    """Return k items in the public order, or ranked.
+
+    Equal noisy counts go by the public order too.
+    """
     noisy = coins.noisy(votes.counts(data), scale)
     places = np.argsort(-noisy, kind="stable")[:k]
     found = votes.names(data, places, ranked=ranked)

@@ -1,4 +1,6 @@
-"""Limited domain: noisy top items of an unknown catalogue, down to a noisy threshold.
+"""Release noisy top items of an unknown catalogue.
+
+Down to a noisy threshold.
 
 Proof of the privacy map: ``limited_domain.md``, beside this file.
 """
@@ -39,7 +41,9 @@ _TINY = 1e-300
 
 @register
 class LimitedDomain(Mechanism):
-    r"""Release the items, k at most, that noisily beat a noisy threshold above rank k_max + 1.
+    r"""Release up to k items above a noisy threshold.
+
+    The threshold lies above rank k_max + 1.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users), over any
@@ -142,18 +146,18 @@ class LimitedDomain(Mechanism):
         )
 
     def _swaps(self, votes: Votes, users: int) -> int:
-        """Return how many of the first k_max items may be there on one side only."""
+        """Return how many leading items may differ between sides."""
         return min(self.k_max, users * (votes.per_user or self.k_max))
 
     def _escape(self, votes: Votes, users: int, height: int) -> float:
-        """Bound the part of a release that the other side has no match for (Lemma 2)."""
+        """Bound a release's part without a match (Lemma 2)."""
         if users == 0:
             return 0.0
         odds = self._swaps(votes, users) * math.exp((users - height) / self.scale)
         return min(1.0, -math.expm1(-self.k * math.log1p(odds)) * _SLACK + _TINY)
 
     def _appear(self, votes: Votes, users: int, height: int) -> float:
-        """Bound the chance that an item of one side alone beats the threshold (Lemma 3)."""
+        """Bound a one-sided item's chance above the threshold (Lemma 3)."""
         if users == 0:
             return 0.0
         both = sum(1 / (1 + math.exp(min((height - d) / self.scale, 700))) for d in (users, 0))
@@ -166,7 +170,9 @@ class LimitedDomain(Mechanism):
         )
 
     def votes_listed(self, height: int) -> float:
-        """Return how far above rank k_max + 1 an item beats the threshold in 95 of 100 runs.
+        """Return the votes needed above rank k_max + 1.
+
+        To beat the threshold in 95 of 100 runs.
 
         The difference of the two draws' noise is logistic; where k others are ahead it is not listed.
         """
@@ -191,7 +197,7 @@ def draw_limited(
     *,
     ranked: bool = False,
 ) -> Any:
-    """Return at most k items in the public order, or ranked by their draws."""
+    """Return at most k items, publicly ordered or ranked."""
     ranking = votes.rank(data, k_max + 1)
     places = ranking.places[:k_max]
     places = places[places >= 0]

@@ -1,4 +1,4 @@
-"""Noise threshold: noise on the count of every item that occurs, and those that reach a threshold.
+"""Release occurring items whose noisy count reaches a threshold.
 
 Proof of the privacy map: ``noise_threshold.md``, beside this file.
 """
@@ -51,7 +51,10 @@ _BITS = 60
 
 @dataclass(frozen=True)
 class Apart:
-    """How far apart counts may be: by ``users`` users of at most ``items`` items each."""
+    """Bound the distance of counts.
+
+    By ``users`` users of at most ``items`` items each.
+    """
 
     users: int
     items: int
@@ -70,11 +73,17 @@ class Law(Protocol):
         ...
 
     def reach(self, chance: float) -> float:
-        """Return about the x with ``Pr[N >= -x] = chance``, for a chance of at least one half."""
+        """Return about the x with ``Pr[N >= -x] = chance``.
+
+        For a chance of at least one half.
+        """
         ...
 
     def rho(self, apart: Apart, votes: int) -> float:
-        """Bound the zero-concentrated loss of counts that differ by ``votes`` votes in all."""
+        """Bound the zero-concentrated loss of counts.
+
+        They differ by ``votes`` votes in all.
+        """
         ...
 
     def delta(self, apart: Apart, votes: int, epsilon: float) -> float:
@@ -99,7 +108,7 @@ class _Gaussian:
         return float_up(self._square(apart, votes) / 2)
 
     def delta(self, apart: Apart, votes: int, epsilon: float) -> float:
-        """The exact curve of Gaussian DP at the largest squared distance (Lemma 3)."""
+        """Return Gaussian DP's exact curve (Lemma 3)."""
         return delta_up(self._square(apart, votes), epsilon) if votes else 0.0
 
     def _square(self, apart: Apart, votes: int) -> Fraction:
@@ -123,7 +132,7 @@ class _Laplace:
         return float_up((votes / Fraction(self.scale)) ** 2 / 2)
 
     def delta(self, apart: Apart, votes: int, epsilon: float) -> float:  # noqa: ARG002
-        """The largest profile of anything with this pure loss: that of randomised response."""
+        """Return randomised response's profile."""
         pure = float_up(votes / Fraction(self.scale))
         if epsilon >= pure:
             return 0.0
@@ -142,7 +151,9 @@ def law_of(noise: Literal["gaussian", "laplace"], scale: float) -> Law:
 
 
 def passes(law: Law, threshold: int, apart: Apart, votes: int) -> float:
-    """Bound the chance that any item of one side alone passes, where these have ``votes`` votes.
+    """Bound the chance that a one-sided item passes.
+
+    These items have ``votes`` votes.
 
     Lemma 2: a vote alone on its item, or the votes of all users together, whichever adds more a vote.
     """
@@ -154,14 +165,17 @@ def passes(law: Law, threshold: int, apart: Apart, votes: int) -> float:
 
 
 def least_passing(law: Law, delta: float, apart: Apart) -> int:
-    """Return the least threshold above ``apart.users`` that items of one side pass by ``delta``."""
+    """Return the least threshold that one-sided items pass by ``delta``."""
     return apart.users + least_int(
         lambda above: passes(law, apart.users + above, apart, apart.total) <= delta
     )
 
 
 def profile(law: Law, threshold: int, apart: Apart, epsilon: float) -> float:
-    """Bound the whole release's profile at ``epsilon``: the worst split of the votes (Lemma 4)."""
+    """Bound the release's profile at ``epsilon`` (Lemma 4).
+
+    By the worst split of the votes.
+    """
     worst, first = law.delta(apart, apart.total, epsilon), 1
     while first <= apart.total:  # of first to last votes on items of one side
         last = min(2 * first - 1, apart.total if first == apart.total else apart.total - 1)
@@ -178,7 +192,7 @@ Noise = Literal["gaussian", "laplace"]
 
 @register
 class NoiseThreshold(Mechanism):
-    r"""Add noise to the votes of every item that has any; release items that reach a threshold.
+    r"""Add noise to occurring items' votes, and apply a threshold.
 
     Space
         Input: vote counts over any catalogue, known or not, under L∞ distance (monotone: the
@@ -295,7 +309,7 @@ class NoiseThreshold(Mechanism):
 
 
 def _touched(key: str, votes: Votes) -> int:
-    """Return the most counts that one user touches, or refuse a space that does not say it."""
+    """Return the most counts a user touches, or refuse."""
     listed = votes.candidates if votes.listed else None
     known = [bound for bound in (votes.per_user, listed) if bound is not None]
     if not known:
@@ -321,7 +335,10 @@ def draw_passing(
     *,
     ranked: bool = False,
 ) -> Any:
-    """Return the items whose noisy count reaches the threshold: all, or the k largest; ties by order."""
+    """Return the items whose noisy count reaches the threshold.
+
+    All, or the k largest; ties by order.
+    """
     counts = votes.counts(data)
     occurring = np.flatnonzero(counts > 0)
     tells = ranked or k is not None

@@ -1,4 +1,6 @@
-"""Noisy max with Gaussian noise: the rank whose gap is largest after noise, under Rényi privacy.
+"""Choose the rank of the largest noisy gap.
+
+Gaussian noise, under Rényi privacy.
 
 Proof of the privacy map: ``noisy_max_gaussian.md``, beside this file.
 """
@@ -40,7 +42,9 @@ _ORDERS = 1.0 + np.geomspace(1e-3, 1e6, 1500)
 
 @register
 class NoisyMaxGaussian(Mechanism):
-    r"""Release the rank j whose gap, less a public penalty, is largest after Gaussian noise.
+    r"""Release the rank with the largest noisy penalised gap.
+
+    Gaussian noise, public penalty.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users). Output:
@@ -141,7 +145,7 @@ def rank_curve(alpha: float, users: int, scale: float, ranks: int) -> float:
 
 @lru_cache(maxsize=64)
 def _exponents(users: int, scale: float, ranks: int) -> tuple[NDArray[np.float64], ...]:
-    """Return slope and constant of each order's log delta as a function of epsilon, rounded up."""
+    """Return each order's log delta as a line in epsilon."""
     loss = np.array([rank_curve(float(alpha), users, scale, ranks) for alpha in _ORDERS])
     kept = np.isfinite(loss)
     loss, more = loss[kept], (_ORDERS - 1.0)[kept]

@@ -1,4 +1,6 @@
-"""PATE labels: one private label set per public query, from the votes of teachers.
+"""Release private labels from votes of teachers (PATE).
+
+One label set a public query.
 
 Proof of the privacy map: ``pate_labels.md``, beside this file.
 """
@@ -41,7 +43,10 @@ _FINE = 2**10
 
 
 class Stable(Option):
-    """Per query, the set of labels above the clearest gap, if it is stable; else no answer."""
+    """Release labels above the clearest gap, if stable.
+
+    Per query a set, else no answer.
+    """
 
     key: ClassVar[str] = "stable"
 
@@ -55,7 +60,10 @@ class Stable(Option):
 
 
 class Gaussian(Option):
-    """Per query, the labels whose noisy count of votes reaches a quorum (plain PATE)."""
+    """Release labels whose noisy votes reach a quorum.
+
+    Per query (plain PATE).
+    """
 
     key: ClassVar[str] = "gaussian"
 
@@ -211,13 +219,16 @@ def times(loss: float, queries: int) -> float:
 
 
 def whole_votes(data: Any) -> NDArray[np.int64]:
-    """Return the number of teachers with a vote: shape (queries * labels,)."""
+    """Return the teachers with a vote, shape (queries * labels,)."""
     total: NDArray[np.int64] = (as_rows(data).values > _HALF).sum(axis=0, dtype=np.int64)
     return total
 
 
 def shared_votes(data: Any, labels: int, tau: int | None) -> NDArray[np.int64]:
-    """Return the votes in steps of 1/1024, each teacher's scaled down to ``tau`` in all a query."""
+    """Return votes in steps of 1/1024, scaled to ``tau``.
+
+    Each teacher's are scaled down to ``tau`` in all a query.
+    """
     if tau is None:
         return whole_votes(data) * _FINE
     votes = as_rows(data).values > _HALF

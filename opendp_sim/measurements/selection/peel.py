@@ -1,4 +1,6 @@
-"""Peel: the k most voted candidates, one draw of the exponential mechanism after another.
+"""Draw the k most voted candidates one by one.
+
+By the exponential mechanism.
 
 Proof of the privacy map: ``peel.md``, beside this file.
 """
@@ -36,7 +38,9 @@ from opendp_sim.measurements.selection._impl.selection import (
 
 @register
 class Peel(Mechanism):
-    r"""Draw k different candidates, each round with probability proportional to :math:`e^{h/s}`.
+    r"""Draw k different candidates, one a round.
+
+    With probability proportional to :math:`e^{h/s}`.
 
     Space
         Input: vote counts over a public catalogue or universe, under L∞ distance (monotone: the

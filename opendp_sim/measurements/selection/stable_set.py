@@ -1,4 +1,4 @@
-"""Stable set: the top-k set if its gap survives noise, else nothing.
+"""Release the top-k set if its gap survives noise.
 
 Proof of the privacy map: ``stable_set.md``, beside this file.
 """
@@ -33,7 +33,9 @@ from opendp_sim.measurements.selection._impl.stability import set_at, stable_pla
 
 @register
 class StableSet(Mechanism):
-    r"""Release the top-k set if the gap below it plus Gaussian noise reaches a threshold, else None.
+    r"""Release the top-k set if its noisy gap suffices.
+
+    The gap below it plus Gaussian noise has to reach a threshold; else None.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users). Output:

@@ -1,4 +1,6 @@
-"""StableTopK: choose how many items to release, then release that top set if it is stable.
+"""Choose how many items to release, then release them.
+
+StableTopK: the top set is released if it is stable.
 
 Proof of the privacy map: ``stable_top_k.md``, beside this file.
 """
@@ -49,7 +51,9 @@ from opendp_sim.measurements.selection._impl.stability import chosen_profile, st
 
 @register
 class StableTopK(Mechanism):
-    r"""Draw a rank by its gap, then release the top items down to it if that set is stable.
+    r"""Draw a rank, then release its top set if stable.
+
+    The rank is drawn by its gap.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users), over any
@@ -201,7 +205,10 @@ class StableTopK(Mechanism):
 
 @dataclass(frozen=True)
 class Plan:
-    """Public numbers: the utility of a rank, the scale of choice and test, threshold, size to fill."""
+    """Hold the public numbers of a stable release.
+
+    The utility of a rank, the scale of choice and test, threshold, size to fill.
+    """
 
     utility: GapUtility
     scale: float
@@ -209,7 +216,10 @@ class Plan:
     fill: int | None = None
 
     def peel_scale(self, rounds: int) -> float:
-        """Return the Gumbel scale at which ``rounds`` draws cost as much as rank and test together."""
+        """Return the Gumbel scale for ``rounds`` draws.
+
+        They cost as much as rank and test together.
+        """
         return float(self.scale * np.sqrt(rounds / 8.0))
 
 
@@ -226,7 +236,7 @@ def draw_stable(coins: Coins, votes: Votes, data: Any, plan: Plan) -> list[str |
 def _filled(
     coins: Coins, votes: Votes, data: Any, places: NDArray[np.int64] | None, plan: Plan
 ) -> list[str | int]:
-    """Return exactly k items: draw what is missing, or draw k out of what is too much."""
+    """Return exactly k items."""
     k = int(plan.fill or 0)
     found = [] if places is None else [int(place) for place in places]
     if len(found) == k:

@@ -1,4 +1,6 @@
-"""Top-k: picks the mechanism that serves a space of counts best, by a public rule.
+"""Choose the best mechanism for a space of counts.
+
+By a public rule.
 
 The rule and the claim it hands on: ``top_k.md``, beside this file.
 """
@@ -51,7 +53,9 @@ _SHARE, _LEAST_SHARE, _ROUNDS = 0.1, 0.02, 50
 
 @register
 class TopK(Mechanism):
-    r"""Release the most voted items by the mechanism that the space and the parameters call for.
+    r"""Release the most voted items by a chosen mechanism.
+
+    The space and the parameters decide.
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users), or under
@@ -179,7 +183,7 @@ class TopK(Mechanism):
         return tested, f"a public catalogue and a fixed size: one test, then {rounds} rounds"
 
     def _open(self, votes: Votes, k: int, stated: dict[str, Any]) -> tuple[Mechanism, str]:
-        """Choose over an open catalogue, where only items above a threshold may appear."""
+        """Choose a mechanism over an open catalogue."""
         stated = {**stated, "k": k, "accounting": self.accounting, "ranked": self.ranked}
         items = votes.per_user
         if items is not None and self.k_max is None:  # ranks are what the other one looks at
@@ -194,7 +198,7 @@ class TopK(Mechanism):
 
 
 def _reach(expected: Mapping[str, float]) -> str:
-    """Return how many votes an open catalogue's items need: beside few votes k was too much."""
+    """Return the votes that an open catalogue's items need."""
     alone = expected.get("votes_to_be_listed")
     if alone is not None:
         return f": in 95 of 100 runs an item of {math.ceil(alone):,} votes passes, whatever k is"
@@ -209,7 +213,10 @@ def _reach(expected: Mapping[str, float]) -> str:
 
 
 def share_of_the_test(rounds: int) -> float:
-    """Return the share of rho for `gated_peel`'s test: where few draws follow, they see most gaps too."""
+    """Return the share of rho for `gated_peel`'s test.
+
+    Where few draws follow, they find most gaps too.
+    """
     return max(_LEAST_SHARE, min(_SHARE, _SHARE * rounds / _ROUNDS))
 
 

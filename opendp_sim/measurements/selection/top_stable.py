@@ -1,4 +1,6 @@
-"""Top-stable: the largest stable top set, found by a sparse-vector search from k_max down.
+"""Release the largest stable top set.
+
+By a sparse-vector search from k_max down.
 
 Proof of the privacy map: ``top_stable.md``, beside this file.
 """
@@ -31,7 +33,9 @@ _WIDEST = 50_000
 
 @register
 class TopStable(Mechanism):
-    r"""Test top sets of size k_max, k_max - 1, ... for stability; release the first that passes.
+    r"""Test top sets from k_max down, releasing the first stable.
+
+    Sizes k_max, k_max - 1, ....
 
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users), over any
@@ -148,7 +152,7 @@ class TopStable(Mechanism):
         )
 
     def _tabulated(self) -> None:
-        """Refuse what the table of Lemma 3 cannot hold or tell from its own rounding."""
+        """Refuse sizes that Lemma 3's table cannot hold exactly."""
         gap, bar = self.scales
         least = 4 * self.k_max * _CUT
         if self.delta < least:

@@ -1,4 +1,7 @@
-"""What every query does first: takes what a release offers, and checks the public queries."""
+"""Check queries and take a release's capability.
+
+Every query does this first.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ FARTHEST = 2.0**51
 
 
 def check_queries(domain: Domain, queries: Any) -> Any:
-    """Return the queries, or refuse those whose width or values cannot be asked (they are public).
+    """Return public queries, or refuse their width or values.
 
     Args:
         domain: the release's; its ``queries`` say what a query is.
@@ -46,7 +49,9 @@ def check_queries(domain: Domain, queries: Any) -> Any:
 
 
 def extremes(values: NDArray[Any]) -> tuple[float, float]:
-    """Return the least and the greatest number of an array; NaN where it holds one, 0 where it is empty.
+    """Return an array's least and greatest number.
+
+    NaN where it contains one, 0 where it is empty.
 
     Two passes, and nothing of the array's size is made: a test of each cell takes longer than an answer.
     """
@@ -56,7 +61,7 @@ def extremes(values: NDArray[Any]) -> tuple[float, float]:
 
 
 def a_release(key: str, domain: Domain) -> Released:
-    """Return ``domain`` if it is a release, or refuse it on behalf of the query ``key`` (OS201)."""
+    """Return ``domain`` if it is a release, else refuse (OS201)."""
     if not isinstance(domain, Released):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="a release", got=type(domain).__name__,
@@ -66,7 +71,7 @@ def a_release(key: str, domain: Domain) -> Released:
 
 
 def offered(key: str, domain: Domain, capability: str) -> tuple[Any, Released]:
-    """Return what a release offers under the name ``capability``, and the release, or refuse."""
+    """Return a release's ``capability`` and the release, or refuse."""
     release = a_release(key, domain)
     return release.capability(capability, key), release
 

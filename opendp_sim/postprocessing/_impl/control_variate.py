@@ -1,4 +1,6 @@
-"""Public points as a control variate: their part of a kernel sum is exact, and only the rest is sampled.
+"""Use public points as a control variate.
+
+Their part of a kernel sum is exact, and only the rest is sampled.
 
 Proof: ``control_variate.md``, beside this file. Post-processing of a release and of public points.
 """
@@ -77,7 +79,10 @@ def with_public(
 
 
 def check_enough(count: int, where: str) -> None:
-    """Refuse fewer than 20 public points (OS607): whoever has their number can do so before a charge."""
+    """Refuse fewer than 20 public points (OS607).
+
+    Their number is known before a charge.
+    """
     if count < _FEWEST:
         raise DataError(
             "OS607", where, expected=f"{_FEWEST} public points or more", got=str(count),
@@ -94,7 +99,10 @@ def _refused(key: str, expected: str) -> SpaceError:
 
 @dataclass(frozen=True)
 class _WithPublic:
-    """Kernel sums of the data less ``N/m`` times those of m public points, and these exactly."""
+    """Sum the data's kernels less a share of public ones.
+
+    ``N/m`` times those of m public points, which are added exactly.
+    """
 
     sums: KernelSums
     domain: Released
@@ -114,7 +122,7 @@ class _WithPublic:
 
     @cached_property
     def _cells(self) -> dict[str, NDArray[Any]]:
-        """The sketch of the public points, in the place of the first class."""
+        """Return the public points' sketch, as the first class."""
         flat = np.zeros(self.domain.sketch.size, dtype=np.int64)  # type: ignore[attr-defined]
         labels = None if self.labels is None else np.zeros(len(self.points), dtype=np.int64)
         self.sums.accumulate(Rows(self.points, labels), flat)
@@ -126,7 +134,7 @@ class _WithPublic:
         self.sums.accumulate(data, out)
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return estimates of the same sums (Lemma 1), with the variance of what is sampled."""
+        """Return the same sums' estimates (Lemma 1)."""
         sizes, factor = self.sums.totals(released)
         share = np.maximum(sizes, 0.0) / len(self.points)
         rest = {
@@ -146,7 +154,9 @@ class _WithPublic:
         )
 
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the length of the interval that one repetition of the rest is in (Lemma 2).
+        """Return one repetition's interval length (Lemma 2).
+
+        Of the rest.
 
         What the two have in common is missing from their difference, and a repetition that tells
         them apart may be one that was not drawn.
@@ -158,7 +168,7 @@ class _WithPublic:
         return found
 
     def _exact(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the public points' own kernel sums at the queries: shape (q,)."""
+        """Return the public points' kernel sums, shape (q,)."""
         found = np.empty(len(values))
         step, metric = max(1, _ROOM // len(self.points)), _METRICS[self.distance]
         for start in range(0, len(values), step):
@@ -168,19 +178,21 @@ class _WithPublic:
         return found
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
+        """Return the released sizes by class and their noise."""
         return self.sums.totals(released)
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`."""
         return self.sums.medians_of(groups)
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         return self.sums.count_factor()
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number, per unit of a cell's variance.
+        """Return the covariance of an estimate and the count.
+
+        Per unit of a cell's variance.
 
         What the number adds through the points' own error is a variance here; its covariance with an
         estimate that reads the same cell is left out, and no coverage that was tried shows it.
@@ -188,15 +200,15 @@ class _WithPublic:
         return self.sums.with_count()
 
     def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise: that of the cells."""
+        """Return an estimate's noise, that of the cells."""
         return self.sums.noise_factor()
 
     def bias(self, queries: Any = None) -> Any:
-        """Return twice the sketch's: the data's, and that of as many public points."""
+        """Return twice the sketch's bias."""
         return 2.0 * np.asarray(self.sums.bias(queries))
 
     def change(self, moved: float) -> float:
-        """Bound what a move changes: that of the data alone, as public sums are exact on the grid."""
+        """Bound a move's change by the data's alone."""
         return self.sums.change(moved)
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -204,5 +216,8 @@ class _WithPublic:
         return self.sums.kernel(distance)
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise: the data's and, of as many records, the points' own."""
+        """Bound the deviation without noise.
+
+        The data's and, of as many records, the points' own.
+        """
         return 2.0 * self.sums.sketch_deviation(distance)

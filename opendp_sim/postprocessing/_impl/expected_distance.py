@@ -1,4 +1,6 @@
-"""What a release's sums of distances are expected to be off by, from public points and a size.
+"""Predict errors of distance sums from public points.
+
+And a size.
 
 Proof: Lemma 3 of ``expected_error.md``, beside this file.
 """
@@ -32,14 +34,20 @@ from opendp_sim.postprocessing._impl.ratios import interval_of_ratio, ratio_erro
 
 
 def least_counted(of_count: float) -> float:
-    """Return the released size below which a class is not told from noise, and is not divided by."""
+    """Return the least released size to divide by.
+
+    Below it noise hides a class.
+    """
     return max(1.0, 4.0 * of_count)
 
 
 def mean_of(
     found: Linear, sizes: NDArray[np.float64], factor: float, least: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means and their variance to first order, in units of a cell's (Lemma 2)."""
+    """Return means and their first-order variance (Lemma 2).
+
+    In units of a cell's.
+    """
     divisor = np.maximum(sizes, least)
     values = found.values / divisor
     of_size = values * (values * factor**2 - 2 * found.with_count)
@@ -55,7 +63,9 @@ def ends_of_mean(
     relative: float,
     drawn: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of a mean's interval, infinite where no size bounds it (Lemma 2).
+    """Return a mean's interval (Lemma 2).
+
+    Infinite where no size bounds it.
 
     ``reach`` is the reached number of deviations times that of a cell; a projection's share of a sum
     is one of the mean times the released size, and ``drawn`` what it adds for the records.
@@ -84,7 +94,9 @@ def interval(
 
 
 def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
-    """Return the expected error of ``distance`` as ``post`` has it: exponent, sums or means.
+    """Return the expected error of ``distance``.
+
+    As ``post`` has it: exponent, sums or means.
 
     Raises:
         DataError (OS607): a sketch without sums of distances, with labels, or too few points.
@@ -118,7 +130,7 @@ def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
 
 
 def _of_means(asked: Asked, post: Any, scaled: dict[str, Any]) -> ExpectedError:
-    """Return the same of means: ratios, whose divisor is noisy and never below a floor (Lemma 4)."""
+    """Return the expected error of means (Lemma 4)."""
     sums, (points, at), (before, wanted) = (
         asked.sums("distance_sums", "a sketch of sums of distances"),
         asked.behind(),
@@ -143,7 +155,7 @@ def _of_means(asked: Asked, post: Any, scaled: dict[str, Any]) -> ExpectedError:
 
 
 def _mean(rows: Floats, at: Floats, power: float, distance: str) -> Floats:
-    """Return mean p-th powers of distances: by columns, or of whole vectors for ``l2``."""
+    """Return mean p-th powers of distances."""
     if distance == "l2":
         return np.asarray(np.power(far(rows, at, "euclidean"), power).mean(axis=0))
     if power == 1.0:

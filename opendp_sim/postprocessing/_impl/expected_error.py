@@ -1,4 +1,6 @@
-"""What a release is expected to be off by: from public points like the data, and a size.
+"""Predict a release's error from public points.
+
+Points like the data, and a size.
 
 Noise, sampling of the sketch, row maps and bias apart, and together, for sums of kernels; those of
 distances are in ``expected_distance.py``. Proof: ``expected_error.md``.
@@ -30,7 +32,10 @@ FloatRows = NDArray[np.float64]
 
 
 def shared_rows(points: FloatRows, known: FloatRows) -> float:
-    """Return how many rows both files have, besides those that two files of this law share by chance."""
+    """Return the rows that two files share beyond chance.
+
+    Two files of one law share some by chance.
+    """
     values, of = np.unique(np.concatenate([points, known]), axis=0, return_inverse=True)
     here, there = (
         np.bincount(part, minlength=len(values)).astype(np.float64)
@@ -80,7 +85,9 @@ class ExpectedError:
 
 @dataclass(frozen=True)
 class Asked:
-    """Public points and queries, before and behind the row maps of a chain.
+    """Hold public points and queries around the row maps.
+
+    Before and behind them.
 
     Attributes:
         stages: the chain from real rows (or records) to a sketch.
@@ -107,14 +114,14 @@ class Asked:
         return found
 
     def behind(self) -> tuple[Floats, Any]:
-        """Return points and queries as the sketch sees them, in its own steps."""
+        """Return points and queries in the sketch's own steps."""
         points = _rows(self.stages[:-1], self.like)
         if len(points) < _FEWEST:
             raise refused(f"{_FEWEST} public points or more")
         return points, on_queries(self.stages[:-1], self.queries)
 
     def before(self) -> tuple[Floats, Floats]:
-        """Return points and queries in the units that answers are meant in: chosen and rescaled."""
+        """Return points and queries in the answers' units."""
         kept = max((i for i, s in enumerate(self.stages) if _keeps_units(s)), default=-1) + 1
         asked = on_queries(self.stages[:kept], self.queries)
         return _rows(self.stages[:kept], self.like), as_rows(asked).values
@@ -126,7 +133,10 @@ class Asked:
         return grid.unit if isinstance(grid, GridRows) else 1.0
 
     def claimed(self, distance: str) -> str:
-        """Return the distance before the grid: an embedding of l2 into l1 makes l1 stand for l2."""
+        """Return the distance before the grid.
+
+        An embedding of l2 into l1 makes l1 estimate l2.
+        """
         grid = getattr(self.stages[-1].domain, "distortion", ())
         return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
 
@@ -180,7 +190,7 @@ def root_mean_square(values: Floats) -> float:
 def _bias(
     asked: Asked, sums: Any, points: Floats, at: Any, exact: Floats, *, drawn: bool
 ) -> Floats:
-    """Return the structure's own error of a record, by query: without draws, that of the points."""
+    """Return the structure's own error, by query."""
     if not drawn:
         found = sums.estimate(_cells(asked, points), at).groups[0, 0]
         return np.asarray(found / len(points) - exact)
@@ -201,7 +211,7 @@ def _cells(asked: Asked, points: Floats) -> dict[str, Any]:
 
 
 def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> Floats | None:
-    """Return the variance over the sketch's draws by query (Lemmas 1 and 2); None without draws."""
+    """Return the sketch's sampling variance by query (Lemmas 1, 2)."""
     half, size = len(points) // 2, float(asked.size)
     first, second = points[:half], points[half : 2 * half]
     both = _variance(asked, sums, points[: 2 * half], at)
@@ -217,14 +227,14 @@ def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> 
 
 
 def _known(asked: Asked, public: Any) -> Floats:
-    """Return public points as the sketch has them: on its grid, in its box."""
+    """Return public points on the sketch's grid and box."""
     grid: Any = asked.stages[-1].domain
     known: Floats = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
     return known
 
 
 def _of_number(asked: Asked, sums: Any, at: Any, public: Any) -> Floats:
-    """Return what the noise of the released number adds with public points, by query: Errors there."""
+    """Return the count's noise with public points, by query."""
     known = _known(asked, public)
     own = sums.estimate(_cells(asked, known), at).groups[0, 0]
     exact = _mean(sums, known * asked.unit, as_rows(at).values * asked.unit, sums.distance)
@@ -235,7 +245,9 @@ def _of_number(asked: Asked, sums: Any, at: Any, public: Any) -> Floats:
 def _with_public(
     asked: Asked, sums: Any, points: Floats, at: Any, found: tuple[Floats, Floats], public: Any
 ) -> Floats:
-    """Return what public points add to the variance: mostly, they take (Lemmas 2 and 4).
+    """Return the variance due to public points (Lemmas 2, 4).
+
+    Mostly negative.
 
     ``found`` holds the variance of the sum over ``points``, and that of one record's term.
     """
@@ -266,7 +278,7 @@ def _of(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats:
 
 
 def _keeps_units(stage: Stage) -> bool:
-    """Whether an answer is meant about what this map makes: columns chosen, or rescaled."""
+    """Return whether answers are in this map's output units."""
     claim = stage.claim
     rescaled = isinstance(claim, Stable) and isinstance(claim.output, RealRows)
     return stage.mechanism.key == "select" or (rescaled and stage.mechanism.key == "rescale")
@@ -278,7 +290,7 @@ def _mean(sums: Any, rows: Floats, at: Floats, distance: str) -> Floats:
 
 
 def far(rows: Floats, at: Floats, metric: str, **given: Any) -> Floats:
-    """Return distances of every row from every query: shape (n, q)."""
+    """Return distances of rows from queries, shape (n, q)."""
     left, right = (np.asarray(part, dtype=np.float64) for part in (rows, at))
     found: Floats = spatial.distance.cdist(left, right, metric, **given)
     return found

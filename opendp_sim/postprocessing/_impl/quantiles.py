@@ -1,4 +1,6 @@
-"""How many deviations of the noise an interval reaches, by the law of the noise.
+"""Return interval quantiles by the law of the noise.
+
+In deviations of the noise.
 
 Proof of ``reach``: ``quantiles.md``, beside this file.
 """
@@ -12,7 +14,9 @@ from opendp_sim.domains.released import Released
 
 
 def laplace_quantile(release: Released, confidence: float) -> float:
-    """Return the quantile of one Laplace variable of variance 1, or 0 under noise of another law.
+    """Return a unit Laplace variable's quantile, or 0.
+
+    0 under noise of another law.
 
     One cell (the total's) may carry nearly all of an estimate's noise, and its tails are then those of
     the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
@@ -23,13 +27,16 @@ def laplace_quantile(release: Released, confidence: float) -> float:
 
 
 def quantile(release: Released, confidence: float) -> float:
-    """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
+    """Return the interval's reach in deviations.
+
+    The larger of a normal's and a Laplace's.
+    """
     normal = float(special.ndtri(0.5 + confidence / 2))
     return max(normal, laplace_quantile(release, confidence))
 
 
 def reach(release: Released, confidence: float) -> float:
-    """Return the same for noise that is a whole number of steps: half a step farther (Lemma 1)."""
+    """Return the reach for integer noise (Lemma 1)."""
     noise, least = release.noise, quantile(release, confidence)
     if noise is None or release.deviation < 1e-100:
         return least

@@ -1,4 +1,6 @@
-"""Means as ratios of a noisy sum and a noisy number of records: their intervals and their errors.
+"""Bound means as ratios of noisy numbers.
+
+Their intervals and their errors.
 
 Proofs: Lemmas 7 and 8 of ``density.md`` and Lemma 2 of ``distance.md``, beside the questions.
 """
@@ -20,7 +22,9 @@ _POINTS = 1000
 def interval_of_ratio(
     sums: Floats, sizes: Floats, square: Any, together: Any, of_size: Any
 ) -> tuple[Floats, Floats]:
-    """Return all A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``: two ends.
+    """Return the two ends of a ratio's interval.
+
+    All A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``.
 
     Fieller's set; where it is not an interval, the whole line.
 
@@ -44,7 +48,9 @@ def interval_of_ratio(
 def ratio_error(
     mean: Floats, size: float, least: float, variance: Any, together: Any, of_size: float
 ) -> tuple[Floats, Floats, float]:
-    """Return what ``(S + X) / max(N + Y, F)`` is off ``S / N`` by: in the mean, and its deviation.
+    """Return a clipped ratio's bias and deviation.
+
+    Of ``(S + X) / max(N + Y, F)`` from ``S / N``.
 
     And the root mean square of ``1 / max(N + Y, F)``, by which other errors of a sum count.
 

@@ -1,4 +1,4 @@
-"""What a question's answers are counted in, in the words that texts and axes use."""
+"""Define the units of answers in texts and axes."""
 
 from __future__ import annotations
 

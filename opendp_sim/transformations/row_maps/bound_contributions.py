@@ -1,4 +1,4 @@
-"""Bound contributions: at most k rows of every person.
+"""Bound contributions to at most k rows a person.
 
 Proof of the stability map: ``bound_contributions.md``, beside this file.
 """
@@ -41,7 +41,10 @@ _CELLS = 2**20
 
 
 class Ranks:
-    """The public hash of one survey, and the persons it has met, numbered as they came."""
+    """Rank rows by a survey's public hash.
+
+    Persons are numbered in order of appearance.
+    """
 
     def __init__(self, seed: int, domain: Domain, column: str) -> None:
         self.seed, self.domain, self.column = seed, domain, column
@@ -49,7 +52,10 @@ class Ranks:
         self._keys: dict[int, NDArray[np.uint64]] = {}
 
     def numbers(self, block: Any, *, meet: bool) -> NDArray[np.int64]:
-        """Return each row's person: a number from 0 up, or -1 for one who is not to be met now."""
+        """Return each row's person number.
+
+        From 0 up, or -1 for a person who is not read now.
+        """
         ids = np.asarray(block[self.column] if isinstance(self.domain, Records) else block.ids)
         whole = ids.dtype.kind in "iu"
         found, inverse = np.unique(ids, return_inverse=True) if whole else (ids, None)
@@ -63,7 +69,10 @@ class Ranks:
         return numbers if inverse is None else numbers[inverse]
 
     def contents(self, block: Any) -> list[NDArray[np.uint64]]:
-        """Return every row's content but its person, as words: arrays of shape (n, words)."""
+        """Return every row's content as words, without its person.
+
+        Arrays of shape (n, words).
+        """
         if isinstance(self.domain, Records):
             columns = [c for c in self.domain.columns if c.name != self.column]
             return [_words(block[c.name], c.numpy_dtype) for c in columns]
@@ -71,7 +80,9 @@ class Ranks:
         return parts if block.labels is None else [*parts, _words(block.labels, np.dtype(np.int64))]
 
     def hashes(self, contents: list[NDArray[np.uint64]], rows: int) -> NDArray[np.uint64]:
-        """Return a hash of each row's content, shape (n,): equal contents have equal hashes.
+        """Return a hash of each row's content, shape (n,).
+
+        Equal contents have equal hashes.
 
         Two multilinear hashes of the 32-bit halves ``h_j``, ``(b + sum_j a_j h_j mod 2**64) >> 32``,
         each strongly universal, side by side; then a bijection, so that the hashes of contents in
@@ -102,7 +113,10 @@ class Ranks:
 
 
 def digests(contents: list[NDArray[np.uint64]], rows: NDArray[np.int64]) -> list[bytes]:
-    """Return digests of the contents of some rows; no two different contents share one."""
+    """Return digests of rows' contents.
+
+    Different contents never share one.
+    """
     parts = [np.zeros((len(rows), 0), np.uint64), *(part[rows] for part in contents)]
     words = np.concatenate(parts, axis=1).astype("<u8")
     width, data = 8 * words.shape[1], words.tobytes()
@@ -127,7 +141,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _words(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.uint64]:
-    """Return each record's entry as 64-bit words, shape (n, words): one rendering for equal entries."""
+    """Return records' entries as 64-bit words, shape (n, words)."""
     if dtype.kind == "O":
         texts = column.tolist()
         known = {text: _text_digest(text) for text in set(texts)}
@@ -186,7 +200,9 @@ _Quota = dict[tuple[int, bytes], int]
 
 @register
 class BoundContributions(Mechanism):
-    r"""Keep at most k rows of every person: those that a public seeded hash ranks first.
+    r"""Keep at most k rows a person.
+
+    The rows that a public seeded hash ranks first.
 
     Space
         Input: records with a column that names the person, or rows that carry person identifiers,
@@ -289,7 +305,7 @@ class BoundContributions(Mechanism):
 
 
 def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
-    """Find every person's k least hashes, and one more to see ties. Memory: k + 1 hashes a person."""
+    """Find each person's k + 1 least hashes."""
     rows = 0
 
     def parts() -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
@@ -313,7 +329,7 @@ def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
 
 
 def _quota(blocks: Iterable[Any], kept: _Kept, places: NDArray[np.int64]) -> _Quota:
-    """Share a person's last places out among the contents that tie for them: least digests first."""
+    """Divide a person's last places among tied contents."""
     found: dict[int, Counter[bytes]] = defaultdict(Counter)
     rows = 0
     for block in blocks:
@@ -332,7 +348,9 @@ def _quota(blocks: Iterable[Any], kept: _Kept, places: NDArray[np.int64]) -> _Qu
 
 
 class _Kept:
-    """Which rows are kept, after the survey: for one pass over the surveyed rows, in any order.
+    """Decide on surveyed rows after the survey.
+
+    For one pass over them, in any order.
 
     Attributes:
         last: for each person, by number, the hash of the last row kept; all ones where all are.
@@ -364,7 +382,10 @@ class _Kept:
     def judged(
         self, block: Any
     ) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]], NDArray[np.int64]]:
-        """Return which rows come before the ties; the tied ones: (row, (person, digest)); whose rows."""
+        """Return the rows before ties, the tied rows, and their persons.
+
+        A tied row is given as (row, (person, digest)).
+        """
         persons, contents = self.ranks.numbers(block, meet=False), self.ranks.contents(block)
         if (persons < 0).any():  # nobody's limit was taken for them
             raise _other_rows("the persons who were surveyed", "somebody else")

@@ -1,4 +1,4 @@
-"""Clip rows: shrink every row to a public norm bound.
+"""Clip every row to a public norm bound.
 
 Proof of the stability map and of the bound: ``clip_rows.md``, beside this file.
 """
@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @register
 class ClipRows(Mechanism):
-    r"""Shrink every row that is too long until its norm is at most a public bound.
+    r"""Shrink every longer row to a public norm bound.
 
     Space
         Input: rows of d finite floats under symmetric distance; a dataset has shape (n, d).
@@ -96,14 +96,14 @@ class ClipRows(Mechanism):
 
 
 def _within(rows: RealRows, norm: str, bound: float) -> RealRows:
-    """Return the output's type: a shrunk coordinate lies between zero and where it was."""
+    """Return the output's type."""
     lower = tuple(max(min(v, 0.0), -bound) for v in rows.lower) or (-bound,)
     upper = tuple(min(max(v, 0.0), bound) for v in rows.upper) or (bound,)
     return replace(rows, lower=lower, upper=upper, norm=(norm, bound), plain=False, lattice=None)
 
 
 def _shrink(values: NDArray[np.float64], norm: str, bound: float) -> None:
-    """Scale down, in place, every row that is not certainly within the bound.
+    """Scale down, in place, every row possibly beyond the bound.
 
     Only elementwise operations on whole columns, in the order of the columns: each row's bits are
     decided by that row alone (no reduction whose order depends on shape, alignment or layout).

@@ -1,4 +1,6 @@
-"""Fourier features as rows: what is linear in them behaves like a Gaussian kernel of the rows before.
+"""Map rows to Fourier features.
+
+What is linear in them behaves like a Gaussian kernel of the old rows.
 
 Proof of the stability map: ``fourier_features.md``, beside this file.
 """
@@ -35,7 +37,9 @@ _MOST_TURNS = 2.0**30
 
 @register
 class FourierFeatures(Mechanism):
-    r"""Replace rows by D waves of them: cosine and sine of random directions, in integers.
+    r"""Replace rows by D waves, in integers.
+
+    Cosine and sine of random directions.
 
     Space
         Input: rows of d integers under symmetric distance, in steps of ``unit``.
@@ -167,7 +171,10 @@ class Waves:
         return PhaseProjection.fit(steps, np.zeros(own.frequencies), self.rows.magnitude, where)
 
     def of_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the features of integer rows: shape (n, 2 D), a function of each row bit for bit."""
+        """Return the features of integer rows, shape (n, 2 D).
+
+        A function of each row, bit for bit.
+        """
         count, projection = self.mechanism.frequencies, self.projection
         out = np.empty((len(values), 2 * count))
         matrix, starts = projection.workspace(), -projection.base % _TURN
@@ -182,14 +189,17 @@ class Waves:
         return self._paired((projection.far_ids(values) - projection.base[:, None]) % _TURN)
 
     def _paired(self, phases: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return all cosines, then all sines: shape (n, 2 D)."""
+        """Return all cosines, then all sines, shape (n, 2 D)."""
         cosines, sines = table().astype(np.float64).T
         return np.concatenate([cosines[phases], sines[phases]]).T
 
 
 @cache
 def table() -> NDArray[np.int64]:
-    """Return the truncated ``S (cos, sin)`` in the middle of each phase: shape (P, 2), none too long."""
+    """Return ``S (cos, sin)`` at each phase's middle, shape (P, 2).
+
+    Truncated, so that no pair is too long.
+    """
     angles = (np.arange(_TURN) + 0.5) * (2.0 * math.pi / _TURN)
     circle: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     pairs: NDArray[np.int64] = np.trunc(LENGTH * circle).astype(np.int64)

@@ -1,4 +1,6 @@
-"""JL projection: grid rows to fewer columns, distances kept on average, integers kept exact.
+"""Project grid rows to fewer columns.
+
+Distances are kept on average, integers exactly.
 
 Proof of the stability map: ``jl_projection.md``, beside this file.
 """
@@ -41,7 +43,7 @@ _CELLS = 2**19
 def signed_hadamard(
     values: NDArray[np.float64], signs: NDArray[np.int8], places: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the coordinates ``places`` of ``H diag(signs) x`` for each row x, shape (n, k).
+    """Return ``places`` of ``H diag(signs) x`` for each row, shape (n, k).
 
     ``H`` is the D x D matrix of ``(-1)**popcount(i & j)``, D the least power of two that is at least
     the width; rows are padded with zeros.
@@ -85,7 +87,7 @@ class SampledHadamard:
 
     @classmethod
     def draw(cls, key: str, seed: int, width: int, dimension: int) -> SampledHadamard:
-        """Draw ``dimension`` coordinates for rows of ``width`` from the public seed of a mechanism.
+        """Draw ``dimension`` coordinates of ``width`` from a public seed.
 
         Raises:
             ParameterError (OS102): more coordinates than the transform has.
@@ -114,12 +116,15 @@ class SampledHadamard:
         return self.project(values)
 
     def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
-        """Return the least and the greatest product with the sum of the bounds."""
+        """Return the extreme products with the sum of the bounds."""
         found = self.far(both[None, :])
         return int(found.min()), int(found.max())
 
     def norm_squared(self) -> int:
-        """Bound the square of the largest factor: all of H lengthens by exactly sqrt(D)."""
+        """Bound the squared largest factor.
+
+        All of H lengthens by exactly sqrt(D).
+        """
         full = 1 << (len(self.signs) - 1).bit_length()
         return min(full, len(self.signs) * len(self.places))
 
@@ -144,7 +149,9 @@ _GRAM = 2**31
 
 @register
 class JlProjection(Mechanism):
-    r"""Project rows on few random directions, in integers: ``x`` becomes ``x S`` with S of signs.
+    r"""Project rows on few random directions, in integers.
+
+    ``x`` becomes ``x S`` with S of signs.
 
     Space
         Input: rows of d integers under symmetric distance, in steps of ``unit``.
@@ -238,7 +245,7 @@ class JlProjection(Mechanism):
         return SampledHadamard.draw(self.key, self.seed, rows.width, self.dimension)
 
     def _work(self, columns: int) -> dict[str, float]:
-        """What a later sketch saves, which multiplies rows by as many numbers as they have columns."""
+        """Return the multiplications that a later sketch saves."""
         full = 1 << (columns - 1).bit_length()
         own = columns * self.dimension if self.form == "dense" else full * (full.bit_length() - 1)
         return {
@@ -249,7 +256,10 @@ class JlProjection(Mechanism):
 
 @dataclass(frozen=True)
 class _Dense:
-    """Independent signs in the narrowest float in which products are exact; many are drawn later."""
+    """Hold independent signs in the narrowest exact float.
+
+    Many signs are drawn at first use.
+    """
 
     mechanism: JlProjection
     width: int
@@ -292,7 +302,7 @@ class _Dense:
         return exact_products(values, self.signs.astype(np.float64)) + 0.0
 
     def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
-        """Return the least and the greatest product with the sum of the bounds, or bounds of them."""
+        """Return bounds of the products with the sum of the bounds."""
         if self.cells > _AT_ONCE:
             most = int(np.abs(both).sum())
             return -most, most
@@ -300,7 +310,7 @@ class _Dense:
         return int(found.min()), int(found.max())
 
     def norm_squared(self) -> int:
-        """Bound the square of the largest factor by which the matrix lengthens a row."""
+        """Bound the squared largest factor of a row's length."""
         few, most = sorted((self.mechanism.dimension, self.width))
         plain = self.cells
         if self.cells > _AT_ONCE or few**2 * most > _GRAM:
@@ -312,7 +322,7 @@ class _Dense:
 
 
 def _image(rows: GridRows, dimension: int, drawn: _Dense | SampledHadamard) -> GridRows:
-    """Return the output's type (Lemma 2): the least and greatest sums, and the longest row."""
+    """Return the output's type (Lemma 2)."""
     lower = np.broadcast_to(np.array(rows.lower, dtype=np.int64), rows.width)
     upper = np.broadcast_to(np.array(rows.upper, dtype=np.int64), rows.width)
     low, high = drawn.middle((lower + upper).astype(np.float64))
@@ -340,7 +350,7 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | SampledHadamard) -> G
 
 
 def _errors(dimension: int) -> dict[str, float]:
-    """Return bounds on the expected absolute error of a kernel value (Lemma 3), by kernel."""
+    """Bound kernel values' expected absolute error (Lemma 3)."""
     half = dimension / 2
     drift = (special.psi(half) - math.log(half)) / 2
     spread = math.sqrt(float(special.polygamma(1, half)) / 4 + drift**2)

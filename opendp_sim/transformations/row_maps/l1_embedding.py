@@ -1,4 +1,4 @@
-"""L1 embedding: random orthogonal directions, so that l1 distances stand for l2 distances.
+"""Embed l2 distances into l1 by random orthogonal directions.
 
 Proof of the stability map and of the distortion: ``l1_embedding.md``, beside this file.
 """
@@ -42,7 +42,9 @@ _DEVIATIONS = 4.0
 
 @register
 class L1Embedding(Mechanism):
-    r"""Project every row on k random directions and clip, so that l1 distance estimates l2 distance.
+    r"""Project rows on k random directions, and clip.
+
+    The l1 distance of the images estimates the l2 distance.
 
     Space
         Input: rows of d integers under symmetric distance. Output: rows of k integers, the exact
@@ -156,7 +158,10 @@ class L1Embedding(Mechanism):
         )
 
     def _errors(self, rows: GridRows, clip: float, length: float) -> tuple[float, float]:
-        """Return the relative deviation of a sum, and what a record may lose (Lemmas 2 and 3)."""
+        """Return a sum's relative deviation and a record's loss.
+
+        Lemmas 2 and 3.
+        """
         relative = spread_of_blocks(rows.width, self.directions)
         if (
             rows.distortion and rows.distortion[0] == 2

@@ -1,4 +1,4 @@
-"""Quantize: real rows to an integer grid.
+"""Quantize real rows to an integer grid.
 
 Proof of the stability map: ``quantize.md``, beside this file.
 """
@@ -22,7 +22,9 @@ from opendp_sim.domains.rows import GridRows, RealRows, Rows, as_rows
 
 @register
 class Quantize(Mechanism):
-    r"""Round every coordinate to the nearest multiple of one public unit; clamp to the bounds.
+    r"""Round coordinates to multiples of a unit, within bounds.
+
+    The unit and the bounds are public.
 
     Space
         Input: rows of d finite floats under symmetric distance; a dataset has shape (n, d).
@@ -116,7 +118,7 @@ class Quantize(Mechanism):
     def _unit(
         self, lower: tuple[float, ...], upper: tuple[float, ...], lattice: float | None
     ) -> float:
-        """Return the grid's unit; refuse bounds between which floats cannot count its steps."""
+        """Return the grid's unit, or refuse the bounds."""
         unit = (max(upper) - min(lower)) / 2.0**self.bits
         if lattice is not None and lattice / 2.0**64 < unit < 2.0 * lattice:
             # Lemma 3: the data's own step over a power of two, for at most one more bit.
@@ -153,14 +155,14 @@ class Quantize(Mechanism):
 
 
 def _divides(unit: float, lattice: float | None) -> bool:
-    """Whether every multiple of ``lattice`` is a whole number of units: quotients of powers of two."""
+    """Return whether every multiple of ``lattice`` is whole units."""
     return lattice is not None and unit <= lattice and math.frexp(lattice / unit)[0] == 0.5
 
 
 def _grid_norm(
     rows: RealRows, unit: float, low: tuple[int, ...], high: tuple[int, ...]
 ) -> int | None:
-    """Return an integer L2 bound in steps: rounding moves a row by at most sqrt(d)/2 steps."""
+    """Return an integer L2 bound in steps."""
     if rows.norm is None or rows.norm[0] == "linf":
         return None
     # An L1 bound is an L2 bound. Clamping toward an interval that holds 0 shortens; else no claim.

@@ -1,4 +1,6 @@
-"""Rescale: every column moved and divided by public numbers, so that columns of unlike units compare.
+"""Rescale columns by public numbers.
+
+Then columns of different units compare.
 
 Proof of the stability map and of the bounds: ``rescale.md``, beside this file.
 """
@@ -31,7 +33,7 @@ _HALVINGS = 8
 
 @register
 class Rescale(Mechanism):
-    r"""Move every column by a public number and divide it by a public unit.
+    r"""Move columns by public numbers and divide by public units.
 
     Space
         Input: rows of d finite floats under symmetric distance; a dataset has shape (n, d).
@@ -164,7 +166,7 @@ class Rescale(Mechanism):
     def _image(
         self, rows: RealRows, centre: NDArray[np.float64], scale: NDArray[np.float64]
     ) -> RealRows:
-        """Return the output's type: bounds by the same two operations (Lemma 2), and the frame."""
+        """Return the output's bounds (Lemma 2) and frame."""
         own = tuple(zip(centre.tolist(), scale.tolist(), strict=True))
         frame = composed(rows.frame, own, rows.width)
         with np.errstate(over="ignore", under="ignore"):
@@ -193,7 +195,7 @@ class Rescale(Mechanism):
 def _norm(
     rows: RealRows, centre: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> tuple[str, float] | None:
-    """Return the norm bound of the image (Lemma 2), rounded up; none where it leaves the floats."""
+    """Return the image's norm bound (Lemma 2), rounded up."""
     if rows.norm is None:
         return None
     order, bound = rows.norm
@@ -208,7 +210,7 @@ def _norm(
 def _lattice(
     rows: RealRows, centre: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> float | None:
-    """Return the step of which every output is an exact multiple (Lemma 3), or None."""
+    """Return a step that divides every output (Lemma 3), or None."""
     units = set(scale.tolist())
     if rows.lattice is None or not rows.lower or len(units) != 1:
         return None

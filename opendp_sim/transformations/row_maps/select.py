@@ -1,4 +1,6 @@
-"""Select: records to real rows, with public labels and person identifiers where asked.
+"""Select real rows from records.
+
+With public labels and person identifiers where asked.
 
 Proof of the stability map: ``select.md``, beside this file.
 """
@@ -24,7 +26,7 @@ from opendp_sim.domains.rows import RealRows, Rows, as_rows
 
 @register
 class Select(Mechanism):
-    r"""Take the columns that are features, the one of the label, and the one of the person.
+    r"""Select the columns of features, of the label and of the person.
 
     Space
         Input: records under symmetric distance, or under distance by person.
@@ -167,7 +169,7 @@ class Select(Mechanism):
 
 
 def _rows_of(features: tuple[Column, ...], label: Column | None, person: str | None) -> RealRows:
-    """Return the type of the rows; bounds only when every feature has them."""
+    """Return the rows' type."""
     bounds = [c.bounds for c in features for _ in range(c.width) if c.bounds]
     lower, upper = tuple(float(b[0]) for b in bounds), tuple(float(b[1]) for b in bounds)
     if not all(column.bounds for column in features):
@@ -187,7 +189,7 @@ def _rows_of(features: tuple[Column, ...], label: Column | None, person: str | N
 
 
 def _beside(data: dict[str, NDArray[Any]], features: tuple[Column, ...]) -> NDArray[np.float64]:
-    """Return the features side by side, shape (n, d), as a new C-ordered float64 array."""
+    """Return the features, shape (n, d), in a new array."""
     count = len(data[features[0].name])
     values = np.empty((count, sum(column.width for column in features)))
     start = 0

@@ -1,1 +1,1 @@
-"""Sketches: sums of one bounded integer vector a record."""
+"""Sum one bounded integer vector a record."""

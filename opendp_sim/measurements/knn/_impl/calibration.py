@@ -1,4 +1,7 @@
-"""The rule that sets noise and neighbourhood from public numbers alone, and what it predicts."""
+"""Calibrate noise and neighbourhood from public numbers alone.
+
+And predict the result.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _FINE, _COARSE = 1 / 3, 1.0
 
 @dataclass(frozen=True)
 class Rule:
-    """Targets for a budget, an announced number of queries and a public guess of the size.
+    """Set targets for a budget, queries and a guessed size.
+
+    All three are public.
 
     Args:
         rho: the budget of a person.
@@ -40,7 +45,9 @@ class Rule:
 
     @property
     def neighbours(self) -> float:
-        """K*: neighbours a query should find; few on large sets, where each is better.
+        """Return K*, the neighbours a query should find.
+
+        Few on large sets, where each is better.
 
         Little more than a class has: beyond, most neighbours must be of other classes.
         """
@@ -65,32 +72,41 @@ class Rule:
         return (self.wanted or self._quiet) * self.classes / self.size
 
     def share_of(self, neighbours: float) -> float:
-        """Return a number of neighbours as a share of the records, at most 0.4."""
+        """Return neighbours as a share of the records, at most 0.4."""
         return min(neighbours / self.size, 0.4)
 
     @property
     def share(self) -> float:
-        """p: the share of the records that a query selects."""
+        """Return p, the share of the records that a query selects."""
         return min(1.0, self.neighbours / self.size)
 
     @property
     def activity(self) -> float:
-        """The queries that a mean record is near to, or a few where that would be none."""
+        """Return the queries near a mean record, at least a few."""
         return max(self.share * self.queries, _ACTIVE)
 
     @property
     def count_scale(self) -> float:
-        """s1: counts take 5 % of the purse of a record of mean activity."""
+        """Return s1.
+
+        Counts take 5 % of the purse of a record of mean activity.
+        """
         return math.sqrt(self.activity / (2 * _COUNT_SHARE * self.rho))
 
     def vote_scale(self, weight: float) -> float:
-        """s2: votes take half of the purse at mean activity and root mean square weight ``weight``."""
+        """Return s2, the scale of the votes.
+
+        Votes take half of the purse at mean activity and root mean square weight ``weight``.
+        """
         found = self.share * self.size
         return weight * math.sqrt(self.activity / (2 * _VOTE_SHARE * found * self.rho))
 
     @property
     def minimum_count(self) -> int:
-        """Kmin: what a noisy count is raised to, so that the vote noise never collapses."""
+        """Return Kmin, the least noisy count.
+
+        Smaller counts are raised to it, so that the vote noise never collapses.
+        """
         return round(max(30.0, min(self.count_scale, self.neighbours / 2)))
 
     @property
@@ -104,7 +120,7 @@ class Rule:
         return self.coarseness > _COARSE
 
     def reason(self, facts: Mapping[str, float]) -> str:
-        """Say, from public numbers, whether a session is the right release at all."""
+        """Return whether and why a session suits, from public numbers."""
         served = (
             f"set by its rule for {self.queries:,} queries of about {self.size:,} records; "
             f"{lasts(facts)}"
@@ -126,7 +142,7 @@ class Rule:
         )
 
     def facts(self, count: float, vote: float | None, minimum: int) -> dict[str, float]:
-        """Return what the plan shows: all from public numbers.
+        """Return the plan's facts, all from public numbers.
 
         Args:
             count: noise scale of counts.

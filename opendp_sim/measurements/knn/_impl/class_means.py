@@ -1,4 +1,7 @@
-"""Class means of seen rows: one Gaussian release that answers any number of queries."""
+"""Release class means of the viewed rows once.
+
+One Gaussian release that answers any number of queries.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def _weight(lens: Lens) -> int:
 
 
 def means_scale(lens: Lens, rho: Fraction) -> float:
-    """Return the noise scale at which sums and weighted counts cost at most ``rho`` a record.
+    """Return the noise scale at which means cost ``rho``.
+
+    Sums and weighted counts, at most ``rho`` a record.
 
     Lemma 1 of ``hybrid_knn.md``.
     """
@@ -36,7 +41,10 @@ def means_scale(lens: Lens, rho: Fraction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ClassMeans:
-    """Released sums of seen rows, shape (L, d), and weighted counts, shape (L,). Public."""
+    """Hold released sums (L, d) and weighted counts (L,).
+
+    Of the viewed rows. Public.
+    """
 
     lens: Lens
     scale: float
@@ -73,12 +81,15 @@ class ClassMeans:
         return ShrunkMeans.of(found)
 
     def scores(self, queries: Seen, *, prior: bool = False) -> NDArray[np.float64]:
-        """Return minus half the squared distance to each mean: (m, L), with what sizes tell."""
+        """Return minus half the squared distances to means, (m, L).
+
+        With the share of the sizes.
+        """
         found = self.shrunk.scores(queries.rows) + (self.shrunk.prior if prior else 0.0)
         scores: NDArray[np.float64] = found * self.lens.unit**2
         return scores
 
     def leaders(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Return the two leading classes of each query, shape (m, 2), and the gap between them."""
+        """Return two leading classes (m, 2) and their gap."""
         order = self.shrunk.leaders(scores)
         return order, self.shrunk.gaps(scores, order)

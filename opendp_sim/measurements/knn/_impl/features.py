@@ -1,4 +1,7 @@
-"""From grid rows to rows that are compared: centred, normalised, exact, one record at a time."""
+"""View grid rows as rows to compare, exactly.
+
+Centred and normalised, one record at a time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True)
 class Lens:
-    """How records and queries are seen: a public function of one row at a time.
+    """View records and queries by one public function of a row.
 
     Lemma 1 of ``ind_knn.md``. Operations are subtraction, multiplication, division, square root and
     rounding, each correctly rounded elementwise, and exact sums: nothing depends on other rows.
@@ -60,7 +63,7 @@ class Lens:
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
     def dtype(self, where: str) -> type[np.floating[Any]]:
-        """Return the float in which products of seen rows are exact, or refuse the grid."""
+        """Return the float of exact row products, or refuse the grid."""
         raw = float(np.sqrt(self.domain.width)) * 2 * self.domain.magnitude
         exact_dtype(raw, raw, where)  # the squared norms below
         return exact_dtype(self.norm, self.norm, where)
@@ -79,24 +82,27 @@ class Lens:
         return out
 
     def see_queries(self, values: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        """Return public queries; without normalising, far ones are pulled to the grid's bounds."""
+        """Return public queries in the view.
+
+        Without normalising, far ones are pulled to the grid's bounds.
+        """
         if not self.normalise:
             values = np.clip(values, *self._ends())
         return self.see(values, dtype)
 
     def centred_on(self, queries: NDArray[Any]) -> Lens:
-        """Return the lens centred on the mean of public queries, rounded to the grid."""
+        """Return the view centred on public queries' mean."""
         mean = np.clip(np.rint(queries.mean(axis=0)), *self._ends())
         return Lens(self.domain, self.normalise, mean)
 
 
 def normalised_norm(width: int) -> float:
-    """Bound the L2 norm of a normalised row of that many columns, in steps."""
+    """Bound a normalised row's L2 norm in steps."""
     return SIDE * (1 + 1e-9) + math.sqrt(width) / 2
 
 
 def grid_queries(domain: GridRows, data: Any) -> NDArray[np.float64]:
-    """Return public queries as whole steps, shape (m, d), or refuse their shape."""
+    """Return public queries in steps (m, d), or refuse them."""
     values = np.asarray(as_rows(data).values)
     fits = values.ndim == 2 and values.shape[1] == domain.width and values.dtype.kind in "fiu"
     if not fits or not np.isfinite(values).all():

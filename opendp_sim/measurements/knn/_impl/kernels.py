@@ -1,4 +1,6 @@
-"""Kernels as public integer ladders: a weight is the number of rungs that an exact score reaches.
+"""Define kernels as public integer ladders.
+
+A weight is the number of rungs that an exact score reaches.
 
 Transcendental functions differ in the last bit between positions of a vector, so none is applied to
 data. Each kernel is inverted once, on public numbers: rung ``j`` is the least integer score with
@@ -25,7 +27,7 @@ _BANDWIDTH = {
 
 
 class Kernel(Option):
-    """A decreasing function of distance, or an increasing one of the inner product."""
+    """Decrease with distance, or increase with the inner product."""
 
     angular: ClassVar[bool] = False
     """Whether the score is the inner product; else it is minus the squared distance, in steps."""
@@ -35,7 +37,10 @@ class Kernel(Option):
         return value
 
     def least(self, value: Any, unit: float) -> NDArray[np.int64]:
-        """Return the least integer score with kernel at least ``value``; a step is ``unit`` long."""
+        """Return the least integer score with kernel at least ``value``.
+
+        A step is ``unit`` long.
+        """
         with np.errstate(all="ignore"):
             steps = self.reach(np.asarray(value, dtype=np.float64)) / unit**2
         steps = np.nan_to_num(steps, nan=0.0)  # infinite bandwidth times no distance
@@ -44,7 +49,10 @@ class Kernel(Option):
         return score.astype(np.int64)
 
     def faintest(self, unit: float) -> int:
-        """Return the least score that can make a neighbour: an automatic threshold stays above."""
+        """Return the least score that can make a neighbour.
+
+        An automatic threshold stays above it.
+        """
         return int(self.least(_FAINTEST, unit))
 
     def ladder(self, levels: int, unit: float) -> NDArray[np.int64]:

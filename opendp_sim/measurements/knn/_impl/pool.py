@@ -1,4 +1,7 @@
-"""The records a predictor votes with: seen rows, labels, owners; grown and shrunk in place."""
+"""Hold the voting records.
+
+Rows in the view, labels and owners; it grows and shrinks in place.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,10 @@ class Pool:
     # --- scores: exact integers -----------------------------------------------------------------
 
     def products(self, queries: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """Yield each seen query's exact products with all rows, shape (n,), from a few large ones."""
+        """Yield each query's exact products with all rows, shape (n,).
+
+        Computed as a few large products.
+        """
         step = max(1, _PRODUCTS // max(1, self.size))
         for start in range(0, len(queries), step):
             yield from exact_products(queries[start : start + step], self._rows[: self.size])
@@ -119,7 +125,7 @@ class Pool:
         return near[keep], score[keep]
 
     def closeness(self, products: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return a score of some records that falls with distance from the query."""
+        """Return some records' scores, which fall with distance."""
         return 2 * products[which].astype(np.int64) - self._norms[which]
 
     def alike(self, codes: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
@@ -129,7 +135,7 @@ class Pool:
         return self.coder.alike(self._codes[:, : self.size], codes, cosine)
 
     def _products_of(self, query: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return the exact products of one query with some rows, gathered a cached part at a time."""
+        """Return one query's exact products with some rows."""
         out = np.empty(len(which), dtype=np.int64)
         for start in range(0, len(which), _GATHERED):
             part = slice(start, min(start + _GATHERED, len(which)))

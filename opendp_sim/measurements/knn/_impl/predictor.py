@@ -1,4 +1,4 @@
-"""The running predictor: records, purses and transcript behind one interface.
+"""Predict from records, purses and transcript behind one interface.
 
 The order of a batch is fixed: public work, exact products, then query after query the sequential
 part, then the charges and the transcript into the store, and only then the answers.
@@ -186,7 +186,7 @@ class Predictor(ChangingRecords):
     def _finder(
         self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
     ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
-        """Return the function that finds the records near one query after another, and their scores."""
+        """Return the function that finds records near queries, with scores."""
         if pool.coder is None:
             products = pool.products(seen.rows)
             return lambda i: pool.nearby(
@@ -213,7 +213,7 @@ class Predictor(ChangingRecords):
         return Near(pool.owners[found], labels, weights, pool.one_each)
 
     def _friends(self, seen: Seen, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the weights of earlier queries, and of earlier ones in this batch, as neighbours."""
+        """Return earlier queries' weights as neighbours."""
         if not self._setting.reuse:
             return None
         scores = scores_between(seen, self._answered.with_batch(seen), angular=self._angular)
@@ -232,7 +232,7 @@ class Predictor(ChangingRecords):
         return whole.astype(np.float64)
 
     def _replay(self, store: Store) -> None:
-        """Bring memory to where the store is: the same steps, without answering or charging."""
+        """Replay the store's steps without answering or charging."""
         for kind, payload in store.entries():
             if kind == "reference":
                 self._look(kept_reference(self._domain, payload))

@@ -1,4 +1,6 @@
-"""An individual privacy filter: every person has a purse, pays for contributions, and retires.
+"""Filter privacy individually.
+
+Every person has a purse, pays for contributions, and retires.
 
 Integers throughout: no purse is ever overdrawn, not by one unit in the last place. Proofs:
 ``privacy_filter.md``, beside this file. What a purse holds depends on its owner's records, so
@@ -30,7 +32,9 @@ def _price(scale: float | Fraction, rho: Fraction) -> int:
 
 
 class IndividualFilter:
-    """Purses of ``rho`` each, for steps that add Gaussian noise to sums of integer contributions.
+    """Hold a purse of ``rho`` a person.
+
+    For steps that add Gaussian noise to sums of integer contributions.
 
     A contribution of L2 norm ``d`` under noise of scale ``s`` costs what OpenDP's Gaussian map says
     of that distance, rounded up: ``d**2 * price(s)`` units. A mechanism asks what a person can
@@ -52,14 +56,19 @@ class IndividualFilter:
         return "IndividualFilter(secret)"
 
     def price(self, scale: float | Fraction) -> int:
-        """Return the units that one unit of squared distance costs at noise scale ``scale``.
+        """Return the price of a unit of squared distance.
+
+        At noise scale ``scale``.
 
         At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map (Lemma 1).
         """
         return _price(scale, self.rho)
 
     def affordable(self, who: NDArray[np.int64], price: int) -> NDArray[np.int64]:
-        """Return the largest integer distance that each of ``who`` can pay at ``price``. Secret."""
+        """Return the largest affordable integer distances at ``price``.
+
+        One for each of ``who``. Secret.
+        """
         if price >= _UNPAYABLE:
             return np.zeros(len(who), dtype=np.int64)
         squares = self._purses[who] // price
@@ -72,7 +81,9 @@ class IndividualFilter:
     def charge(
         self, who: NDArray[np.int64], distances: NDArray[np.int64], price: int
     ) -> NDArray[np.int64]:
-        """Charge each of ``who`` (no one twice) for a contribution; return the units. Secret.
+        """Charge each of ``who`` for a contribution, returning the units.
+
+        Nobody twice. Secret.
 
         Raises:
             InternalError (OS903): someone cannot pay (the caller did not clip); nobody was charged.
@@ -87,7 +98,10 @@ class IndividualFilter:
         return units
 
     def retire(self, who: NDArray[np.int64] | slice = slice(None)) -> None:
-        """Empty purses: for a failure inside a mechanism, which is charged in full."""
+        """Empty purses after a failure inside a mechanism.
+
+        It is charged in full.
+        """
         self._purses[who] = 0
 
     def open(self, persons: int) -> NDArray[np.int64]:

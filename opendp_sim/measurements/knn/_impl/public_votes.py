@@ -1,4 +1,4 @@
-"""The public half of a prediction: thresholds from public queries, votes of earlier answers.
+"""Set thresholds and votes from public queries and answers.
 
 Nothing here sees a record; everything is a function of the transcript.
 """
@@ -25,7 +25,10 @@ _NOBODY = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True)
 class Seen:
-    """Public queries as they are compared: rows (m, d) and their squared norms (m,)."""
+    """Hold public queries in the view.
+
+    Rows (m, d) and their squared norms (m,).
+    """
 
     rows: NDArray[Any]
     norms: NDArray[np.int64]
@@ -45,7 +48,10 @@ class Seen:
 
 
 def scores_between(left: Seen, right: Seen, *, angular: bool) -> NDArray[np.int64]:
-    """Return integer scores, shape (m, r): products, or minus squared distances."""
+    """Return integer scores, shape (m, r).
+
+    Products, or minus squared distances.
+    """
     product = exact_products(left.rows, right.rows).astype(np.int64)
     if angular:
         return product
@@ -53,13 +59,16 @@ def scores_between(left: Seen, right: Seen, *, angular: bool) -> NDArray[np.int6
 
 
 def weights_of(ladder: NDArray[np.int64], scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many rungs each score reaches; a neighbour has a weight of at least 1."""
+    """Return the rungs reached by each score.
+
+    A neighbour has a weight of at least 1.
+    """
     return np.searchsorted(ladder, scores, side="right").clip(1)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Public queries that say how similar to a query a typical stranger is."""
+    """Hold public queries that represent typical strangers."""
 
     seen: Seen
     share: float
@@ -67,7 +76,9 @@ class Reference:
     _tails: dict[bool, float] = field(default_factory=dict, repr=False, compare=False)
 
     def thresholds(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
-        """Return for each query the score that a share of the *other* public queries reaches.
+        """Return thresholds, one a query.
+
+        The score that a share of the other public queries reaches.
 
         Where that is a handful, their scores are luck, and a threshold that nobody reaches is worth
         nothing: the share that all queries together suggest is taken where it is lower. At least the
@@ -84,7 +95,7 @@ class Reference:
         return np.maximum(found, self.faintest)
 
     def _strangers(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
-        """Return the scores between queries and the reference; copies of a query are no strangers."""
+        """Return queries' scores with the reference, copies left out."""
         scores = scores_between(queries, self.seen, angular=angular)
         distances = (
             scores if not angular else (2 * scores - queries.norms[:, None] - self.seen.norms)
@@ -93,7 +104,9 @@ class Reference:
         return scores
 
     def _tail(self, *, angular: bool) -> float:
-        """Return how many deviations above a query's mean score the share begins, over all queries.
+        """Return the share's start in deviations above mean scores.
+
+        Over all queries.
 
         The few highest scores of one query are luck; those of all, each on its own scale, are not.
         """
@@ -106,7 +119,7 @@ class Reference:
         return self._tails[angular]
 
     def mean_weight(self, ladder: NDArray[np.int64], *, angular: bool) -> float:
-        """Return the root mean square kernel weight of a selected public query, in (0, 1]."""
+        """Return selected public queries' root mean square weight."""
         some = self.seen.take(slice(0, _WEIGHED))
         limits = self.thresholds(some, angular=angular)
         scores = scores_between(some, some, angular=angular)
@@ -118,7 +131,10 @@ class Reference:
 
 
 def _moments(scores: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and deviation of each row, copies left out: shapes (m,), deviations positive."""
+    """Return each row's mean and positive deviation, without copies.
+
+    Shapes (m,).
+    """
     counted = scores != _NOBODY
     many = np.maximum(counted.sum(axis=1), 1)
     centre = np.where(counted, scores, 0).sum(axis=1) / many
@@ -144,7 +160,7 @@ class Answered:
             del self.labels[: len(self.norms[0])], self.rows[0], self.norms[0]
 
     def with_batch(self, queries: Seen) -> Seen:
-        """Return the earlier queries and, behind them, those of the batch being answered."""
+        """Return earlier queries followed by those of this batch."""
         return Seen(
             np.concatenate([*self.rows, queries.rows]), np.concatenate([*self.norms, queries.norms])
         )

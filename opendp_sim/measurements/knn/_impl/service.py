@@ -1,4 +1,4 @@
-"""What every nearest-neighbour service shares: messages, the reference, failures, the store."""
+"""Share a nearest-neighbour service's messages, reference, failures and store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class Store(Protocol):
     """Where a session's charges and transcript are kept (``accounting.session_store``)."""
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return everything that was committed, in order; answers that lie far back may be gone."""
+        """Return every committed entry in order.
+
+        Old answers may be gone.
+        """
         ...
 
     @property
@@ -59,7 +62,10 @@ class Store(Protocol):
 
 
 class _NotKept(Exception):  # noqa: N818 - never seen outside
-    """The store could not be written: nothing has left, and the store knows what was charged."""
+    """Report that the store could not be written.
+
+    Nothing has left, and the store has the charge.
+    """
 
     def __init__(self, refusal: BudgetError) -> None:
         self.refusal = refusal
@@ -85,7 +91,9 @@ class Predictions:
 
 
 class Service:
-    """Answers queries from private records; what it holds is secret, what it says is not.
+    """Answer queries from private records.
+
+    Its state is secret, its answers are not.
 
     Args:
         setting: the mechanism record.
@@ -104,7 +112,7 @@ class Service:
         return f"{type(self).__name__}({self._setting.key}, secret)"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        """Refuse copies and pickles (OS407)."""
         raise uncopied("a service")
 
     @property
@@ -132,7 +140,9 @@ class Service:
         """Refuse a number of queries that was not paid for."""
 
     def ask(self, message: Any) -> Any:
-        """Answer one message: rows to predict, or ``{"reference": rows}`` before the first of them.
+        """Answer one message.
+
+        Rows to predict, or ``{"reference": rows}`` before the first of them.
 
         Raises:
             DataError (OS607): not such a message, or a small first batch without a reference.
@@ -150,7 +160,10 @@ class Service:
         return self.predict(message)
 
     def refer(self, rows: Any) -> bool:
-        """Set the public reference queries; returns whether they are in force (only the first are)."""
+        """Set the public reference queries, returning whether they apply.
+
+        Only the first ones do.
+        """
         queries = self._public(rows)
         with self._alone():
             return self._refer(queries)
@@ -206,7 +219,9 @@ class Service:
         )
 
     def _guard(self, step: Callable[[], Any]) -> Any:
-        """Run a step that touches data; a failure ends the release, charged in full.
+        """Run a step on data.
+
+        A failure ends the release, charged in full.
 
         Where the store failed, or somebody interrupted, nothing has left: the store goes on from
         what it holds, this object does not, for its purses may differ.
@@ -241,7 +256,9 @@ class Service:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the purses: one question or update at a time, in the process that opened them.
+        """Lock the purses.
+
+        One question or update at a time, in the process that opened them.
 
         Two threads would both find a purse full, and a fork is a second set of purses.
         """

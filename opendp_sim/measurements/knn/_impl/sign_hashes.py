@@ -1,4 +1,6 @@
-"""Sign hashes: which records are looked at is a function of the record, so candidates are free.
+"""Hash signs to select records to compare.
+
+Selection is a function of the record, so candidates are free.
 
 Hyperplanes have small integer entries, so the sign of a product is exact and a record's codes do
 not depend on other records. Codes are compared column by column; there is no index to rebuild.
@@ -41,7 +43,7 @@ class Exact(Search):
 
 
 class SignHashes(Search):
-    """Only records that share all bits of some table with the query are compared."""
+    """Compare only records that share a table's bits with the query."""
 
     key: ClassVar[str] = "sign_hashes"
     recall: Annotated[
@@ -70,7 +72,10 @@ class SignHashes(Search):
 
 
 class SignCodes(Search):
-    """Only records whose code of sign bits differs from the query's in few enough places."""
+    """Compare only records with codes near the query's.
+
+    Few enough bits differ.
+    """
 
     key: ClassVar[str] = "sign_codes"
     recall: Annotated[
@@ -95,7 +100,10 @@ SEARCHES = (Exact, SignHashes, SignCodes)
 
 
 class Coder(Protocol):
-    """Codes of rows, and which codes are like a query's: functions of one row and public things."""
+    """Code rows, and compare codes with a query's.
+
+    Functions of one row and public parameters.
+    """
 
     dtype: ClassVar[type[np.unsignedinteger[Any]]]
 
@@ -109,16 +117,16 @@ class Coder(Protocol):
         ...
 
     def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
-        """Return which codes (rows, n) are like the query's (rows,) for a threshold's cosine."""
+        """Return which codes (rows, n) resemble the query's (rows,)."""
         ...
 
     def recall(self, cosine: float) -> float:
-        """Return the probability that a row at this cosine, and threshold, is found."""
+        """Return the probability to find a row at this cosine."""
         ...
 
 
 def _planes(seed: int, count: int, width: int) -> NDArray[Any]:
-    """Draw integer hyperplanes, in the float in which their products with seen rows are exact."""
+    """Draw integer hyperplanes in a float with exact products."""
     generator = public_generator(seed, "ind_knn", "planes")
     planes = np.rint(_ENTRY * generator.standard_normal((count, width)).clip(-8, 8))
     longest = math.sqrt(squared_norms(planes).max())
@@ -126,12 +134,18 @@ def _planes(seed: int, count: int, width: int) -> NDArray[Any]:
 
 
 def longest_plane(width: int) -> float:
-    """Bound the L2 norm of a hyperplane: entries are cut at 8 deviations."""
+    """Bound a hyperplane's L2 norm.
+
+    Entries are cut at 8 deviations.
+    """
     return 8 * _ENTRY * math.sqrt(width)
 
 
 def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-    """Yield parts of the rows and on which side of each plane they lie, shape (planes, part)."""
+    """Yield parts of the rows with their sides of planes.
+
+    Shape (planes, part).
+    """
     step = max(1, 2**22 // len(planes))
     for start in range(0, len(seen), step):
         part = slice(start, min(start + step, len(seen)))
@@ -140,7 +154,10 @@ def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, An
 
 @dataclass(frozen=True)
 class Codes:
-    """One code a row, ``rows`` words of 64 sign bits, compared by the number that differ."""
+    """Hold one code of sign bits a row.
+
+    ``rows`` words of 64 bits, compared by the number that differ.
+    """
 
     rows: int
     wanted: float
@@ -171,7 +188,10 @@ class Codes:
         return reaches
 
     def radius(self, cosine: float) -> int:
-        """Return how many bits may differ so that a row at this cosine is found often enough."""
+        """Return the most differing bits at which rows are found.
+
+        Often enough at this cosine.
+        """
         return int(np.searchsorted(self._reaches, 1.0 - _agree(cosine)))
 
     def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
@@ -194,7 +214,10 @@ class Codes:
 
 @dataclass(frozen=True)
 class Tables:
-    """Drawn hyperplanes: ``rows`` tables x ``bits`` of them; a row is found if a table agrees."""
+    """Hold ``rows`` tables of ``bits`` drawn hyperplanes.
+
+    A row is found if a table agrees.
+    """
 
     rows: int
     bits: int
@@ -237,7 +260,9 @@ def _found(agree: float, tables: int, bits: int) -> float:
 
 
 def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | None:
-    """Return the cheapest (tables, bits) that keep ``recall`` at ``cosine``; None if exact is cheaper.
+    """Return the cheapest (tables, bits) that keep ``recall``.
+
+    At ``cosine``; None if exact search is cheaper.
 
     Costs for a lone query, measured, in time per record: 1 unit a column to stream all rows from
     memory, 0.4 a table to compare codes, 3 a column for each row gathered that collides by chance.

@@ -1,4 +1,4 @@
-"""What a store kept, read as strictly as a file that somebody else wrote.
+"""Read stored state as strictly as a foreign file.
 
 The chain of a store finds edits unless every hash was computed anew (``accounting/session/store.md``).
 Then what the rows hold is checked here: an array that no service wrote is a damaged store (OS407),
@@ -27,7 +27,9 @@ from opendp_sim.measurements.knn._impl.service import Payload
 
 
 class Owners:
-    """A growing map from person ids to purse numbers. As secret as the dataset.
+    """Map person ids to purse numbers.
+
+    As secret as the dataset.
 
     Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are two persons, and so are
     texts that differ in a trailing NUL.
@@ -49,14 +51,14 @@ class Owners:
         return "Owners(secret)"
 
     def fit(self, ids: list[Any]) -> bool:
-        """Say whether ids are of the kind that the first records declare by their dtype.
+        """Return whether ids have the first records' declared kind.
 
         Public: int64 holds integers and objects hold texts, also where there is no record.
         """
         return not ids or self._kind is None or isinstance(ids[0], self._kind)
 
     def meet(self, ids: Any) -> NDArray[np.int64]:
-        """Enter persons not met before; return the purse of each record, shape (n,)."""
+        """Enter new persons, returning each record's purse, shape (n,)."""
         people, known = persons(ids), self._places
         known.default_factory = known.__len__  # who is looked up and not there is entered: one pass
         try:
@@ -97,7 +99,7 @@ def kept_queries(domain: GridRows, payload: Payload) -> NDArray[np.float64]:
 
 
 def kept_reference(domain: GridRows, payload: Payload) -> NDArray[np.float64]:
-    """Return the public queries that fixed what a query looks like: two at least."""
+    """Return the public queries that fixed the reference."""
     queries = kept_queries(domain, payload)
     if len(queries) < 2:
         raise damaged()
@@ -154,7 +156,10 @@ def kept_answers(
 
 
 def kept_cells(domain: GridRows, payload: Payload) -> tuple[float, NDArray[np.int64]]:
-    """Return the noise scale of released class means, and their cells, shape (L, d + 1)."""
+    """Return the scale and cells of released class means.
+
+    Cells of shape (L, d + 1).
+    """
     scale, cells = float(payload["scale"]), payload["cells"]
     good = cells.shape == (len(domain.labels or ()), domain.width + 1) and cells.dtype.kind == "i"
     if not good or not 0 < scale < _MOST or (np.abs(cells) >= 2**53).any():

@@ -1,4 +1,6 @@
-"""The loss of noisy votes over a Poisson subsample, composed: through dp-accounting.
+"""Compute the loss of noisy votes over Poisson subsamples.
+
+Composed through dp-accounting.
 
 One query draws each record with probability ``rate`` and releases the class counts of a chosen k of
 them plus discrete Gaussian noise on every cell. The accountant is dp-accounting's privacy loss
@@ -42,7 +44,9 @@ def dyadic_rate(rate: float) -> int:
 
 @lru_cache(maxsize=256)
 def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
-    """Return epsilon at ``delta`` of that many queries, under adding or removing one record.
+    """Return epsilon at ``delta`` of that many queries.
+
+    Under adding or removing one record.
 
     Lemma 1 of ``subsampled_votes.md``.
 
@@ -80,7 +84,7 @@ def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
 def _step(
     losses: NDArray[np.float64], law: NDArray[np.float64], queries: int
 ) -> tuple[float, float]:
-    """Return a grid for losses, and about how many steps of it all queries' losses cover.
+    """Return a grid for losses, and its length in steps.
 
     A small part of a deviation, but no more than ``_CELLS`` steps in one query.
     """
@@ -109,7 +113,10 @@ def _curve(
 
 
 def _pair(scale: float, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the law of the difference of two cells, and the loss of each with a record, ascending."""
+    """Return the law of two cells' difference, and its losses.
+
+    The losses with a record, ascending.
+    """
     reach = math.ceil(_REACH * math.sqrt(2) * scale) + 2
     difference = np.arange(-reach, reach + 1)
     log_law = -(difference.astype(np.float64) ** 2) / (4 * scale * scale)
@@ -125,7 +132,7 @@ def _pair(scale: float, rate: float) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def _thetas(scale: float) -> tuple[float, float]:
-    """Return the logs of ``sum_x exp(-(x - s)**2 / scale**2)`` for s = 0 and s = 1/2."""
+    """Return the logs of ``sum_x exp(-(x - s)**2 / scale**2)``."""
     most = math.ceil(7 * scale) + 2
     places = np.arange(-most, most + 1, dtype=np.float64)
     even, odd = (math.log(np.exp(-(((places - s) / scale) ** 2)).sum()) for s in (0.0, 0.5))
@@ -134,7 +141,9 @@ def _thetas(scale: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
-    """Return a noise scale, within about 0.3 % of the least, at which the queries cost at most epsilon.
+    """Return a noise scale at which the queries cost epsilon.
+
+    At most, and within about 0.3 % of the least scale.
 
     Never below 0.3, where noise is almost always zero, also if less would do.
 

@@ -1,4 +1,7 @@
-"""What a curator may change while a service runs: nothing, or the records of persons."""
+"""Restrict a curator's changes while a service runs.
+
+None, or the records of persons.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ class FixedRecords(Service):
     """A service whose records stay as they are."""
 
     def insert(self, rows: Rows) -> None:
-        """Refuse records: only ``ind_knn`` has purses that outlive them (OS201)."""
+        """Refuse records (OS201).
+
+        Only ``ind_knn`` has purses that outlive them.
+        """
         del rows
         raise self._fixed_records()
 
@@ -46,7 +52,7 @@ class FixedRecords(Service):
 
 
 class ChangingRecords(Service):
-    """A service whose persons come and go: their purses stay, whatever becomes of their records.
+    """Let persons' records change while their purses stay.
 
     Args:
         setting: the mechanism record (``IndKnn``).
@@ -72,19 +78,25 @@ class ChangingRecords(Service):
         self._pool: Pool | None = None
 
     def insert(self, rows: Rows) -> None:
-        """Add records of persons, between queries; a person known before keeps their purse."""
+        """Add records of persons between queries.
+
+        A known person keeps their purse.
+        """
         with self._alone():
             self._updatable(rows)
             self._guard(lambda: self._insert(rows, "insert"))
 
     def relabel(self, rows: Rows) -> None:
-        """Replace all records of the persons in ``rows`` by these; purses stay as they are."""
+        """Replace the records of the persons in ``rows``."""
         with self._alone():
             self._updatable(rows)
             self._guard(lambda: self._insert(rows, "relabel"))
 
     def delete(self, ids: Any) -> None:
-        """Remove all records of some persons. Free, immediate, and silent about who existed."""
+        """Remove all records of some persons.
+
+        Free, immediate, and silent about who existed.
+        """
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
         who = persons(ids)
@@ -134,7 +146,7 @@ class ChangingRecords(Service):
         return self._purses.snapshot()
 
     def _meet(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the purse of each record, a new one where its person was never met."""
+        """Return the purse of each record, new for new persons."""
         if rows.ids is None:
             return self._purses.open(len(rows))
         before, owners = self._owners.count, self._owners.meet(rows.ids)

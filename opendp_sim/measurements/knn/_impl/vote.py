@@ -1,4 +1,7 @@
-"""One private prediction: count, price, clip, charge, vote. Sections 2 to 4 of ``ind_knn.md``."""
+"""Predict one label privately.
+
+Count, price, clip, charge, vote: sections 2 to 4 of ``ind_knn.md``.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,26 @@ Charges = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def drawable(scale: float) -> float:
-    """Return a noise scale that can be drawn: what is priced is this one."""
+    """Return the noise scale that is drawn.
+
+    The price is of this scale.
+    """
     return min(max(scale, _LEAST_SCALE), _MOST_SCALE)
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Public noise parameters; ``vote`` is per root of the count, in weight steps."""
+    """Hold public noise parameters.
+
+    ``vote`` is per root of the count, in weight steps.
+    """
 
     count: float
     vote: float
     minimum: int
 
     def of_votes(self, count: int) -> tuple[int, float]:
-        """Return the count that the vote noise is scaled to, and that scale.
+        """Return the vote noise's count and scale.
 
         At least the minimum, and rounded up by at most 1/32: noise of a scale seen before is cheap.
         """
@@ -59,7 +68,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is released of one query: the noisy count and the noisy votes, in weight steps."""
+    """Hold one query's noisy count and votes.
+
+    In weight steps.
+    """
 
     count: int
     votes: NDArray[np.int64]
@@ -74,7 +86,9 @@ def vote(
     noisy: Noise,
     charges: Charges,
 ) -> Outcome:
-    """Answer one query; both noises are always drawn, also when nobody is near.
+    """Answer one query.
+
+    Both noises are always drawn, also when nobody is near.
 
     Args:
         near: who is within the threshold.
@@ -109,7 +123,10 @@ def vote(
 
 
 def _persons(near: Near) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, NDArray[np.int64]]:
-    """Return the purses concerned, each record's place among them (None: its own), records a purse."""
+    """Return the purses concerned and the records of each.
+
+    And each record's place among them (None: its own).
+    """
     if near.one_each:
         return near.owners, None, np.ones(len(near.owners), dtype=np.int64)
     persons, place, records = np.unique(near.owners, return_inverse=True, return_counts=True)

@@ -1,4 +1,6 @@
-"""The noises of a service: rounded Gaussian, each cell used once, drawn some way ahead.
+"""Draw a service's rounded Gaussian noise ahead.
+
+Each cell is used once.
 
 The exact bulk sampler has a cost for each call and next to none for a cell, and a query needs few
 cells. So a stock draws a block of a scale at a time and hands it out. Noise that was drawn ahead is
@@ -30,7 +32,9 @@ _SCALES = 1024
 
 
 class Stock:
-    """Noise of some scales, as secret as what it will hide, and never given out twice.
+    """Stock noise of some scales.
+
+    As secret as the answers it will hide, and never given out twice.
 
     Args:
         draw: the law, ``rounded`` (Gaussian DP) or ``discrete``.
@@ -46,7 +50,7 @@ class Stock:
         return "Stock(secret)"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled: a copy would give out the same noise again (OS407)."""
+        """Refuse copies and pickles (OS407)."""
         raise uncopied("noise drawn ahead")
 
     def noisy(self, cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
@@ -75,7 +79,7 @@ def uncopied(what: str) -> BudgetError:
 
 
 def noisy(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-    """Return the cells plus independent rounded Gaussian noise of that scale, as ``Stock`` does."""
+    """Add independent rounded Gaussian noise, as ``Stock`` does."""
     return _sum(cells, rounded(scale, len(cells)))
 
 
@@ -94,7 +98,10 @@ def rounded(scale: float, count: int) -> NDArray[np.int64]:
 
 
 def discrete(scale: float, count: int) -> NDArray[np.int64]:
-    """Return fresh discrete Gaussian noise, clipped so; for ``private_knn``, which is not Gaussian DP."""
+    """Return fresh discrete Gaussian noise, clipped.
+
+    For ``private_knn``, which is not Gaussian DP.
+    """
     zeros = np.zeros(count, dtype=np.int64)
     if scale <= MAX_SCALE:
         return _clipped(add_gaussian(zeros, [(count, Fraction(scale))]))

@@ -1,1 +1,1 @@
-"""What the linear models share: rows, residuals, whitening, the rule of the steps, the reader."""
+"""Share rows, residuals, whitening and step rules of linear models."""

@@ -1,4 +1,7 @@
-"""Noisy gradient descent: the public rule of its steps, and the run. Lemma 6 of ``linear_model.md``."""
+"""Descend noisy gradients by a public rule of steps.
+
+Lemma 6 of ``linear_model.md``.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ _FINEST = 13
 def whole_weights(
     weights: NDArray[np.float64], norm_squared: int
 ) -> tuple[NDArray[np.float32], int]:
-    """Round public weights, shape (d, K), to integers whose products with rows are exact in float32.
+    """Round public weights (d, K) to exact integers.
+
+    Their products with rows are exact in float32.
 
     Returns:
         the integers and f: their unit is ``2**-f``.
@@ -76,7 +81,9 @@ def whole_weights(
 def residuals(
     rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
 ) -> NDArray[np.float64]:
-    """Return the shortened residuals of a softmax model: integers, shape (K, n).
+    """Return a softmax model's shortened residuals, shape (K, n).
+
+    Integers.
 
     Args:
         rows: integers, shape (n, d).
@@ -104,7 +111,7 @@ def residuals(
 def gradient(
     rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
 ) -> NDArray[np.int64]:
-    """Return the sum over records of row times residual, exactly: shape (d, K)."""
+    """Return the exact sum of row times residual, shape (d, K)."""
     width, classes = weights.shape
     total = np.zeros((2 * classes, width))
     step = min(max(_FEW_ROWS, _CELLS // width), _MANY_ROWS)
@@ -118,7 +125,7 @@ def gradient(
 
 
 def _digits(found: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return residuals (K, n) as high digits over low ones, shape (2 K, n)."""
+    """Return residuals (K, n) as digits, shape (2 K, n)."""
     digits = np.empty((2 * len(found), found.shape[1]), dtype=np.float32)
     high, low = digits[: len(found)], digits[len(found) :]
     np.multiply(found, 1.0 / _DIGIT, out=low)
@@ -131,7 +138,7 @@ def _digits(found: NDArray[np.float64]) -> NDArray[np.float32]:
 def _add_products(
     digits: NDArray[np.float32], rows: NDArray[np.float32], total: NDArray[np.float64]
 ) -> None:
-    """Add digits (2 K, n) times rows (n, d): small products, summed in float32 over 255 rows."""
+    """Add digits (2 K, n) times rows (n, d)."""
     few = _SMALL // max(total.size, 1)
     few = min(few, _FEW) if few >= _FEWEST else _FEW
     together = _FEW // few * few
@@ -149,7 +156,7 @@ def _add_products(
 
 
 def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return rows times weights, exact in any order: in small products, which are faster."""
+    """Return rows times weights, exact in any order."""
     few = _SMALL // max(weights.size, 1)
     kind = np.result_type(rows, weights)
     found: NDArray[np.float32] = np.empty((len(rows), weights.shape[1]), dtype=kind)
@@ -164,7 +171,7 @@ def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArra
 
 
 def _summed(parts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add integers below 2**53 class by class: shape (K, n) to (n,)."""
+    """Add integers below 2**53 by class, (K, n) to (n,)."""
     total: NDArray[np.float64] = parts[0].copy()
     for part in parts[1:]:  # in the order of the classes
         total += part
@@ -196,7 +203,10 @@ def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Seen:
-    """Scaled records: integers of shape (n, d + 1), and their labels (n,)."""
+    """Hold scaled records (n, d + 1) and labels (n,).
+
+    The records are integers.
+    """
 
     rows: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -241,7 +251,7 @@ class Descent:
 
     @property
     def gradient_square(self) -> int:
-        """Bound on the squared L2 norm of what a record adds to one gradient, exactly (Lemma 3)."""
+        """Return an exact squared L2 bound of one gradient share (Lemma 3)."""
         return self.norm_squared * CLIP**2
 
     @property
@@ -258,7 +268,7 @@ class Descent:
 
     @property
     def releases(self) -> list[tuple[Fraction, float]]:
-        """Every noisy release: the square of a bound on a record's L2 norm in it, and its scale."""
+        """Return every noisy release's squared L2 bound and scale."""
         first = [(moments_norm_squared(self.scaled), self.whitening_scale)] if self.whiten else []
         return [*first, *[(Fraction(self.gradient_square), self.scale)] * self.steps]
 
@@ -268,7 +278,7 @@ class Descent:
         return sum((square / Fraction(scale) ** 2 for square, scale in self.releases), Fraction(0))
 
     def rate(self, size: float | None) -> float:
-        """Return by how much a unit of a gradient's cell moves a weight, momentum apart."""
+        """Return the weight change per unit of a gradient's cell."""
         strength = _KAPPA * math.sqrt(2.0 * self.rho * float(1 - _SHARE if self.whiten else 1))
         if size is not None:
             cap = _CAP_WHITENED if self.whiten else _CAP
@@ -276,7 +286,10 @@ class Descent:
         return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * SIDE)
 
     def run(self, seen: Seen, noise: Noise = rounded_noise) -> NDArray[np.int64]:
-        """Release the weights, after the whitening matrix if there is one: a flat int64 vector."""
+        """Release the weights, after any whitening matrix.
+
+        As a flat int64 vector.
+        """
         rows, size, first = seen.rows, self.size, np.zeros(0, dtype=np.int64)
         if self.whiten:
             cells = noise(moments(rows), self.whitening_scale)
@@ -288,7 +301,7 @@ class Descent:
         return np.concatenate([first.ravel(), weights.ravel()])
 
     def _descend(self, seen: Seen, rate: float, noise: Noise) -> NDArray[np.float64]:
-        """Return the mean of the weights over the last half of the steps: shape (d + 1, K)."""
+        """Return the mean weights of the last half, (d + 1, K)."""
         shape = self.scaled.width, self.classes
         weights, moved, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         last = self.steps - self.steps // 2

@@ -1,4 +1,7 @@
-"""From grid rows to rows of bounded length with a constant cell: integers, one record at a time."""
+"""Scale grid rows to bounded length with a constant cell.
+
+Integers, one record at a time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _BLOCK = 2**20
 
 
 def shortened(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Shorten integer rows, shape (n, d), to an L2 norm of at most ``most``, truncating to integers.
+    """Shorten integer rows (n, d) to L2 norm ``most``.
+
+    At most; truncating to integers.
 
     Squares must add up below 2**53. Lemma 1 of ``linear_model.md``.
     """
@@ -38,7 +43,9 @@ def shortened(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """The public function of one row that the gradients see. Lemma 1 of ``linear_model.md``.
+    """Scale one row for the gradients (Lemma 1).
+
+    A public function of a row; ``linear_model.md``.
 
     Args:
         domain: the grid that rows come from.
@@ -84,7 +91,10 @@ class ScaledRows:
         return out
 
     def of_queries(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Return scaled public queries; far ones are pulled to the grid's bounds, or by their length."""
+        """Return scaled public queries.
+
+        Far ones are pulled to the grid's bounds, or by their length.
+        """
         values = np.asarray(values, dtype=np.float64)
         if not self.by_length:
             return self(np.clip(np.rint(values), self.domain.lower, self.domain.upper))

@@ -1,4 +1,6 @@
-"""Whitening: rows seen along released second moments, so that no direction of a gradient is slow.
+"""Whiten rows along released second moments.
+
+Then no direction of a gradient is slow.
 
 Lemmas 4 and 5 of ``linear_model.md``.
 """
@@ -24,7 +26,10 @@ _BLOCK = 2**15
 
 
 def moments(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the sums of products of all pairs of columns: the upper triangle, by rows."""
+    """Return the sums of products of column pairs.
+
+    The upper triangle, by rows.
+    """
     width = rows.shape[1]
     total = np.zeros((width, width), dtype=np.int64)
     for start in range(0, len(rows), _BLOCK):
@@ -65,7 +70,10 @@ def whitening_of(
 
 
 def whitened(rows: NDArray[np.float32], matrix: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the rows times the matrix, truncated to whole steps and shortened to SIDE: shape (n, w)."""
+    """Return whitened rows, shape (n, w).
+
+    Truncated to whole steps and shortened to SIDE.
+    """
     out = np.empty(rows.shape, dtype=np.float32)
     wide = matrix.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

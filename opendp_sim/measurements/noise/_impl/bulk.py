@@ -1,4 +1,4 @@
-"""What the two bulk measurements share: the space they accept, the runs of scales, the choice."""
+"""Share the space, scale runs and sampler choice of bulk noise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sampler_for(requested: Literal["auto", "opendp", "bulk"], cells: int) -> Sam
 
 
 def weighted_space(key: str, domain: Domain, metric: Metric, norm: str) -> VectorNorm:
-    """Return ``metric`` if it is ``norm`` over integer vectors, plain or weighted; else refuse."""
+    """Return ``metric`` if it is ``norm`` over integer vectors, else refuse."""
     if not isinstance(domain, IntVector | Sketch):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="a flat vector of int64",
@@ -54,7 +54,9 @@ def weighted_space(key: str, domain: Domain, metric: Metric, norm: str) -> Vecto
 
 
 def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tuple[Run, ...]:
-    """Return runs of (cells, exact scale times ``factor``), or () when every cell has the scale itself.
+    """Return runs of (cells, exact scale times ``factor``).
+
+    () when every cell has the scale itself.
 
     A float is the dyadic rational that it is; its product with a weight is exact.
     """
@@ -68,7 +70,7 @@ def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tupl
 
 
 def cells_of(domain: Domain, data: Any) -> NDArray[np.int64]:
-    """Return ``data`` as a flat int64 array, refusing what is not a member of ``domain``."""
+    """Return ``data`` as flat int64, refusing non-members of ``domain``."""
     domain.check_native(data)
     array = np.asarray(data)
     return array.astype(np.int64, casting="safe" if array.size else "unsafe", copy=False)
@@ -80,7 +82,7 @@ def noisy(
     runs: tuple[Run, ...],
     add: Callable[[NDArray[np.int64], tuple[Run, ...]], NDArray[np.int64]],
 ) -> Callable[[Any], NDArray[np.int64]]:
-    """Return the release: the cells plus declared noise."""
+    """Return the cells plus declared noise."""
 
     def release(data: Any) -> NDArray[np.int64]:
         cells = cells_of(domain, data)
@@ -127,13 +129,16 @@ def bulk_gaussian(key: str, scale: float, domain: Domain, metric: Metric) -> Pri
 
 @lru_cache(256)
 def _native(scale: float) -> dp.Measurement:
-    """Return OpenDP's Gaussian of a scale: a spec of many releases asks for few, each many times."""
+    """Return OpenDP's Gaussian of a scale, cached."""
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale)
 
 
 def gaussian_map(scale: float) -> Callable[[float | Fraction], float]:
-    """Return OpenDP's own privacy map of Gaussian noise; distances are rounded up to floats."""
+    """Return OpenDP's privacy map of Gaussian noise.
+
+    Distances are rounded up to floats.
+    """
     native = _native(scale)
 
     def privacy_map(d_in: float | Fraction) -> float:
@@ -179,7 +184,10 @@ def bulk_laplace(key: str, scale: float, domain: Domain, metric: Metric) -> Priv
 
 
 def laplace_map(scale: float) -> Callable[[float | Fraction], float]:
-    """Return OpenDP's own privacy map of Laplace noise; fractional distances are rounded up."""
+    """Return OpenDP's privacy map of Laplace noise.
+
+    Fractional distances are rounded up.
+    """
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     whole = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
     fractional = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)

@@ -1,4 +1,6 @@
-"""Vectorised coins of probability e**-x, exact: a byte and a table, then floats, then integers.
+"""Flip exact coins of probability e**-x, vectorised.
+
+By a byte and a table, then floats, then integers.
 
 The float paths only ever decide what their proved error leaves no doubt about. They use IEEE
 additions and multiplications alone (no library exponential), so the error is a lemma, not a hope.
@@ -35,7 +37,7 @@ def logistic_bounds(x: Fraction, bits: int) -> Bracket:
 
 
 class Threshold:
-    """An irrational probability whose binary places are certified as they are asked for.
+    """Certify an irrational probability's binary places on demand.
 
     The known bytes are a cache of a public constant: extending it twice gives the same bytes.
     """
@@ -43,7 +45,7 @@ class Threshold:
     __slots__ = ("_bounds", "_known")
 
     def __init__(self, bounds: Bounds) -> None:
-        """Take the bracket of an *irrational* number in (0, 1); a rational one never settles."""
+        """Take the bracket of an irrational number in (0, 1)."""
         self._bounds = bounds
         self._known = b""
 
@@ -66,13 +68,19 @@ class Threshold:
 
 @lru_cache(maxsize=4096)
 def logistic_threshold(x: Fraction) -> Threshold:
-    """Return 1 / (1 + e**x), irrational for rational x != 0 by Lindemann's theorem."""
+    """Return 1 / (1 + e**x).
+
+    Irrational for rational x != 0 by Lindemann's theorem.
+    """
     return Threshold(lambda bits: logistic_bounds(x, bits))
 
 
 @lru_cache(maxsize=4096)
 def nonzero_threshold(x: Fraction) -> Threshold:
-    """Return 2 / (1 + e**x), the probability that discrete Laplace noise of scale 1/x is not 0."""
+    """Return 2 / (1 + e**x).
+
+    The probability that discrete Laplace noise of scale 1/x is not 0.
+    """
 
     def bounds(bits: int) -> Bracket:
         return logistic_bounds(x, bits + 1)
@@ -97,7 +105,9 @@ _POOL = 1 << 18
 
 
 class Bytes:
-    """A pool over the private generator: each byte is handed out once, in order.
+    """Pool bytes of the private generator.
+
+    Each byte is given out once, in order.
 
     A call into the generator costs as much as thousands of bytes, so small requests share one.
     A pool lives as long as one release; it is never shared between threads or releases.
@@ -112,7 +122,7 @@ class Bytes:
         self._at = 0
 
     def take(self, count: int) -> NDArray[np.uint8]:
-        """Return the next ``count`` bytes: shape (count,)."""
+        """Return the next ``count`` bytes, shape (count,)."""
         if count > _POOL:
             return self._source(count)
         end = self._at + count
@@ -189,7 +199,7 @@ def _refine(
     exact: Callable[[int], Fraction],
     source: Bytes,
 ) -> NDArray[np.bool_]:
-    """Extend the uniforms to 48 bits and compare with a float of certified error."""
+    """Extend uniforms to 48 bits, and compare with a float."""
     prefix = first.astype(np.float64)
     for extra in source.take(cells.size * _EXTRA_BYTES).reshape(_EXTRA_BYTES, -1):
         prefix = prefix * 256.0 + extra  # integers below 2**48: exact
@@ -211,7 +221,7 @@ def exp_neg_floats(exponents: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _decide(x: Fraction, prefix: int, source: Bytes) -> bool:
-    """Go on in integers, a byte at a time, until the uniform and e**-x are apart (Lemma G4)."""
+    """Compare a uniform with e**-x in integers (Lemma G4)."""
     bits = _PREFIX_BITS
     while True:
         low, high = exp_neg_bounds(x, bits)
@@ -225,7 +235,7 @@ def _decide(x: Fraction, prefix: int, source: Bytes) -> bool:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
-    """Tabulate, for each cell, the byte decisions and e**-(k / CELLS); public constants."""
+    """Tabulate byte decisions and e**-(k / CELLS) by cell."""
     work = 160
     step_low, step_high = exp_neg_bounds(Fraction(1, CELLS), work)
     low = high = 1 << work

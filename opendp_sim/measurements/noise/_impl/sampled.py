@@ -1,4 +1,4 @@
-"""Noise by OpenDP's own sampler or in bulk, under one record: what both noises share."""
+"""Sample noise by OpenDP or in bulk, under one record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ AskedSampler = Annotated[
 
 
 def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sampler:
-    """Return the sampler in force: OpenDP's own cannot scale cells apart."""
+    """Return the applied sampler.
+
+    OpenDP's own cannot scale cells separately.
+    """
     if metric.weights and requested == "opendp":
         raise ParameterError(
             "OS102", f"{key}.sampler", expected="bulk or auto for a sketch with weighted blocks",
@@ -52,7 +55,10 @@ def sampled(
     make: Callable[..., dp.Measurement],
     scale: float,
 ) -> Private:
-    """Return the claim with the chosen sampler; map and law are those of ``bulk`` either way."""
+    """Return the claim with the chosen sampler.
+
+    Map and law are those of ``bulk`` either way.
+    """
     if sampler == "bulk" or bulk.noise is None:
         return bulk
     norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)

@@ -1,4 +1,6 @@
-"""Add exact noise to int64 cells in cache-sized pieces, grouped by scale, saturating like OpenDP.
+"""Add exact noise to int64 cells.
+
+In cache-sized pieces, grouped by scale, saturating like OpenDP.
 
 Lemma L4 in ``bulk_laplace.md``.
 """
@@ -80,14 +82,17 @@ def rounded_plan(scale: Fraction) -> RoundedPlan:
 
 @lru_cache(maxsize=_PLANS)
 def _tables(rate: Fraction) -> tuple[NDArray[Any], ...]:
-    """Return strips, sure bytes and both ends: scales that differ by a power of two share them."""
+    """Return strips, sure bytes and both ends."""
     low, high = strip_ends(rate, _WORD)
     ends = (np.array([min(end, WORD_MAX) for end in each], np.uint64) for each in (low, high))
     return _strips(low, high), _sure(rate), *ends
 
 
 def strip_ends(rate: Fraction, bits: int) -> tuple[list[int], list[int]]:
-    """Bracket ``2**bits Pr[strip <= c]`` for c = 0, 1, ..., as far as these bits can see (Lemma R2)."""
+    """Bracket ``2**bits Pr[strip <= c]`` for c = 0, 1, ... (Lemma R2).
+
+    As far as these bits distinguish.
+    """
     lows, highs, rest = _weights(rate, bits + 12)
     all_low, all_high = sum(lows), sum(highs) + rest
     below_low = below_high = 0
@@ -103,7 +108,7 @@ def strip_ends(rate: Fraction, bits: int) -> tuple[list[int], list[int]]:
 
 
 def _weights(rate: Fraction, bits: int) -> tuple[list[int], list[int], int]:
-    """Bracket ``2**bits e**(-rate c**2)`` for c = 0, 1, ...; then bound the sum of the rest."""
+    """Bracket ``2**bits e**(-rate c**2)``, and bound the rest's sum."""
     work = bits + _GUARD
     low = high = 1 << work
     step_low, step_high = exp_neg_bounds(rate, work)
@@ -131,7 +136,7 @@ def _strips(low: list[int], high: list[int]) -> NDArray[np.uint8]:
 
 
 def _sure(rate: Fraction) -> NDArray[np.uint8]:
-    """Tabulate the coin's first bytes below ``e**(-a (2 c + 1))``, what y = 1 would accept with."""
+    """Tabulate the coin's first bytes below ``e**(-a (2 c + 1))``."""
     sure = np.zeros(OPEN + 1, np.uint8)
     least = exp_neg_bounds(rate, _WORD)[0]
     twice = least * least >> _WORD
@@ -169,7 +174,10 @@ class LaplaceDigits:
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """Absolute values of noise: exact in ``words`` except where ``exact`` overrides."""
+    """Hold absolute values of noise.
+
+    Exact in ``words`` except where ``exact`` overrides.
+    """
 
     words: NDArray[np.uint64]
     """Shape (count,); holds min(magnitude, 2**64 - 1)."""
@@ -197,7 +205,7 @@ def magnitudes(plan: LaplaceDigits, count: int, source: Bytes) -> Magnitudes:
 
 
 def _low_digits(digits: tuple[Threshold, ...], count: int, source: Bytes) -> NDArray[np.uint64]:
-    """Draw the independent binary digits (Lemma L1), eight to a byte of the result."""
+    """Draw the independent binary digits (Lemma L1)."""
     words = np.zeros(count, "<u8")
     planes = words.view(np.uint8).reshape(count, 8)
     for place in range(0, len(digits), 8):
@@ -210,7 +218,7 @@ def _low_digits(digits: tuple[Threshold, ...], count: int, source: Bytes) -> NDA
 
 
 def _add_high(plan: LaplaceDigits, words: NDArray[np.uint64], source: Bytes) -> dict[int, int]:
-    """Add the part above the digits, one unit at a time (Lemma L2); zero cells stay zero."""
+    """Add the part above the digits (Lemma L2)."""
     step = 1 << len(plan.digits)
     room = np.uint64(LARGEST - step)
     exact: dict[int, int] = {}
@@ -237,7 +245,10 @@ _FACTOR_CAP = Fraction(2**40)  # any exponent this large is settled in integers
 
 @dataclass(frozen=True, slots=True)
 class GaussianPlan:
-    """The public numbers of one scale: proposal, peak and the factor of the exponent."""
+    """Hold one scale's proposal, peak and exponent factor.
+
+    Public numbers.
+    """
 
     proposal: LaplaceDigits
     peak: int
@@ -261,7 +272,10 @@ def gaussian_plan(scale: Fraction) -> GaussianPlan:
 
 
 def gaussian_magnitudes(plan: GaussianPlan, count: int, source: Bytes) -> Magnitudes:
-    """Draw ``count`` independent magnitudes: the first ``count`` accepted candidates (Lemma G2)."""
+    """Draw ``count`` independent magnitudes (Lemma G2).
+
+    The first ``count`` accepted candidates.
+    """
     words = np.empty(count, np.uint64)
     exact: dict[int, int] = {}
     done = 0
@@ -337,7 +351,7 @@ def _candidates(
 
 
 def _digits(plan: RoundedPlan, count: int, source: Bytes) -> NDArray[Any]:
-    """Draw the places of y that rounding may need; none where a strip ends at every half (Lemma R3)."""
+    """Draw the places of y needed for rounding (Lemma R3)."""
     if plan.digits is None:
         return np.zeros(count, np.uint8)
     kind = np.dtype(plan.digits).newbyteorder("<")
@@ -347,7 +361,7 @@ def _digits(plan: RoundedPlan, count: int, source: Bytes) -> NDArray[Any]:
 def _magnitudes(
     plan: RoundedPlan, strip: NDArray[np.uint64], digits: NDArray[Any]
 ) -> NDArray[np.uint64]:
-    """Return ``floor(2**shift (c + y) + 1/2)`` from c and the first shift + 1 places of y (Lemma R3)."""
+    """Return ``floor(2**shift (c + y) + 1/2)`` (Lemma R3)."""
     if plan.shift <= -_FLAT:
         return np.zeros(len(strip), np.uint64)
     if plan.shift < 0:
@@ -361,7 +375,7 @@ def _magnitudes(
 
 
 def _magnitude(plan: RoundedPlan, c: int, digits: int) -> int:
-    """Return the same of one strip, however far out, capped at a word."""
+    """Return one strip's magnitude, capped at a word."""
     if plan.shift < 0:
         return min(WORD_MAX, c + (1 << -plan.shift - 1) >> -plan.shift)
     first = digits >> int(8 * np.dtype(plan.digits).itemsize) - plan.shift - 1
@@ -371,7 +385,7 @@ def _magnitude(plan: RoundedPlan, c: int, digits: int) -> int:
 def _settled(
     plan: RoundedPlan, prefix: NDArray[np.uint16], strip: NDArray[np.uint8], source: Bytes
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Settle the strips that sixteen bits left open; ``rare`` marks those beyond the tables."""
+    """Settle the strips that sixteen bits left open."""
     c = strip.astype(np.int64)
     rare = np.zeros(len(c), np.bool_)
     left = np.flatnonzero(strip == OPEN)
@@ -390,7 +404,7 @@ def _settled(
 
 
 def _strip_of(rate: Fraction, prefix: int, source: Bytes) -> int:
-    """Extend the uniform, 64 bits so far, until its strip is certain, in integers (Lemma R2)."""
+    """Extend the 64-bit uniform until its strip is certain (Lemma R2)."""
     bits = 64
     while True:
         for c, (low, high) in enumerate(zip(*strip_ends(rate, bits), strict=True)):
@@ -428,14 +442,14 @@ def _accepted_sampling_rounded(
 
 
 def _extended(prefix: NDArray[np.float64], further: int, source: Bytes) -> NDArray[np.float64]:
-    """Append bytes to prefixes: whole numbers below 2**48, exact as floats."""
+    """Append bytes to prefixes."""
     for extra in source.take(prefix.size * further).reshape(further, prefix.size):
         prefix = prefix * 256.0 + extra
     return prefix
 
 
 def _decided(rate: Fraction, c: int, y_known: tuple[int, int], uniform: int, source: Bytes) -> bool:
-    """Extend y and the uniform a byte at a time until they settle the coin, in rationals (Lemma R4)."""
+    """Extend y and the uniform until they settle the coin (Lemma R4)."""
     (y, y_bits), bits = y_known, _COIN_BITS
     while True:
         y_low, y_high = Fraction(y, 1 << y_bits), Fraction(y + 1, 1 << y_bits)
@@ -523,7 +537,7 @@ def _by_scale(runs: Iterable[Run]) -> dict[Fraction, list[tuple[int, int]]]:
 
 
 def _pieces(spans: list[tuple[int, int]]) -> Iterable[slice | NDArray[np.intp]]:
-    """Cut one scale's spans into pieces of about one chunk; short spans share a piece."""
+    """Cut one scale's spans into pieces of about one chunk."""
     short: list[NDArray[np.intp]] = []
     held = 0
     for start, stop in spans:

@@ -1,4 +1,7 @@
-"""The utility of a cut after rank j: its gap, clipped where more is useless, less a public penalty."""
+"""Define the utility of a cut after rank j.
+
+Its gap, clipped where more is useless, less a public penalty.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class GapUtility:
 
 
 def clipped(k_max: int, k: int | None, slope: float, threshold: int, scale: float) -> GapUtility:
-    """Return the utility whose ceiling is the gap that passes nineteen times in twenty."""
+    """Return the utility clipped at a sufficient gap.
+
+    That gap passes nineteen times in twenty.
+    """
     ceiling = threshold + math.ceil(1.645 * scale)
     return GapUtility(k_max, ceiling, k, slope * ceiling / k if k else 0.0)
 
@@ -82,7 +88,7 @@ def check_k(key: str, k: int, candidates: int | None) -> None:
 
 
 def check_ranks(key: str, k_max: int, candidates: int | None, k: int | None) -> None:
-    """Refuse a k_max that is not below the number of candidates, or not above k."""
+    """Refuse a k_max outside k to the number of candidates."""
     if k is not None and k_max <= k:
         raise ParameterError(
             "OS102", f"{key}.k_max", expected=f"k_max above k = {k}", got=k_max,

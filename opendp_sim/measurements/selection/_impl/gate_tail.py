@@ -1,4 +1,6 @@
-"""The noise of a test that something private follows only if it fails: steep above, wide below.
+"""Define the noise of a gate's test.
+
+Steep above, wide below: something private follows only if the test fails.
 
 ``N = G - H`` with G geometric and H a discrete Gaussian cut at 0. A pass ends the release, so the
 right tail may fall at the rate of the whole release; a failure composes with what follows, so the left
@@ -90,7 +92,10 @@ def lead_of(left: float) -> int:
 
 @lru_cache(maxsize=8)  # up to 29 MB each
 def gate_tail(right: float, left: float) -> GateTail:
-    """Return the tails of ``G - H`` with parameters ``right`` and ``left`` (at most ``LARGEST``)."""
+    """Return the tails of ``G - H``.
+
+    With parameters ``right`` and ``left`` (at most ``LARGEST``).
+    """
     lead = lead_of(left)
     reach = lead + math.ceil(_REACH * left) + 2
     drop = np.exp(-0.5 * ((np.arange(reach) - lead) / left) ** 2)

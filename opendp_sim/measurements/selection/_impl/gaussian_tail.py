@@ -1,4 +1,6 @@
-"""The discrete Gaussian's tail and its hockey-stick curve, bounded from above in floats.
+"""Bound the discrete Gaussian's tail and hockey-stick curve.
+
+From above, in floats.
 
 A stability test releases a set when an integer gap plus discrete Gaussian noise reaches a threshold.
 Its delta is a tail of that law, so an upper bound on the tail is a privacy claim. Proofs:

@@ -1,4 +1,4 @@
-"""Peeling itself: draws over listed candidates, or over a universe of which few are stored."""
+"""Peel listed candidates, or a universe with few stored ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def range_of(scale: float, users: int) -> float:
 
 
 def check_rounds(key: str, rounds: int, accounting: str) -> None:
-    """Refuse a curve of more rounds than can be composed in reasonable time."""
+    """Refuse a curve of too many rounds to compose."""
     if accounting == "curve" and rounds > MOST_ROUNDS:
         raise ParameterError(
             "OS102", f"{key}.accounting", expected=f"zcdp beyond {MOST_ROUNDS:,} rounds", got="curve",
@@ -35,7 +35,9 @@ def check_rounds(key: str, rounds: int, accounting: str) -> None:
 
 
 def rounds_for(votes: Votes, k: int, *, ranked: bool = False) -> int:
-    """Return how many draws choose k of the candidates: winners, or losers when they are fewer.
+    """Return the draws that choose k of the candidates.
+
+    Winners, or losers when they are fewer.
 
     Losers tell nothing of the winners' order, so ``ranked`` draws winners.
     """
@@ -75,7 +77,7 @@ def listed_places(
 def open_names(
     coins: Coins, votes: Votes, data: Any, counts: NDArray[np.int64], k: int, scale: float
 ) -> list[str | int]:
-    """Draw k candidates of the universe 0 .. N - 1; return their numbers, sorted.
+    """Draw k sorted numbers of the universe 0 .. N - 1.
 
     A candidate without a vote is named like any other: telling the two apart would say who voted.
     """
@@ -85,7 +87,7 @@ def open_names(
 
 
 def _absent(items: NDArray[np.int64], rank: int) -> int:
-    """Return the ``rank``-th number (from 0) that is not among the sorted ``items``."""
+    """Return the ``rank``-th number absent from sorted ``items``."""
     # items[i] - i numbers are absent below items[i]; count the items that come before the answer.
     before = int(np.searchsorted(items - np.arange(len(items)), rank, side="right"))
     return rank + before

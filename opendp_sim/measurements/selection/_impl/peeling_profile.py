@@ -1,4 +1,4 @@
-"""Privacy profiles of selection: exact composition of bounded-range rounds, as a certified curve.
+"""Compose bounded-range rounds exactly, as a certified curve.
 
 A profile is ``D(x) = sup over neighbours and events of P(E) - e**x Q(E)`` for a real x; delta at
 epsilon is ``D(epsilon)``. One draw of the exponential mechanism has bounded range, so its worst pairs
@@ -29,7 +29,9 @@ _DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Profile:
-    """Upper bounds on a profile at ``x = step * (0, 1, ..., n)``; beyond the last it stays flat.
+    """Bound a profile at ``x = step * (0, 1, ..., n)``.
+
+    Beyond the last it stays flat.
 
     Attributes:
         step: distance of grid points, in nats.
@@ -40,7 +42,7 @@ class Profile:
     values: NDArray[np.float64]
 
     def at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return upper bounds at any real x, by chords in ``e**x`` (Lemma 2)."""
+        """Return upper bounds at any real x (Lemma 2)."""
         size = np.abs(np.asarray(x, dtype=np.float64))
         # A point just right of a grid value may be read just left of it: that only raises the bound.
         place = np.minimum(size / self.step * (1 - 4 * _ULP), len(self.values) - 1.0)
@@ -69,12 +71,18 @@ def _chord(part: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
 
 def nothing(step: float, size: int) -> Profile:
-    """Return the profile of releasing nothing: 0 for every x >= 0."""
+    """Return the zero profile of releasing nothing.
+
+    0 for every x >= 0.
+    """
     return Profile(step, np.zeros(size))
 
 
 def peeling_profile(rounds: int, range_: float) -> Profile:
-    """Return the profile of ``rounds`` adaptive draws of bounded range ``range_`` each (Lemma 4)."""
+    """Return the profile of ``rounds`` adaptive draws (Lemma 4).
+
+    Each of bounded range ``range_``.
+    """
     return _peeling(rounds, range_)
 
 
@@ -89,7 +97,9 @@ def _peeling(rounds: int, range_: float) -> Profile:
 
 
 def reach_of(rounds: int, range_: float) -> float:
-    """Return an x beyond which the loss of ``rounds`` draws weighs less than 1e-31 (Azuma).
+    """Return an x beyond which losses weigh below 1e-31 (Azuma).
+
+    For ``rounds`` draws.
 
     Only a choice of grid: whatever it is, the profile beyond stays an upper bound.
     """
@@ -97,7 +107,7 @@ def reach_of(rounds: int, range_: float) -> float:
 
 
 def _cells(rounds: int) -> int:
-    """Grid points a range: the bound's excess in delta is about 8 / cells**2."""
+    """Return the grid points a range."""
     return 32 if rounds <= 16 else 16 if rounds <= 128 else 8
 
 
@@ -118,7 +128,7 @@ def after_rounds(profile: Profile, rounds: int, range_: float) -> Profile:
 def _step(
     step: float, cells: int, range_: float
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the map from a profile to the profile with one draw before it (Lemma 3).
+    """Return the map that adds one draw before a profile (Lemma 3).
 
     With t in cell [t_a, t_a + step] and v = exp(t_a - t), the chords make the value
     ``(alpha - beta / v) (A + B v) + (1 - alpha + beta / v) (A' + B' v)``, whose maximum over v is at
@@ -162,7 +172,7 @@ def _step(
 
 
 def _extended(values: NDArray[np.float64], cells: int, step: float) -> NDArray[np.float64]:
-    """Add the values at x = -cells * step .. -step (by symmetry) and flat ones beyond the end."""
+    """Extend values to negative x and beyond the end."""
     x = np.arange(cells, 0, -1) * step
     mirror = values[np.minimum(np.arange(cells, 0, -1), len(values) - 1)]
     below = np.minimum((-np.expm1(-x) + np.exp(-x) * mirror) * (1 + 8 * _ULP), 1.0)

@@ -1,4 +1,4 @@
-"""Selected items in their ranks: where a mechanism pays for the order of its draws, and not elsewhere.
+"""Rank selected items where a mechanism pays for their order.
 
 Which do, and why: Lemma 1 of ``peel.md``, Lemmas 2 and 3 of ``limited_domain.md``, Lemma 1 of
 ``gaussian_top_k.md``. A set that passed a test has no ranks that anybody paid for.
@@ -29,25 +29,31 @@ RANKED: dict[str, Any] = {
 def ranked_items(
     items: Sequence[str | int], counts: Sequence[int] | None = None
 ) -> dict[str, list[Any]]:
-    """Return items, the first in rank first, as columns ``rank``, ``item`` and perhaps ``count``."""
+    """Return items in rank order as columns.
+
+    ``rank``, ``item`` and perhaps ``count``.
+    """
     table: dict[str, list[Any]] = {"rank": list(range(1, len(items) + 1)), "item": list(items)}
     return table if counts is None else table | {"count": list(counts)}
 
 
 def leads_of_draws(scale: float, k: int, candidates: int, *, ranked: bool) -> dict[str, float]:
-    """Return which leads settle draws with chances as ``exp(votes / scale)`` (Lemma 5 of ``peel.md``)."""
+    """Return the leads that settle exponential draws (Lemma 5).
+
+    Chances are as ``exp(votes / scale)``; ``peel.md``.
+    """
     others = candidates - k
     told = {"lead_for_95_percent": scale * math.log(others / _LATE - 1.0), "places": float(k)}
     return told | (order_of_draws(scale) if ranked else {})
 
 
 def order_of_draws(scale: float) -> dict[str, float]:
-    """Return which lead decides the order of two items of such draws (Lemma 5 of ``peel.md``)."""
+    """Return the lead that decides two items' order (Lemma 5)."""
     return {"order_for_95_percent": scale * math.log(1.0 / _LATE - 1.0)}
 
 
 def leads_of_noise(scale: float, k: int, candidates: int, *, ranked: bool) -> dict[str, float]:
-    """Return which leads settle Gaussian noise on every count (Lemma 2 of ``gaussian_top_k.md``)."""
+    """Return the leads that settle Gaussian counts (Lemma 2)."""
     apart = math.sqrt(2.0) * scale
     told = {
         "lead_for_95_percent": 1.0 - apart * float(special.ndtri(_LATE / (candidates - k))),
@@ -61,7 +67,7 @@ def leads_of_noise(scale: float, k: int, candidates: int, *, ranked: bool) -> di
 
 
 def no_ranks(key: str, expected: str, hint: str) -> ParameterError:
-    """Return the refusal of ranks that a mechanism does not pay for (OS102)."""
+    """Refuse ranks that a mechanism does not pay for (OS102)."""
     return ParameterError(
         "OS102", f"{key}.ranked", expected=expected, got="true", hint=hint
     )  # fmt: skip

@@ -1,4 +1,6 @@
-"""What the selection mechanisms share: their coins, their parameters, outward sums.
+"""Share the random choices and parameters of selection mechanisms.
+
+And outward sums.
 
 Every random choice of a selection mechanism is one of the methods of ``Coins``. OpenDP answers them
 in production; a test answers them with exact probabilities and so enumerates the whole output
@@ -91,7 +93,10 @@ def _counted(votes: NDArray[np.int64]) -> tuple[list[int], list[int]]:
 
 
 class _Urn:
-    """The numbers 0 .. size - 1, drawn uniformly and not put back: a shuffle that moves little."""
+    """Draw numbers 0 .. size - 1 uniformly without replacement.
+
+    A shuffle that moves little.
+    """
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -107,7 +112,9 @@ class _Urn:
 
 @dataclass
 class _Weights:
-    """Powers of the groups from the top down, and totals of the candidates left in them.
+    """Hold groups' powers and the totals of their candidates.
+
+    From the top down.
 
     Attributes:
         powers: (lower, upper) bounds.
@@ -123,7 +130,10 @@ class _Weights:
 
 
 class Groups:
-    """Groups of candidates with equal counts; a group is drawn by its size and its count."""
+    """Group candidates with equal counts.
+
+    A group is drawn by its size and its count.
+    """
 
     def __init__(self, counts: list[int], sizes: list[int], scale: Fraction) -> None:
         """Take falling counts and the number of candidates that have each."""
@@ -160,7 +170,10 @@ class Groups:
             bits *= 2
 
     def settled(self, drawn: int, bits: int) -> int | None:
-        """Return the group that holds every real in [drawn, drawn + 1) / 2**bits, or None."""
+        """Return the group that contains [drawn, drawn + 1) / 2**bits.
+
+        None if no single group does.
+        """
         weights = self._weights(bits)
         far = self._all - weights.near  # so far below the top that each weighs one unit at most
         surely, surely_not = (drawn + 1) * (weights.highest + far), drawn * weights.lowest
@@ -206,7 +219,10 @@ class Groups:
 
 
 def uniform_below(bound: int) -> int:
-    """Draw a whole number below ``bound``, uniformly: rejection of random bits."""
+    """Draw an integer below ``bound``, uniformly.
+
+    By rejection of random bits.
+    """
     bits = max((bound - 1).bit_length(), 1)
     size = (bits + 7) // 8
     while True:
@@ -263,9 +279,7 @@ class Coins(Protocol):
         ...
 
     def gate_reaches(self, right: float, left: float, least: int) -> bool:
-        """Say whether the noise of ``measurements/selection/_impl/gate_tail.py`` is at least
-        ``least``.
-        """
+        """Return whether the gate's noise is at least ``least``."""
         ...
 
     def best(self, scores: NDArray[np.int64], scale: float) -> int:
@@ -275,7 +289,10 @@ class Coins(Protocol):
     def top(
         self, scores: NDArray[np.int64], rounds: int, scale: float, *, lowest: bool = False
     ) -> Sequence[int]:
-        """Draw ``rounds`` indices, each like ``best`` among those left; from the bottom if asked."""
+        """Draw ``rounds`` indices, each like ``best`` among the rest.
+
+        From the bottom if asked.
+        """
         ...
 
     def in_order(self, scores: NDArray[np.int64], rounds: int, scale: float) -> list[int]:
@@ -285,7 +302,9 @@ class Coins(Protocol):
     def top_open(
         self, votes: NDArray[np.int64], universe: int, rounds: int, scale: float
     ) -> Sequence[tuple[bool, int]]:
-        """Draw like ``top`` from ``universe`` candidates of which all but ``votes`` have no vote.
+        """Draw like ``top`` from ``universe`` candidates.
+
+        All but those in ``votes`` have no vote.
 
         Returns (whether it occurs, its place among those that occur or among those that do not).
         """
@@ -302,7 +321,10 @@ class Coins(Protocol):
     def noisy_above(
         self, noise: str, scores: NDArray[np.int64], scale: float, least: int, *, tells: bool
     ) -> NDArray[np.int64]:
-        """Return scores plus such noise, from ``least - 1`` on; not above ``least`` without ``tells``."""
+        """Return noisy scores from ``least - 1`` on.
+
+        Not above ``least`` without ``tells``.
+        """
         ...
 
     def laplace(self, scale: float) -> int:
@@ -426,7 +448,10 @@ def gaussian_rho(scale: float, users: int, norm: float = 1.0) -> float:
 
 
 def choice_rho(scale: float, users: int) -> float:
-    """Return OpenDP's loss of one draw over scores that each move by at most ``users``."""
+    """Return OpenDP's loss of one draw.
+
+    Scores each move by at most ``users``.
+    """
     return float(_noisy_max(scale).map(users))
 
 
@@ -452,7 +477,7 @@ def threshold_of(key: str, scale: float, delta: float, distance: int) -> int:
 
 
 def passes_beyond(key: str, scale: float, threshold: int, users: int) -> float:
-    """Bound the probability that a test passes on one of two datasets whose sets differ.
+    """Bound a test's passing on one side of differing sets.
 
     Raises:
         BudgetError (OS404): see ``need_cover``.

@@ -1,4 +1,4 @@
-"""Privacy profiles of stability tests: the maximum over two cases, not their sum.
+"""Bound stability tests' profiles by a maximum over two cases.
 
 Either the tested set is the same on both datasets, and the release is post-processing of one noisy
 gap; or it differs, and then both releases fail except with probability delta. One pair of datasets is
@@ -33,7 +33,7 @@ _MOST_EPSILON = 1e100
 def stable_profile(
     x: NDArray[np.float64], scale: float, threshold: int, distance: int
 ) -> NDArray[np.float64]:
-    """Bound the profile of one stability test at each x >= 0 (Lemma 1).
+    """Bound one stability test's profile at x >= 0 (Lemma 1).
 
     Args:
         x: log likelihood ratios, at least 0.
@@ -47,7 +47,7 @@ def stable_profile(
 
 
 def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -> Profile:
-    """Bound the profile of one draw of bounded range and then the test it chose (Lemma 2)."""
+    """Bound a bounded-range draw and its chosen test (Lemma 2)."""
     mu = distance / scale
     step = range_ / _CELLS if range_ else mu / _CELLS
     top = mu * mu / 2 + _FAR * mu + reach_of(1, range_)
@@ -60,7 +60,10 @@ def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -
 def gated_delta(
     epsilon: float, gate: GateTail, threshold: int, distance: int, rest: Profile
 ) -> float:
-    """Bound delta at ``epsilon >= 0`` of one test, and ``rest`` only if it fails (Lemmas 3 and 4)."""
+    """Bound delta of a test and its fallback (Lemmas 3, 4).
+
+    At ``epsilon >= 0``; ``rest`` runs only if the test fails.
+    """
     if distance == 0:
         return 0.0
     epsilon = min(epsilon, _MOST_EPSILON)

@@ -1,1 +1,4 @@
-"""Helpers of the mechanisms in the folder above; the catalogue does not look here."""
+"""Provide helpers of the mechanisms in the folder above.
+
+The catalogue does not look here.
+"""

@@ -1,4 +1,7 @@
-"""One structure for each public class: the parameter that asks for it, and what readers say of it."""
+"""Read one structure, or one for each public class.
+
+With the parameter that asks for it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ PerLabel = Annotated[
 
 
 class Classes:
-    """A reader of one structure, or of one for each label of its rows."""
+    """Read one structure, or one for each label."""
 
     if TYPE_CHECKING:  # a field, or computed: nothing that a data class would take for a default
 

@@ -1,4 +1,4 @@
-"""Vote counts: how many users voted for each item.
+"""Count how many users voted for each item.
 
 Proof of the stability map: ``vote_counts.md``, beside this file.
 """
@@ -47,7 +47,10 @@ Votes = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Counting:
-    """Which votes of a dataset count: the columns that they are in, and the parameters of the step."""
+    """Describe which votes of a dataset count.
+
+    The columns that they are in, and the step's parameters.
+    """
 
     item: Column
     user: Column | None
@@ -78,7 +81,7 @@ class Counting:
         return _added([state.total() for state in crew.gather(ItemVotes, vote)])
 
     def _of_users(self, crew: Crew, user: Column, codes: Codes, part: int) -> Votes:
-        """Count the votes of one part of the users, each user's for an item once."""
+        """Count a part of the users, each user's item once."""
         users = codes_of(user)
 
         def pair(state: Pairs, block: Any) -> None:
@@ -98,7 +101,7 @@ class Counting:
         return _added(crew.each(votes, by_user(crew.gather(Pairs, pair), crew)))
 
     def _inside(self, items: NDArray[np.int64], codes: Codes) -> NDArray[np.bool_]:
-        """Say which item numbers count: those in the catalogue, or in the universe."""
+        """Return which item numbers are in the catalogue or the universe."""
         if isinstance(codes, Listed):
             return items >= 0
         if self.universe is None:
@@ -133,7 +136,9 @@ def codes_of(column: Column) -> Codes:
 
 @register
 class VoteCounts(Mechanism):
-    r"""Count, for each item, the users who voted for it; a repeated vote counts once.
+    r"""Count the users who voted for each item.
+
+    A repeated vote counts once.
 
     Space
         Input: records with a column of items (``str``, ``int64`` or ``category``) and perhaps one of

@@ -1,4 +1,6 @@
-"""Distance tree: noisy counts of dyadic intervals, the published structure for sums of distances.
+"""Release noisy counts of dyadic intervals.
+
+The published structure for sums of distances.
 
 Proof of the stability map and of the estimator: ``distance_tree.md``, beside this file.
 """
@@ -53,7 +55,10 @@ _SAMPLED = 17
 
 @dataclass(frozen=True)
 class _Known:
-    """What one release says at the cells that were asked for: sums (L, columns, cells), and noise."""
+    """Hold a release's sums and noise at the asked cells.
+
+    Sums (L, columns, cells).
+    """
 
     done: NDArray[np.bool_]
     sums: NDArray[np.float64]
@@ -63,7 +68,7 @@ class _Known:
 
 @dataclass(frozen=True)
 class TreeReader(Classes):
-    """The public tree of one bound sketch: builds it, and reads a release of it.
+    """Build one sketch's public tree, and read its release.
 
     Attributes:
         rows: the grid. height: levels H below the root.
@@ -98,7 +103,10 @@ class TreeReader(Classes):
 
     @cached_property
     def multipliers(self) -> NDArray[np.int64]:
-        """The integers u_j: a column's share of a zCDP budget is in proportion to its range."""
+        """Return the integers u_j.
+
+        A column's share of a zCDP budget is in proportion to its range.
+        """
         spans = self.cells.spans
         if (spans == spans[0]).all():
             return np.ones(len(spans), dtype=np.int64)
@@ -127,12 +135,15 @@ class TreeReader(Classes):
     # --- reading --------------------------------------------------------------------------------
 
     def nodes(self, released: Arrays) -> NDArray[np.float64]:
-        """Return the counts of all nodes, after least squares if asked: shape (L, d, nodes)."""
+        """Return all nodes' counts, shape (L, d, nodes).
+
+        After least squares if asked.
+        """
         counts = np.asarray(released["counts"]) / self.multipliers[:, None]
         return consistent(counts, self.height) if self.consistent else counts
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of a cell's."""
+        """Return the record count's deviation per unit of a cell's."""
         squares = np.square(self.multipliers.astype(np.float64))
         # Least squares knows the root from every level: leaves / (2 leaves - 1) of the variance.
         leaves = 2.0**self.height
@@ -140,7 +151,10 @@ class TreeReader(Classes):
         return math.sqrt(gain / squares.sum())
 
     def counted(self, released: Arrays) -> Counted:
-        """Return the released number of records per class: the best mean of the columns' roots."""
+        """Return the released records per class.
+
+        The best mean of the columns' roots.
+        """
         return self._counted(self.nodes(released))
 
     def _counted(self, nodes: NDArray[np.float64]) -> Counted:
@@ -149,7 +163,10 @@ class TreeReader(Classes):
         return Counted(sizes, self.count_factor())
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
-        """Return the far-end estimator (Lemma 2): between the truth and ``1 + alpha`` times it."""
+        """Return the far-end estimator (Lemma 2).
+
+        Between the truth and ``1 + alpha`` times it.
+        """
         power = 1.0 if p is None else p
         nodes = self.nodes(released)
         counted = self._counted(nodes)
@@ -200,7 +217,7 @@ class TreeReader(Classes):
         of: tuple[float, float],
         known: dict[int, _Known],
     ) -> tuple[NDArray[np.int64], tuple[NDArray[np.float64], ...]]:
-        """Return where each place stands in tables of sums and noise, and the tables.
+        """Return tables of sums and noise, and the places' indices.
 
         For p = 1 places are cells of the column: what was worked out for one is kept, once a release.
         """
@@ -233,7 +250,9 @@ class TreeReader(Classes):
     def _tables(
         self, nodes: NDArray[np.float64], asked: NDArray[np.int64], ends: FarEnds
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the sums in cell widths at cells (L, columns, len(asked)), and their noise.
+        """Return the sums at cells, and their noise.
+
+        In cell widths; shape (L, columns, len(asked)).
 
         The noise is the variance, and the covariance with the column's own root (Lemma 3).
         """
@@ -257,7 +276,7 @@ class TreeReader(Classes):
     # --- what is known before a release ---------------------------------------------------------
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return the largest deviation of a sum over evenly spaced positions, per cell deviation."""
+        """Return a sum's largest deviation per cell deviation."""
         power, worst = 1.0 if p is None else p, np.zeros(self.rows.width)
         for cells in np.unique(self.cells.counts):
             asked = np.unique(np.linspace(0, cells - 1, _SAMPLED).astype(np.int64))
@@ -271,24 +290,30 @@ class TreeReader(Classes):
         return math.sqrt(float((np.square(steps) * worst).sum()))
 
     def bias(self, p: float | None) -> float:
-        """Bound the rounding to cells, per record, at queries on the grid inside the box."""
+        """Bound the rounding to cells, per record.
+
+        At queries on the grid inside the box.
+        """
         return self.cells.most_lost(1.0 if p is None else p)
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records in intervals of one column by the counts of maximal nodes."""
+        """Count records in a column's intervals by maximal nodes."""
         return self._between(released, column, self.axes[column].covering(lower, upper))
 
     def around(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> tuple[Linear, Linear]:
-        """Count the leaves that lie in an interval, and those that meet it."""
+        """Count leaves inside an interval, and leaves that intersect it."""
         inner, outer = self.axes[column].in_and_around(lower, upper)
         return self._between(released, column, inner), self._between(released, column, outer)
 
     def widest(self, column: int) -> float:
-        """Bound the variance of a count: two nodes a level below the first (least squares: less)."""
+        """Bound a count's variance.
+
+        Two nodes a level below the first (least squares: less).
+        """
         nodes = max(1, self.height, 2 * (self.height - 1))
         return nodes / float(self.multipliers[column]) ** 2
 

@@ -1,4 +1,6 @@
-"""Moment tree: centred moments per dyadic node with geometric budgets, for exact sums of distances.
+"""Release centred moments per dyadic node.
+
+Geometric budgets, for exact sums of distances.
 
 Proof of the stability map and of the estimator: ``moment_tree.md``, beside this file.
 """
@@ -47,7 +49,7 @@ _FINENESS = 64
 
 @dataclass(frozen=True)
 class MomentLevels:
-    """One dyadic tree a column, and moments of order 0 to p in every node.
+    """Hold a column's dyadic tree with moments 0 to p.
 
     Attributes:
         rows: the grid. height: levels H below the root. p: exponent.
@@ -70,26 +72,38 @@ class MomentLevels:
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
-        """Widest node of each column and level: shape (d, H), level 1 first."""
+        """Return the widest node by column and level.
+
+        Shape (d, H), level 1 first.
+        """
         levels = range(1, self.height + 1)
         found = {axis: [axis.width(level) for level in levels] for axis in set(self.axes)}
         return np.array([found[axis] for axis in self.axes], dtype=np.int64)
 
     @cached_property
     def reach(self) -> NDArray[np.object_]:
-        """Largest ``|2x - 2c|**k``: shape (d, H, p + 1), exact integers."""
+        """Return the largest ``|2x - 2c|**k``, exactly.
+
+        Shape (d, H, p + 1).
+        """
         most = self.widths.astype(object) - 1
         return np.stack([most**order for order in range(self.p + 1)], axis=2)
 
     @cached_property
     def steepest(self) -> NDArray[np.float64]:
-        """Largest factor of a moment in an answer, in steps**p: shape (d, H, p + 1) (Lemma 2)."""
+        """Return a moment's largest factor in an answer (Lemma 2).
+
+        In steps**p; shape (d, H, p + 1).
+        """
         p, far = self.p, 3.0 * self.widths
         return np.stack([math.comb(p, k) * far ** (p - k) / 2.0**p for k in range(p + 1)], axis=2)
 
     @cached_property
     def multipliers(self) -> NDArray[np.object_]:
-        """The integers u_jlk that realise the budgets of Lemma 3: shape (d, H, p + 1)."""
+        """Return the integers u_jlk of Lemma 3's budgets.
+
+        Shape (d, H, p + 1).
+        """
         reach = self.reach.astype(np.float64)
         power = 2 / 3 if self.tuned_for == "laplace" else 1 / 2
         # A moment that is always zero costs nothing and is never read: leave it out of the scaling.
@@ -105,7 +119,7 @@ class MomentLevels:
 
     @cached_property
     def centres(self) -> NDArray[np.int64]:
-        """Twice the centre of every node: shape (d, nodes)."""
+        """Return twice the centre of every node, shape (d, nodes)."""
         levels = range(1, self.height + 1)
         found = {
             axis: np.concatenate([axis.doubled_centre(level) for level in levels])
@@ -115,12 +129,18 @@ class MomentLevels:
 
     @cached_property
     def level_scale(self) -> NDArray[np.float64]:
-        """Return what one integer step of each level is worth; 0 where a level has no reach."""
+        """Return each level's worth of one integer step.
+
+        0 where a level has no reach.
+        """
         inverse = 1.0 / self.multipliers.astype(np.float64)
         return np.where(self.reach.astype(np.float64) == 0, 0.0, inverse)
 
     def node_scale(self) -> NDArray[np.float64]:
-        """One over the multiplier of every node and order: shape (d, p + 1, nodes); 0 if unread."""
+        """Return one over each node's and order's multiplier.
+
+        Shape (d, p + 1, nodes); 0 if unread.
+        """
         inverse = np.where(self.reach == 0, 0.0, 1.0 / self.multipliers.astype(np.float64))
         repeats = 2 ** np.arange(1, self.height + 1)
         return np.repeat(inverse.astype(np.float64), repeats, axis=1).transpose(0, 2, 1)
@@ -140,7 +160,9 @@ Polynomials = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MomentTable:
-    """The polynomials of one release; pieces are: below the column, its leaves, above it.
+    """Hold one release's polynomials by piece.
+
+    Pieces are below the column, its leaves, and above it.
 
     Attributes:
         axes: the tree of each column.
@@ -216,7 +238,10 @@ class MomentTable:
 
     @cached_property
     def ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """First and last integer of each piece; outside, ends that no query is beyond: (d, pieces)."""
+        """Return the first and last integer of pieces, shape (d, pieces).
+
+        Outside, ends that no query is beyond.
+        """
         starts = np.stack([axis.starts for axis in self.axes]).astype(np.float64)
         none = np.full((len(self.axes), 1), np.inf)
         first = np.concatenate([none, starts[:, :-1], none], axis=1)
@@ -226,7 +251,7 @@ class MomentTable:
     def farthest(
         self, values: NDArray[np.float64], place: NDArray[np.int64], column: int
     ) -> NDArray[np.float64]:
-        """Return how far an end of a value's own leaf is at most; 0 outside the column."""
+        """Return the largest distance to an end of the own leaf."""
         first, last = (end[column].take(place) for end in self.ends)
         np.subtract(values, first, out=first)
         np.subtract(last, values, out=last)
@@ -234,7 +259,9 @@ class MomentTable:
         return found
 
     def at(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-        """Return answers (L, q); variances, sums of factors and what own leaves may hold: (q,).
+        """Return answers (L, q) with variances and bounds (q,).
+
+        The bounds: sums of factors, and the most that own leaves may hold.
 
         The last is per record, in steps: the farther end of the own leaf of each column, to the power p.
         """
@@ -255,13 +282,13 @@ class MomentTable:
 
 
 def _once(tables: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Return tables of all columns; where all are alike, one of them, which stays in the cache."""
+    """Return all columns' tables, or one cached table."""
     first = tables.take([0], axis=axis)
     return np.broadcast_to(first, tables.shape) if (tables == first).all() else tables
 
 
 def _sizes(classes: int, p: int) -> Sequence[tuple[int, int]]:
-    """Return the number and the degree of sums, variances and sums of factors."""
+    """Return number and degree of sums, variances and factor sums."""
     return (classes, p), (1, 2 * p), (1, p)
 
 
@@ -276,7 +303,7 @@ def _value(
 
 
 def _moved(one: Polynomials, by: NDArray[np.float64]) -> Polynomials:
-    """Return the same polynomials in steps from places that lie ``by`` further, shape (d, pieces)."""
+    """Return the polynomials with places shifted ``by``, shape (d, pieces)."""
     degree = one.shape[2] - 1
     out = np.zeros_like(one)
     for to in range(degree + 1):
@@ -322,7 +349,7 @@ def _power(gap: NDArray[np.float64], power: int) -> list[NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class MomentReader(Classes, MomentLevels):
-    """The public tree of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch's public tree, and read its release."""
 
     per_label: bool
 
@@ -338,7 +365,10 @@ class MomentReader(Classes, MomentLevels):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape (L, d, p + 1, nodes); node i of level l is at ``2**l - 2 + i``."""
+        """Return the shape (L, d, p + 1, nodes).
+
+        Node i of level l is at ``2**l - 2 + i``.
+        """
         nodes = 2 ** (self.height + 1) - 2
         return self.classes, self.rows.width, self.p + 1, nodes
 
@@ -357,7 +387,7 @@ class MomentReader(Classes, MomentLevels):
                 moments = self._merge(moments, level)
 
     def _leaves(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the leaves' own moments: shape (L, d, p + 1, 2**H)."""
+        """Return the leaves' own moments, shape (L, d, p + 1, 2**H)."""
         height, p = self.height, self.p
         out = np.zeros((p + 1, self.rows.width, self.classes, 2**height), dtype=np.int64)
         for part in chunks(len(rows), self.rows.width):
@@ -380,7 +410,7 @@ class MomentReader(Classes, MomentLevels):
         labels: NDArray[np.int64] | None,
         out: NDArray[np.int64],
     ) -> None:
-        """Add a column's leaf moments of order 1 to p; float64 sums of these integers are exact."""
+        """Add a column's leaf moments of order 1 to p."""
         centred = 2 * steps - axis.doubled_centre(axis.height)[leaves]
         ids = leaves if labels is None else leaves + labels.astype(np.int64) * out.shape[2]
         for order in range(1, len(out)):
@@ -388,7 +418,7 @@ class MomentReader(Classes, MomentLevels):
             out[order] += sums.astype(np.int64).reshape(out[order].shape)
 
     def _merge(self, moments: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-        """Return the parents' moments: shift each child's to the parent's centre and add (Lemma 2)."""
+        """Return parents' moments from their children's (Lemma 2)."""
         parents = self.centres[:, 2 ** (level - 1) - 2 : 2**level - 2]
         shift = self.centres[:, 2**level - 2 : 2 ** (level + 1) - 2] - np.repeat(parents, 2, axis=1)
         moved = np.zeros_like(moments)
@@ -402,18 +432,21 @@ class MomentReader(Classes, MomentLevels):
     # --- reading --------------------------------------------------------------------------------
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of a cell's."""
+        """Return the record count's deviation per unit of a cell's."""
         return self.counted_factor
 
     def counted(self, released: Arrays) -> Counted:
-        """Return the released number of records: both halves, the best mean over columns."""
+        """Return the released number of records.
+
+        Both halves, the best mean over columns.
+        """
         times = self.multipliers[:, 0, 0].astype(np.float64)
         halves = np.asarray(released["moments"])[:, :, 0, :2].sum(axis=2)
         sizes = (halves * times).sum(axis=1) / np.square(times).sum()
         return Counted(sizes, self.counted_factor)
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
-        """Return the polynomials that Lemma 2 is between the starts of leaves, made once a release."""
+        """Return Lemma 2's polynomials between leaf starts, once a release."""
         del p, alpha  # only the tree's own exponent, and exact: no far ends
         cells = np.asarray(released["moments"]) * self.node_scale()
         table = MomentTable.of(self.axes, self.centres, cells, self.level_scale)
@@ -432,7 +465,10 @@ class MomentReader(Classes, MomentLevels):
         return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Bound the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        """Bound a sum's deviation inside the box (Lemma 3).
+
+        Per unit of cell deviation.
+        """
         del alpha
         if p not in (None, float(self.p)):
             return None
@@ -440,7 +476,10 @@ class MomentReader(Classes, MomentLevels):
         return float(self._area * math.sqrt(worst))
 
     def bias(self, p: float | None) -> float:
-        """Bound what the dropped leaves hold, per record, at queries on the grid (Lemma 2)."""
+        """Bound the dropped leaves' share per record (Lemma 2).
+
+        At queries on the grid.
+        """
         del p
         lost = self.widths[:, -1].astype(np.float64) - 1
         return float((lost**self.p).sum()) * self._area
@@ -452,18 +491,21 @@ class MomentReader(Classes, MomentLevels):
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records in intervals of one column by the counts of maximal nodes."""
+        """Count records in a column's intervals by maximal nodes."""
         return self._between(released, column, self.axes[column].covering(lower, upper))
 
     def around(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> tuple[Linear, Linear]:
-        """Count the leaves that lie in an interval, and those that meet it."""
+        """Count leaves inside an interval, and leaves that intersect it."""
         inner, outer = self.axes[column].in_and_around(lower, upper)
         return self._between(released, column, inner), self._between(released, column, outer)
 
     def widest(self, column: int) -> float:
-        """Bound the variance of a count: both halves, or two nodes a level of which one is a half."""
+        """Bound a count's variance.
+
+        Both halves, or two nodes a level of which one is a half.
+        """
         levels = [
             float(self.node_scale()[column, 0, 2**level - 2]) ** 2
             for level in range(1, self.height + 1)

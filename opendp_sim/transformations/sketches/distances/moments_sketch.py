@@ -1,4 +1,6 @@
-"""Moments sketch: count, sum and squared norm, for squared l2 distances and class means.
+"""Release count, sum and squared norm.
+
+For squared l2 distances and class means.
 
 Proof of the stability map and of the estimator: ``moments_sketch.md``, beside this file.
 """
@@ -62,7 +64,9 @@ class ClassSums:
         return sparse.csc_array((np.ones(rows), *where), shape=(len(self.totals), rows))
 
     def add(self, values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> None:
-        """Add rows (n, d), integers of magnitude below 2**32, to the classes (n,) they belong to.
+        """Add rows (n, d) to their classes (n,).
+
+        Integers of magnitude below 2**32.
 
         ``labels`` are below the number of classes; None puts all rows in the first.
         """
@@ -89,7 +93,7 @@ _CELLS = 2**18
 
 @dataclass(frozen=True)
 class MomentsReader(Classes):
-    """The public multipliers of one bound sketch: builds it, and reads a release of it.
+    """Build one sketch from public multipliers, and read its release.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
     """
@@ -108,7 +112,10 @@ class MomentsReader(Classes):
 
     @cached_property
     def centre(self) -> NDArray[np.float64]:
-        """Where norms are taken from, (d,) whole steps: zero, or the box's middle if that is nearer."""
+        """Return the public centre of norms, shape (d,), in whole steps.
+
+        Zero, or the box's middle if that is nearer.
+        """
         return self._about.values()
 
     @property
@@ -123,7 +130,7 @@ class MomentsReader(Classes):
 
     @cached_property
     def longest_squared(self) -> int:
-        """The least squared L2 distance from the centre that bounds every row by the type alone."""
+        """Return the type's least squared L2 bound from the centre."""
         longest = self._about.longest_squared
         if longest >= 2**53:
             raise SpaceError(
@@ -134,12 +141,15 @@ class MomentsReader(Classes):
 
     @cached_property
     def bound_squared(self) -> int:
-        """The same for the rows that are added: B**2."""
+        """Return B**2, the bound of the added rows."""
         return self.longest_squared if self.reach is None else self.reach**2
 
     @cached_property
     def reach(self) -> int | None:
-        """The radius in whole steps; None if no row that the type allows is longer."""
+        """Return the radius in whole steps.
+
+        None if no row that the type allows is longer.
+        """
         if self.radius is None:
             return None
         steps = int(min(self.radius / self.rows.unit, 2.0**40))
@@ -157,7 +167,10 @@ class MomentsReader(Classes):
 
     @cached_property
     def multipliers(self) -> tuple[int, int, int]:
-        """The integers u_0, u_1, u_2: shares 1/4, 1/2, 1/4 of rho, or 1/20 and 19/20 (Lemma 3)."""
+        """Return the integers u_0, u_1, u_2 (Lemma 3).
+
+        Shares 1/4, 1/2, 1/4 of rho, or 1/20 and 19/20.
+        """
         square = self.bound_squared
         fine = max(1, min(64, LARGEST_FEATURE // (2 * max(square, 1))))
         bound = math.sqrt(square)
@@ -205,14 +218,14 @@ class MomentsReader(Classes):
 
     @property
     def _moves_late(self) -> bool:
-        """Whether the sums of the rows as they are give those about the centre (Lemma 1)."""
+        """Return whether sums can be centred afterwards (Lemma 1)."""
         farthest = math.isqrt(self.rows.width * self.rows.magnitude**2) + 1
         return self.reach is None and self.shift == 0 and farthest < 2**26
 
     # --- reading --------------------------------------------------------------------------------
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of a cell's."""
+        """Return the record count's deviation per unit of a cell's."""
         return 1.0 / self.multipliers[0]
 
     def counted(self, released: Arrays) -> Counted:
@@ -236,7 +249,7 @@ class MomentsReader(Classes):
         )
 
     def _second(self, released: Arrays, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sums of squared norms; a dropped fraction of 2**t is 2**t / 2 on average."""
+        """Return the sums of squared norms."""
         found: NDArray[np.float64] = (
             2.0**self.shift * np.asarray(released["squares"]) / self.multipliers[2]
         )
@@ -284,7 +297,10 @@ class MomentsReader(Classes):
         return self._about.moved
 
     def _missed(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the dropped digits and what ``radius`` cuts off, per record (Lemma 2): shape (q,)."""
+        """Bound dropped digits and the cut by ``radius`` (Lemma 2).
+
+        Per record; shape (q,).
+        """
         cut, length = np.zeros(len(norms)), np.sqrt(norms)
         if self.reach is not None:
             longest = math.sqrt(self.longest_squared)
@@ -304,12 +320,15 @@ class MomentsReader(Classes):
 
     @property
     def bias_steps(self) -> float:
-        """Half of the largest dropped part of a squared norm, in squared steps."""
+        """Return half the largest dropped part, in squared steps."""
         return (2.0**self.shift - 1) / 2
 
     @property
     def expected(self) -> dict[str, float]:
-        """Facts for the plan: the deviation at ``|y - c| = B`` per cell deviation (Lemma 3), the bias."""
+        """Return the plan's facts, deviation and bias.
+
+        The deviation at ``|y - c| = B`` per cell deviation (Lemma 3).
+        """
         if not self.squares:
             return {}
         return {
@@ -320,7 +339,9 @@ class MomentsReader(Classes):
 
 
 def shortened(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
-    """Return the rows with those longer than ``radius`` steps shortened, in whole steps (Lemma 1).
+    """Return rows shortened to at most ``radius`` steps (Lemma 1).
+
+    In whole steps.
 
     The squared norm is an exact integer; the factor is taken a little too small and the products are
     rounded toward zero, so no rounding can leave a row too long. Elementwise: row-local bit for bit.

@@ -1,4 +1,6 @@
-"""Slice sketch: centred thresholds on random directions, for sums of l2 distances.
+"""Release centred thresholds on random directions.
+
+For sums of l2 distances.
 
 Proof of the stability map and of the estimator: ``slice_sketch.md``, beside this file.
 """
@@ -56,7 +58,9 @@ _FINE_DITHERS, _FINE_SLOPES = 16, 16
 
 @dataclass(frozen=True)
 class Slices:
-    """What a seed and the type of the rows decide before any record is seen.
+    """Fix the public directions and thresholds of a sketch.
+
+    From the seed and the rows' type, before any record is seen.
 
     Attributes:
         rows: the grid. asked: directions that the spec allows. thresholds: of one direction, even.
@@ -72,27 +76,39 @@ class Slices:
 
     @cached_property
     def centre(self) -> Centre:
-        """Where projections are taken from: zero, or the middle of the box."""
+        """Return the origin of projections.
+
+        Zero, or the middle of the box.
+        """
         return nearest_centre(self.rows)
 
     @cached_property
     def bound(self) -> float:
-        """B: no row is farther from the centre, in steps."""
+        """Return B, the largest distance from the centre, in steps."""
         return max(math.sqrt(self.centre.longest_squared) * (1 + 2.0**-50), 1.0)
 
     @property
     def count(self) -> int:
-        """k: whole blocks of as many directions as there are columns, where one fits."""
+        """Return k, the number of directions.
+
+        Whole blocks of as many as there are columns, where one fits.
+        """
         return self.asked // self.rows.width * self.rows.width or self.asked
 
     @property
     def ends(self) -> float:
-        """Where the levels end, in norm bounds; up to 16 columns no projection is longer."""
+        """Return the ends of the levels, in norm bounds.
+
+        Up to 16 columns no projection is longer.
+        """
         return min(_DEVIATIONS, length_of_normal(self.rows.width))
 
     @property
     def scale(self) -> float:
-        """Levels in one step of a projection on a direction of length 1."""
+        """Return the levels per step of a projection.
+
+        On a direction of length 1.
+        """
         return self.thresholds / (2 * self.ends * self.bound)
 
     @property
@@ -102,18 +118,21 @@ class Slices:
 
     @property
     def farthest(self) -> int:
-        """H: the level of a record is within H of the middle one before it is clipped (Lemma 1)."""
+        """Return H, the largest distance from the middle level (Lemma 1)."""
         return math.floor(self.length * self.bound * (1 + _SLACK)) + 2
 
     @cached_property
     def dithers(self) -> NDArray[np.int64]:
-        """What is added to each projection before it is rounded down, in 2**-16 of a level."""
+        """Return the dithers, added before rounding down.
+
+        In 2**-16 of a level.
+        """
         generator = public_generator(self.seed, _SLICES_KEY, "dithers")
         return generator.integers(0, 2**_FINE_DITHERS, size=self.count)
 
     @cached_property
     def projection(self) -> PhaseProjection:
-        """Directions, and offsets such that the floor of a phase is a level (Lemma 1)."""
+        """Return directions and offsets whose phases' floors are levels (Lemma 1)."""
         generator = public_generator(self.seed, _SLICES_KEY, "directions")
         matrix = orthogonal_blocks(generator, self.rows.width, self.count)
         matrix *= self.length
@@ -128,7 +147,7 @@ class Slices:
         return max(*self.centre.reach, 1)
 
     def _certify(self, found: PhaseProjection) -> None:
-        """Refuse directions of whose blocks one is longer than Lemma 1 allows: by row sums."""
+        """Refuse directions that exceed Lemma 1's length, by row sums."""
         width, most = self.rows.width, self.length**2 * (1 + _SLACK / 2)
         for start in range(0, self.count, width):
             block = found.folded[start : start + width, :-1]
@@ -140,7 +159,7 @@ class Slices:
                 )  # fmt: skip
 
     def check(self) -> None:
-        """Refuse a grid on which rounded directions could not be orthonormal, before they are drawn."""
+        """Refuse a grid too coarse for orthonormal directions."""
         width = self.rows.width
         reach = math.sqrt(width) * self.length * (1 + 2.0**-10) * self.magnitude
         bits = math.floor(50 - math.log2(reach + self.thresholds + 3))
@@ -156,19 +175,25 @@ class Slices:
 
     @property
     def fine(self) -> int:
-        """The step of the shares: small enough that squared lengths stay below 2**33."""
+        """Return the step of the shares.
+
+        Small enough that squared lengths stay below 2**33.
+        """
         return int(2 ** min(6, (33 - (self.count * self.thresholds).bit_length()) // 2))
 
     @cached_property
     def shares(self) -> NDArray[np.int64]:
-        """p_t times ``fine``: the share of a normal law of deviation B above each threshold."""
+        """Return p_t times ``fine``.
+
+        p_t is the share above each threshold of a normal law of deviation B.
+        """
         at = (np.arange(self.thresholds) + 0.5) / self.thresholds * 2 - 1
         above: NDArray[np.float64] = special.ndtr(-at * self.ends)
         return np.rint(self.fine * above).astype(np.int64)
 
     @cached_property
     def squares(self) -> NDArray[np.int64]:
-        """L: what a direction adds to the squared length of a record, by level (T + 1,)."""
+        """Return each level's share of a squared length, shape (T + 1,)."""
         found: NDArray[np.int64] = (self._features**2).sum(axis=1)
         return found
 
@@ -190,7 +215,10 @@ class Slices:
 
     @cached_property
     def longest_asked(self) -> int:
-        """The same of a query in the ball, whose level is not clipped (Lemma 4)."""
+        """Return the largest squared length of a query (Lemma 4).
+
+        In the ball, where its level is not clipped.
+        """
         beyond = np.arange(1, max(self.farthest - self.thresholds // 2, 0) + 1) * self.fine**2
         ends = self.squares[0] + beyond[::-1], self.squares[-1] + beyond
         return self._most(np.concatenate([ends[0], self.squares, ends[1]]))
@@ -206,7 +234,7 @@ class Slices:
         return int(np.abs(self._features).max())
 
     def _most(self, values: NDArray[np.int64]) -> int:
-        """Bound a sum over the directions of ``values`` at a record's levels (Lemma 2).
+        """Bound ``values`` at a record's levels, summed over directions (Lemma 2).
 
         Args:
             values: by level, the middle one being the table's.
@@ -251,7 +279,7 @@ _DITHER = 2.0**-16
 
 @dataclass(frozen=True)
 class SliceReader(Classes):
-    """The public directions and thresholds of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch from public directions, and read its release."""
 
     slices: Slices
     per_label: bool
@@ -296,7 +324,10 @@ class SliceReader(Classes):
 
     @property
     def middle(self) -> int:
-        """The middle of what squared lengths can be: only what is above or below it is added."""
+        """Return the middle of the possible squared lengths.
+
+        Only the difference from it is added.
+        """
         return (self.slices.longest + self.slices.least) // 2
 
     @property
@@ -306,7 +337,10 @@ class SliceReader(Classes):
 
     @cached_property
     def multipliers(self) -> tuple[int, int]:
-        """The integers u_0 of the count and u_1 of the slices (Lemma 4); squared lengths have 1."""
+        """Return the integers u_0 and u_1 (Lemma 4).
+
+        u_0 for the count, u_1 for the slices; squared lengths have 1.
+        """
         longest, half = self.slices.longest, self.half
         count = math.sqrt(self.middle + longest) * math.sqrt(half)
         return max(1, round(count)), max(1, round(math.sqrt(2 * half)))
@@ -344,7 +378,7 @@ class SliceReader(Classes):
         some: slice,
         room: int,
     ) -> NDArray[np.int64]:
-        """Count the records at each level of some directions: shape (directions, L, T + 1)."""
+        """Count records by level, shape (directions, L, T + 1)."""
         slices = self.slices
         raw = np.zeros((len(matrix), self.classes, room), dtype=np.int64)
         centre = slices.centre.values() if slices.centre.moved else None
@@ -366,7 +400,7 @@ class SliceReader(Classes):
     # --- reading --------------------------------------------------------------------------------
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of a cell's."""
+        """Return the record count's deviation per unit of a cell's."""
         return 1.0 / self.multipliers[0]
 
     def counted(self, released: Arrays) -> Counted:
@@ -400,7 +434,7 @@ class SliceReader(Classes):
         sizes: NDArray[np.float64],
         queries: Any,
     ) -> Linear:
-        """Look up every level of a query: O(k d) a query, and O(k) a class."""
+        """Look up every level of a query."""
         slices, values = self.slices, floats_of(queries)
         crossed, (own, far) = np.zeros((self.classes, len(values))), np.zeros((2, len(values)))
         flat, width = tables.reshape(self.classes, -1), slices.thresholds + 1
@@ -421,7 +455,10 @@ class SliceReader(Classes):
         return Linear(sums * unit, variance * unit**2, count * unit / u0**2, self.bias(None))
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return the deviation at a query as near to the centre as rows are, per unit of a cell's."""
+        """Return the deviation at a query near the centre.
+
+        As near as rows are; per unit of a cell's.
+        """
         del alpha
         if p is not None:
             return None
@@ -429,7 +466,10 @@ class SliceReader(Classes):
         return self._unit * math.sqrt(((self.middle + own) / u0) ** 2 + 4 * own / u1**2 + 1)
 
     def bias(self, p: float | None) -> float:
-        """Bound what clipping may cost, three deviations above its mean, and dithers, per record."""
+        """Bound clipping's cost and dithers, per record.
+
+        Three deviations above the mean cost.
+        """
         del p
         slices = self.slices
         dither = (_DITHER * slices.count + 0.5) * self._atom
@@ -451,7 +491,7 @@ class SliceReader(Classes):
 
     @property
     def _atom(self) -> float:
-        """The least change of a record's distance: one level of one direction, in data units."""
+        """Return the least change of a record's distance."""
         return self._unit * self.slices.fine**2
 
     @property
@@ -470,7 +510,7 @@ class SliceReader(Classes):
 
 @register
 class SliceSketch(Mechanism):
-    r"""Sum, for thresholds on random directions, whether a record is above, less a public share.
+    r"""Sum threshold indicators on random directions, less a public share.
 
     Space
         Input: rows of d columns on an integer grid, with or without labels, under symmetric distance.

@@ -1,4 +1,6 @@
-"""Threshold sketch: signs against public thresholds, for sums of l1 distances at one query's price.
+"""Release signs against public thresholds.
+
+For sums of l1 distances at one query's price.
 
 Proof of the stability map and of the estimator: ``threshold_sketch.md``, beside this file.
 """
@@ -41,7 +43,7 @@ from opendp_sim.transformations.sketches.distances._impl.axes import (
 
 @dataclass(frozen=True)
 class ThresholdReader(Classes):
-    """The public thresholds of one bound sketch: builds it, and reads a release of it.
+    """Build one sketch from public thresholds, and read its release.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
     """
@@ -67,19 +69,25 @@ class ThresholdReader(Classes):
 
     @cached_property
     def reals(self) -> NDArray[np.float64]:
-        """The same as floats: their squares and sums leave int64."""
+        """Return the thresholds as floats.
+
+        Their squares and sums leave int64.
+        """
         return self.span.astype(np.float64)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Thresholds m_j of each column: in proportion to its range, at least one."""
+        """Return the thresholds m_j of each column.
+
+        In proportion to its range, at least one.
+        """
         widest = int(self.span.max())
         most = min(self.thresholds, max(widest, 1))
         return np.maximum(-(-self.span * most // max(widest, 1)), 1)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each column's thresholds start: shape (d + 1,)."""
+        """Return the start of each column's thresholds, shape (d + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     @cached_property
@@ -111,7 +119,7 @@ class ThresholdReader(Classes):
     # --- reading --------------------------------------------------------------------------------
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of a cell's."""
+        """Return the record count's deviation per unit of a cell's."""
         return 1.0 / self.weight
 
     def counted(self, released: Arrays) -> Counted:
@@ -137,9 +145,7 @@ class ThresholdReader(Classes):
     def _read(
         self, tables: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any
     ) -> Linear:
-        """Look up and interpolate: O(d) a query and class. Tables: of each level's line, the value that
-        it has at place 0, and its rise.
-        """
+        """Look up and interpolate, O(d) a query and class."""
         values = floats_of(queries)
         sums, beyond = np.zeros((self.classes, len(values))), np.zeros(len(values))
         for part, columns in by_column(values):
@@ -156,7 +162,7 @@ class ThresholdReader(Classes):
         sums: NDArray[np.float64],
         beyond: NDArray[np.float64],
     ) -> None:
-        """Add each column's sums to ``sums``, and to ``beyond`` the way to the box; overwrites them."""
+        """Add columns' sums to ``sums``, distances to the box to ``beyond``."""
         upper, ratio = self.lower + self.span, self.counts / np.maximum(self.span, 1)
         starts = (self.offsets + np.arange(self.rows.width + 1)).tolist()
         inside = (columns.min(axis=1) >= self.lower) & (columns.max(axis=1) <= upper)
@@ -186,7 +192,7 @@ class ThresholdReader(Classes):
     def _clip_columns(
         self, columns: NDArray[np.float64], which: Iterable[int], beyond: NDArray[np.float64]
     ) -> None:
-        """Move some columns' queries into the box, and add to ``beyond`` how far that was."""
+        """Clip columns' queries to the box, adding distances to ``beyond``."""
         for column in which:
             asked, low = columns[column], float(self.lower[column])
             high = low + int(self.span[column])
@@ -199,7 +205,10 @@ class ThresholdReader(Classes):
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records in intervals of one column: a difference of two thresholds' counts."""
+        """Count records in a column's intervals.
+
+        A difference of two thresholds' counts.
+        """
         count = int(self.counts[column])
         ratio = count / max(int(self.span[column]), 1)
         # Beyond the ends every level is alike: clipped, so that a vast radius fits an integer.
@@ -211,7 +220,7 @@ class ThresholdReader(Classes):
     def around(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> tuple[Linear, Linear]:
-        """Count the levels whose records all lie in an interval, and those that meet it."""
+        """Count levels inside an interval, and levels that intersect it."""
         ratio = float(self.counts[column]) / max(int(self.span[column]), 1)
         low, own = self.lower[column : column + 1], np.array([ratio])
 
@@ -227,7 +236,10 @@ class ThresholdReader(Classes):
         return inner, outer
 
     def widest(self, column: int) -> float:
-        """Bound the variance of a count: two thresholds, one and half the records, or all of them."""
+        """Bound a count's variance.
+
+        Two thresholds, one and half the records, or all of them.
+        """
         del column
         return max(0.5, 0.25 + 0.25 / self.weight**2, 1.0 / self.weight**2)
 
@@ -254,7 +266,10 @@ class ThresholdReader(Classes):
         return float((self.reals**2 / self.counts).sum()) / 4
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        """Return a sum's deviation inside the box (Lemma 3).
+
+        Per unit of cell deviation.
+        """
         del alpha
         if p not in (None, 1.0):
             return None
@@ -262,7 +277,7 @@ class ThresholdReader(Classes):
         return self.rows.unit * math.sqrt(count**2 + self._sign_variance)
 
     def bias(self, p: float | None) -> float:
-        """Return the largest error of the grid of thresholds, per record, anywhere (Lemma 2)."""
+        """Return the threshold grid's largest error per record (Lemma 2)."""
         del p
         moved = np.where(self.counts >= self.span, 0.0, self.span / (2 * self.counts))
         return float(self.rows.unit * moved.sum())
@@ -275,7 +290,9 @@ def _running_integrals(
     counts: NDArray[np.int64],
     offsets: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return each column's sum of distances at its ``m_j + 1`` levels, in steps: (L, M + d).
+    """Return columns' sums of distances at ``m_j + 1`` levels.
+
+    In steps; shape (L, M + d).
 
     Level i of column j: ``N R / 2 + R / (2 m) * (sum of signs below level i - those from it on)``.
     """
@@ -300,7 +317,9 @@ _EMBEDDED = (
 
 @register
 class ThresholdSketch(Mechanism):
-    r"""Sum, for every public threshold, +1 for a record at or below it and -1 for one above.
+    r"""Sum each record's signs against public thresholds.
+
+    +1 for a record at or below the threshold, -1 for one above.
 
     Space
         Input: rows on an integer grid, with or without labels, under symmetric distance.

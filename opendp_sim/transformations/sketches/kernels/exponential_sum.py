@@ -1,4 +1,4 @@
-"""Exponential sum: 1/(1+z) from several exponential kernels, each with its own structure.
+"""Approximate 1/(1+z) by exponential kernels with own structures.
 
 Proof of the stability map and of the error: ``exponential_sum.md``, beside this file. It is the
 published route; ``fourier_sketch`` with the ``rational`` kernel needs one structure and is better.
@@ -42,7 +42,7 @@ from opendp_sim.transformations.sketches.kernels.gauss_transform_sketch import G
 
 @dataclass(frozen=True)
 class SumReader:
-    """Builds the terms of one bound sketch, and reads a release of it."""
+    """Build one sketch's terms, and read its release."""
 
     limit: Rational
     """The kernel 1/(1+z) that the sum comes near to."""
@@ -70,7 +70,7 @@ class SumReader:
         return self.terms[0].distance
 
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
-        """Add the features of ``data`` to the flat vector ``out``, term after term."""
+        """Add the features of ``data`` to ``out``, term after term."""
         start = 0
         for claim in self.claims:
             size = claim.output.size  # type: ignore[attr-defined]
@@ -115,11 +115,14 @@ class SumReader:
         return mean, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`.
+
+        1 where the sketch has no draws.
+        """
         return self.terms[0].medians_of(groups)
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         return float(self._precision().sum() ** -0.5)
 
     def _precision(self) -> NDArray[np.float64]:
@@ -128,24 +131,30 @@ class SumReader:
         return precision
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        """Return the covariance of an estimate and the count.
+
+        Per unit of a cell's variance.
+        """
         own = np.array([term.with_count() for term in self.terms]) * np.square(self.noise)
         precision = self._precision()
         return float((self.weights * own * precision).sum() / precision.sum())
 
     def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
+        """Return an estimate's noise per unit of cell noise (Lemma 3)."""
         factors = np.array([term.noise_factor() for term in self.terms])
         return float(np.linalg.norm(self.weights * factors * np.array(self.noise)))
 
     def bias(self, queries: Any = None) -> float:
-        """Return the largest error of one record's kernel value: the sum's own and its terms'."""
+        """Return a kernel value's largest error.
+
+        The sum's own and its terms'.
+        """
         del queries
         terms = zip(self.weights, self.terms, strict=True)
         return self.accuracy + float(sum(w * float(term.bias()) for w, term in terms))
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``."""
         return min(moved * self.limit.slope, 1.0)
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -153,7 +162,10 @@ class SumReader:
         return self.limit.value(distance)
 
     def approximated(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sum of exponentials at real distances: what the terms' estimates add up to."""
+        """Return the sum of exponentials at real distances.
+
+        The terms' estimates add up to it.
+        """
         terms = zip(self.weights, self.terms, strict=True)
         found: NDArray[np.float64] = sum(
             (weight * term.kernel(distance) for weight, term in terms), np.zeros_like(distance)
@@ -161,7 +173,10 @@ class SumReader:
         return found
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise: the terms' bounds, and the kernel's own error."""
+        """Bound the deviation without noise.
+
+        The terms' bounds, and the kernel's own error.
+        """
         terms = [
             weight * term.sketch_deviation(distance)
             for weight, term in zip(self.weights, self.terms, strict=True)
@@ -203,7 +218,9 @@ class GaussTransform(Option):
 
 @register
 class ExponentialSum(Mechanism):
-    r"""Approximate the kernel 1/(1+z) by a sum of exponential kernels, one structure a term.
+    r"""Approximate the kernel 1/(1+z) by exponential kernels.
+
+    One structure a term.
 
     Space
         Input: rows on an integer grid, with or without labels, under symmetric distance.
@@ -286,7 +303,10 @@ class ExponentialSum(Mechanism):
     per_label: PerLabel = False
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
-        """State Lemma 1 of ``exponential_sum.md``: the terms' own lemmas, weighted."""
+        """State Lemma 1 of ``exponential_sum.md``.
+
+        The terms' own lemmas, weighted.
+        """
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
         rates, weights = terms_of(self.accuracy)
         claims = tuple(
@@ -366,7 +386,7 @@ def terms_of(accuracy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _aliasing(step: float) -> float:
-    """Bound the trapezoid's relative error: ``2 sum_q |Gamma(1 - 2 pi i q / step)|``."""
+    """Bound the trapezoid's relative error."""
     q = 2 * math.pi**2 * np.arange(1, 60) / step
     # sqrt(q / sinh q), written so that nothing overflows.
     return float(2 * np.sqrt(2 * q / -np.expm1(-2 * q)).dot(np.exp(-q / 2)))

@@ -1,4 +1,6 @@
-"""Fourier sketch: sums of quantised cosines and sines of random or of lattice frequencies.
+"""Release sums of quantised cosines and sines.
+
+Of random or of lattice frequencies.
 
 Proof of the stability map and of the estimator: ``fourier_sketch.md``, beside this file, and
 ``_impl/lattice.md`` for the lattice.
@@ -44,7 +46,9 @@ _Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class Weighted(Kernel):
-    """``w_1 k_1 + w_2 k_2 + ...``, with weights of either sign: one release, no budget split.
+    """Sum kernels ``w_1 k_1 + w_2 k_2 + ...``.
+
+    Weights of either sign: one release, no budget split.
 
     Every frequency belongs to one term, in numbers proportional to ``|w_i|``; the weight and its sign
     multiply released cells only, so that the noise costs ``sum |w_i|`` times a single kernel's.
@@ -108,7 +112,7 @@ class Weighted(Kernel):
 
 
 def shares(weights: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Split ``count``: two to each, what is left in proportion to ``weights``, the sum exact."""
+    """Split ``count`` in proportion to ``weights``, at least two each."""
     spare, total = count - _LEAST * len(weights), float(weights.sum())
     part = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
     given = np.floor(part * spare).astype(np.int64)

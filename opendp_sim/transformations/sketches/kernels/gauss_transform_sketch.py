@@ -1,4 +1,6 @@
-"""Gauss transform sketch: moments of the records of each cell, for Gaussian sums in low dimension.
+"""Release moments of each cell's records.
+
+For Gaussian sums in low dimension.
 
 Proof of the stability map and of the error: ``gauss_transform_sketch.md``, beside this file.
 """
@@ -43,7 +45,10 @@ _CRAMER = 1.0865
 
 
 def largest_moments(order: int, columns: int) -> list[int]:
-    """Return the largest integer moment of a record for each tuple of exponents (Lemma 1)."""
+    """Return a record's largest integer moments (Lemma 1).
+
+    For each tuple of exponents.
+    """
     exponents = itertools.product(range(order), repeat=columns)
     return [2**DIGITS >> sum(exponent) for exponent in exponents]
 
@@ -79,7 +84,7 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class GaussReader(Classes):
-    """The public cells of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch from public cells, and read its release."""
 
     mechanism: Parameters
     rows: GridRows
@@ -148,7 +153,7 @@ class GaussReader(Classes):
         labels: NDArray[np.int64] | None,
         moments: NDArray[np.int64],
     ) -> None:
-        """Add integer moments (cells, exponents). Every float here is an integer below 2**53."""
+        """Add integer moments (cells, exponents)."""
         index = np.zeros(len(values), dtype=np.int64) if labels is None else labels.astype(np.int64)
         powers = []
         for column, count in enumerate(self.counts):
@@ -171,7 +176,10 @@ class GaussReader(Classes):
     # --- reading --------------------------------------------------------------------------------
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return estimates of the kernel sums (Lemma 2); there are no repetitions to group."""
+        """Return the estimates of kernel sums (Lemma 2).
+
+        There are no repetitions to group.
+        """
         values = as_rows(queries).values
         order, columns = self.mechanism.order, self.rows.width
         moments = np.asarray(released["moments"], dtype=np.float64).reshape(self.shape) / 2**DIGITS
@@ -193,7 +201,10 @@ class GaussReader(Classes):
         return KernelEstimates(every, np.zeros_like(found), 1, np.array(math.inf))
 
     def _weights(self, values: NDArray[np.float64], column: int) -> NDArray[np.float64]:
-        """Return what a query gives each cell and exponent of one column: shape (q, M * r)."""
+        """Return a query's weights by cell and exponent.
+
+        Of one column; shape (q, M * r).
+        """
         middles = self.lower[column] + np.arange(self.counts[column]) * self.cell
         middles = middles + (self.cell - 1) / 2
         z = (values[:, None] - middles) * (self.rows.unit / self.mechanism.bandwidth)
@@ -201,21 +212,27 @@ class GaussReader(Classes):
         return np.moveaxis(terms, 0, 2).reshape(len(values), -1)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
+        """Return the released sizes by class and their noise.
+
+        As a deviation per unit of cell noise.
+        """
         return np.asarray(released["total"], dtype=np.float64) / self.weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`.
+
+        1 where the sketch has no draws.
+        """
         del groups
         return 1
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         return 1.0 / self.weight
 
     @cached_property
     def _query_norm(self) -> float:
-        """Largest L2 norm over queries of the weights of one column, on endless cells (Lemma 3)."""
+        """Return a column's largest L2 norm of weights (Lemma 3)."""
         reach = math.ceil(6.0 / self.side)
         inside = np.linspace(-0.5, 0.5, 65)
         z = (inside[:, None] - np.arange(-reach, reach + 1)) * self.side
@@ -223,15 +240,18 @@ class GaussReader(Classes):
         return float(np.sqrt(np.square(terms).sum(axis=(0, 2)).max()))
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number: the total is not read."""
+        """Return the covariance of an estimate and the count.
+
+        The total is not read.
+        """
         return 0.0
 
     def noise_factor(self) -> float:
-        """Return the largest noise deviation of an estimate per unit of cell noise (Lemma 3)."""
+        """Return an estimate's largest noise per unit of cell noise (Lemma 3)."""
         return float(self._query_norm**self.rows.width / 2**DIGITS)
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``."""
         return min(moved * math.sqrt(2.0 / math.e) / self.mechanism.bandwidth, 1.0)
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -259,13 +279,19 @@ class GaussReader(Classes):
         return columns * whole ** (columns - 1) * (tail + short) + products
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the error without noise: records times ``truncation``, the same for each query."""
+        """Bound the error without noise.
+
+        Records times ``truncation``, the same for each query.
+        """
         rows, queries = distance.shape
         return np.full(queries, rows * self.truncation())
 
 
 def hermite_terms(z: NDArray[np.float64], side: float, order: int) -> NDArray[np.float64]:
-    """Return ``side^j / j! H_j(z) exp(-z^2)`` for j below ``order``: shape (order, *z.shape)."""
+    """Return ``side^j / j! H_j(z) exp(-z^2)`` for j below ``order``.
+
+    Shape (order, *z.shape).
+    """
     terms = np.empty((order, *z.shape))
     terms[0] = np.exp(-z * z)
     if order > 1:
@@ -277,7 +303,7 @@ def hermite_terms(z: NDArray[np.float64], side: float, order: int) -> NDArray[np
 
 
 def _powers(residual: NDArray[np.float64], order: int) -> list[NDArray[np.float64]]:
-    """Return 2**Q times the powers of ``residual / 2**Q``, truncated toward zero one by one."""
+    """Return 2**Q times the powers of ``residual / 2**Q``."""
     powers = [np.full(residual.shape, 2.0**DIGITS)]
     for _ in range(1, order):
         powers.append(np.trunc(powers[-1] * residual * 2.0**-DIGITS))
@@ -289,7 +315,7 @@ def _powers(residual: NDArray[np.float64], order: int) -> list[NDArray[np.float6
 
 @register
 class GaussTransformSketch(Mechanism):
-    r"""Sum, cell by cell, the monomials of a record's place in its cell.
+    r"""Sum monomials of records' places, cell by cell.
 
     Space
         Input: rows of d <= 3 columns on an integer grid, with or without labels, under symmetric

@@ -1,4 +1,4 @@
-"""RACE sketch: repeated arrays of locality-sensitive-hash counts.
+"""Release repeated arrays of locality-sensitive-hash counts.
 
 Proof of the stability map and of the estimator: ``race_sketch.md``, beside this file.
 """
@@ -87,7 +87,7 @@ _TABLE_CELLS = 2**24
 
 @dataclass(frozen=True)
 class RaceReader(Classes):
-    """The public hash functions of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch from public hash functions, and read its release."""
 
     mechanism: Parameters
     rows: GridRows
@@ -95,7 +95,10 @@ class RaceReader(Classes):
 
     @classmethod
     def bound(cls, mechanism: Parameters, rows: GridRows) -> RaceReader:
-        """Return the hash functions of ``mechanism.seed`` for this grid; large ones are drawn later."""
+        """Return the hash functions of ``mechanism.seed`` for this grid.
+
+        Large ones are drawn at first use.
+        """
         family: Family = mechanism.family
         columns = mechanism.repetitions * family.projections
         where, lower = mechanism.key, "`repetitions`, or the columns (`jl_projection`)"
@@ -158,7 +161,7 @@ class RaceReader(Classes):
 
     @cached_property
     def _table(self) -> int:
-        """Width of the raw id table, or 0 when ids are rehashed one by one."""
+        """Return the raw id table's width."""
         width = int(2 * self.projection.base.max())
         one = self.mechanism.family.projections == 1 and not self._coded(self.mechanism)
         cells = width * self.classes * self.mechanism.repetitions
@@ -199,7 +202,7 @@ class RaceReader(Classes):
 
     @cached_property
     def _cell_of_id(self) -> NDArray[np.int64]:
-        """For the raw id table, flattened (R * width): the flat cell (R * W) of each id."""
+        """Return the flat cell of each raw id."""
         shape = self.mechanism.repetitions, self._table
         ids = np.broadcast_to(np.arange(self._table), shape).copy()
         starts = np.arange(self.mechanism.repetitions) * self.mechanism.buckets
@@ -249,7 +252,9 @@ class RaceReader(Classes):
         )
 
     def _asked(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the ids of public queries; one that no record can have becomes one that none has.
+        """Return public queries' ids.
+
+        A query that no record can equal gets an id that no record has.
 
         Hashing reads ids modulo 2**32, so an id far away would meet the records of another one.
         """
@@ -260,28 +265,37 @@ class RaceReader(Classes):
         return np.where((ids < 0) | (ids >= past), past, ids)
 
     def _sizes(self, released: Arrays) -> NDArray[np.float64]:
-        """Records per class: from the total's own cell, or the mean over repetitions without one."""
+        """Return the records by class."""
         if "total" in released:
             return np.asarray(released["total"], dtype=np.float64) / self.mechanism.weight
         return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)  # type: ignore[no-any-return]
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
+        """Return the released sizes by class and their noise.
+
+        As a deviation per unit of cell noise.
+        """
         return self._sizes(released), self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`.
+
+        1 where the sketch has no draws.
+        """
         return min(groups, self.mechanism.repetitions)
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         weight = self.mechanism.weight
         if weight:
             return 1.0 / weight
         return math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        """Return the covariance of an estimate and the count.
+
+        Per unit of a cell's variance.
+        """
         repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets
         weight = self.mechanism.weight
         if not self.rehashed:
@@ -289,7 +303,7 @@ class RaceReader(Classes):
         return -share / (1.0 - share) / weight**2 if weight else 0.0
 
     def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
+        """Return an estimate's noise per unit of cell noise (Lemma 3)."""
         repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets
         if not self.rehashed:
             return 1.0 / math.sqrt(repetitions)
@@ -299,12 +313,12 @@ class RaceReader(Classes):
         return math.hypot(1.0 / math.sqrt(repetitions), share / weight) / (1.0 - share)
 
     def bias(self, queries: Any = None) -> float:
-        """Zero: the estimate is unbiased (Lemma 2)."""
+        """Return zero, as the estimate is unbiased (Lemma 2)."""
         del queries
         return 0.0
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``.
+        """Bound a kernel value's change when its distance changes by ``moved``.
 
         ``k(0) - k(moved)``, as the p-stable kernels fall and are convex in the distance (Lemma 4 of
         ``density.md``). 0 for signs: a step can turn a short row by any angle.
@@ -319,13 +333,19 @@ class RaceReader(Classes):
         return values
 
     def most_deviation(self) -> float:
-        """Bound the deviation of one record without noise: that of a fair coin (Lemma 4)."""
+        """Bound one record's deviation without noise (Lemma 4).
+
+        That of a fair coin.
+        """
         share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
         worst = 0.5 if share <= 0.5 else math.sqrt(share * (1.0 - share))
         return worst / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 4), per query, from real distances (n, q)."""
+        """Bound the deviation without noise (Lemma 4).
+
+        Per query, from real distances (n, q).
+        """
         share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
         kernel = self.kernel(distance)
         chance = kernel + (1.0 - kernel) * share
@@ -338,7 +358,9 @@ class RaceReader(Classes):
 
 @register
 class RaceSketch(Mechanism):
-    r"""Count how many records fall in each hash bucket, over :math:`R` independent hashes.
+    r"""Count the records in each hash bucket.
+
+    Over :math:`R` independent hashes.
 
     Space
         Input: rows on an integer grid, with or without labels, under symmetric distance.
@@ -453,7 +475,10 @@ class RaceSketch(Mechanism):
 
 
 def _of_angles(distance: str) -> tuple[str, ...]:
-    """Return what is to be known of angles between rows on a grid (Lemma 4 of ``density.md``)."""
+    """Return facts on angles between grid rows.
+
+    Lemma 4 of ``density.md``.
+    """
     if distance != "angle":
         return ()
     text = (

@@ -1,4 +1,6 @@
-"""Paired random projections: signed-projection counts of whole records, for regression.
+"""Release counts of whole records' signed projections.
+
+For regression.
 
 Proof of the stability map and of the loss: ``paired_projections.md``, beside this file.
 """
@@ -30,7 +32,9 @@ _BLOCK = 2**15
 
 @register
 class PairedProjections(Mechanism):
-    r"""Count the sign patterns of records :math:`z = (1, x, y)` under random projections.
+    r"""Count sign patterns of records under random projections.
+
+    Of :math:`z = (1, x, y)`.
 
     Space
         Input: rows of d columns on an integer grid, under symmetric distance; every column is moved
@@ -116,7 +120,7 @@ class PairedProjections(Mechanism):
 
 @dataclass(frozen=True)
 class PairedReader:
-    """Builds the counts of one bound sketch, and reads the surrogate loss from a release."""
+    """Build one sketch's counts, and read its surrogate loss."""
 
     standard: Standard
     hashed: Stable
@@ -138,7 +142,7 @@ class PairedReader:
         return self.standard.rows.width
 
     def loss(self, released: Arrays, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the summed surrogate of each direction: shape (k,) for shape (k, d + 1).
+        """Return the summed surrogate of directions (k, d + 1), shape (k,).
 
         Lemma 2: ``sum_x ((1 - a/pi)^p + (a/pi)^p) / 2`` for the angle a between record and
         direction; both signs of the direction are read from the one set of counts.
@@ -150,7 +154,7 @@ class PairedReader:
         return both
 
     def noise_factor(self) -> float:
-        """Return the loss's noise deviation per unit of cell noise: two cells a repetition."""
+        """Return the loss's noise per unit of cell noise."""
         return self._sums.noise_factor() / 2**0.5
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:

@@ -1,4 +1,6 @@
-"""Second moments: the sum of products of all pairs of columns, for least squares.
+"""Release the sum of products of column pairs.
+
+For least squares.
 
 Proof of the stability map: ``second_moments.md``, beside this file.
 """
@@ -28,7 +30,9 @@ _BLOCK = 2**15
 
 @register
 class SecondMoments(Mechanism):
-    r"""Sum :math:`z_i z_j` over all pairs of columns, brought to one scale by their public bounds.
+    r"""Sum the products of all pairs of scaled columns.
+
+    :math:`z_i z_j`, with columns scaled by their public bounds.
 
     Space
         Input: rows of d columns on an integer grid, under symmetric distance; every column is moved
@@ -111,7 +115,7 @@ class SecondMoments(Mechanism):
 
 @dataclass(frozen=True)
 class MomentReader:
-    """Builds the sums of products of one bound sketch, and reads a release of them."""
+    """Build one sketch's sums of products, and read its release."""
 
     standard: Standard
 
@@ -129,7 +133,9 @@ class MomentReader:
         return self.standard.rows.width
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the symmetric matrix of sums for columns in [-1, 1], constant first.
+        """Return the symmetric matrix of sums, constant first.
+
+        For columns in [-1, 1].
 
         Also returns the deviation of an entry per unit of cell noise.
         """
@@ -139,7 +145,7 @@ class MomentReader:
         return matrix + np.triu(matrix, 1).T, self.noise_factor()
 
     def noise_factor(self) -> float:
-        """Return the deviation of an entry of ``gram`` per unit of cell noise."""
+        """Return the deviation of a ``gram`` entry per unit of cell noise."""
         return 1.0 / LEVELS**2
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Counting distinct users per item: blocks in, counts out, by sorting pairs of whole numbers.
+"""Count distinct users per item by sorting integer pairs.
 
 Users and items are whole numbers: themselves, their place in a public catalogue, or, for texts, a number
 given when they are met, by a dictionary. So no count rests on a hash. Names are canonical plain values
@@ -31,14 +31,17 @@ class Codes(Protocol):
     """Names as whole numbers; equal names and no others have equal numbers."""
 
     def of(self, values: NDArray[Any]) -> Ints:
-        """Return each value's number, shape (n,); -1 from ``Listed`` for what is not in the list."""
+        """Return each value's number, shape (n,).
+
+        -1 from ``Listed`` for a value that is not listed.
+        """
 
     def names(self, codes: Ints) -> list[Any]:
         """Return the names of distinct numbers."""
 
 
 class Integers:
-    """Integers of 64 bits: they are their own numbers."""
+    """Number 64-bit integers by themselves."""
 
     def of(self, values: NDArray[Any]) -> Ints:
         """Return the values."""
@@ -74,7 +77,7 @@ class Texts:
 
 
 class Listed:
-    """Names of a public catalogue: their places in it.
+    """Number a public catalogue's names by their places.
 
     Args:
         catalogue: distinct names, all texts or all integers unless ``indices``.
@@ -118,7 +121,7 @@ class Pairs:
         self._pending = self._kept = 0
 
     def add(self, users: Ints, items: Ints) -> None:
-        """Add a block of votes: two arrays of one length."""
+        """Add a block of votes, given as two equally long arrays."""
         self._users.append(users)
         self._items.append(items)
         self._pending += len(users)
@@ -126,7 +129,7 @@ class Pairs:
             self.distinct()
 
     def hold(self, users: Ints, items: Ints) -> None:
-        """Add pairs that are sorted and distinct, and need not be looked at before the end."""
+        """Add sorted distinct pairs, to be merged at the end."""
         self._users.append(users)
         self._items.append(items)
         self._kept += len(users)
@@ -138,7 +141,10 @@ class Pairs:
         return found
 
     def distinct(self) -> tuple[Ints, Ints]:
-        """Return users and items of the distinct pairs, sorted by user, then by item; keep them so."""
+        """Return and keep the distinct pairs, sorted.
+
+        By user, then by item.
+        """
         none = [np.zeros(0, dtype=np.int64)]
         users = np.concatenate(self._users or none)
         items = np.concatenate(self._items or none)
@@ -150,7 +156,9 @@ class Pairs:
 
 
 def by_user(gathered: Sequence[Pairs], crew: Crew) -> Sequence[Pairs]:
-    """Return the pairs of several threads anew, all pairs of one user in one place: as many places.
+    """Regroup the pairs of several threads by user.
+
+    Into as many places; all pairs of a user in one.
 
     Users are cut into ranges at the quantiles of the largest part; no count depends on
     where that is. The pairs are handed over: nothing is left in ``gathered``.
@@ -174,7 +182,9 @@ def by_user(gathered: Sequence[Pairs], crew: Crew) -> Sequence[Pairs]:
 
 
 def _packed(users: Ints, items: Ints, runs: int) -> tuple[Ints, Ints]:
-    """Sort pairs as one number each where both ranges fit into 63 bits, and leave out repeated ones.
+    """Sort pairs, each as one number, and drop repetitions.
+
+    Where both ranges fit into 63 bits.
 
     The first ``runs`` pairs come in sorted runs, which a stable sort only merges.
     """
@@ -269,7 +279,7 @@ def _runs(sizes: Ints) -> tuple[Ints, Ints]:
 
 
 def _places(names: list[Any]) -> Ints:
-    """Return each name's place in sorted order: settles equal hashes whatever was met first."""
+    """Return each name's place in sorted order."""
     order = sorted(range(len(names)), key=lambda at: (type(names[at]).__name__, names[at]))
     places = np.empty(len(names), dtype=np.int64)
     places[order] = np.arange(len(names))

@@ -1,4 +1,4 @@
-"""One axis of a distance structure: the integer grid values of a column, and how it is cut.
+"""Cut one column's integer grid values for a distance structure.
 
 Every function here is elementwise in the records (no sum over rows), so features are row-local bit
 for bit.
@@ -22,7 +22,7 @@ _MAGIC = 1.5 * 2.0**52
 
 
 def columns_of(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the integer bounds of each column: two arrays of shape (d,)."""
+    """Return each column's integer bounds, two arrays of shape (d,)."""
     return tuple(  # type: ignore[return-value]
         np.ascontiguousarray(np.broadcast_to(np.array(bound, dtype=np.int64), rows.width))
         for bound in (rows.lower, rows.upper)
@@ -30,7 +30,7 @@ def columns_of(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def fits(key: str, largest: float) -> None:
-    """Refuse a grid on which one record's largest feature could overflow the int64 sums."""
+    """Refuse a grid whose largest feature could overflow int64 sums."""
     if largest > LARGEST_FEATURE:
         raise SpaceError(
             "OS203", f"{key}.input_domain", expected=f"integer features up to {LARGEST_FEATURE}",
@@ -39,7 +39,7 @@ def fits(key: str, largest: float) -> None:
 
 
 def splits(key: str, rows: GridRows, pieces: int) -> None:
-    """Refuse a grid on which cutting a column into ``pieces`` could leave int64.
+    """Refuse a grid on which ``pieces`` cuts could leave int64.
 
     Positions are multiplied by the number of pieces before they are divided by the range.
     """
@@ -65,7 +65,9 @@ def powered(key: str, unit: float, power: float) -> float:
 def grouped(
     values: NDArray[np.float64], lower: NDArray[np.float64], ratio: NDArray[np.float64] | None
 ) -> NDArray[np.int64]:
-    """Return ``rint((x - lower) * ratio)`` per column, transposed: shape (d, n).
+    """Return ``rint((x - lower) * ratio)`` per column, transposed.
+
+    Shape (d, n).
 
     ``x - lower`` is an exact integer, so the one product and the one rounding are all there is.
     Adding 1.5 * 2**52 rounds to the nearest integer and leaves it in the float's low bits.
@@ -125,18 +127,24 @@ class Dyadic:
     height: int
 
     def leaves(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the leaf of each integer position, positions outside going to the nearest."""
+        """Return the leaf of each integer position.
+
+        Positions outside go to the nearest leaf.
+        """
         inside = np.clip(steps - self.lower, 0, self.span - 1)
         return (inside << self.height) // self.span
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """First integer of each leaf, and one past the last: shape (2**L + 1,)."""
+        """Return the leaves' first integers and the end."""
         index = np.arange(2**self.height + 1, dtype=np.int64)
         return self.lower - (-index * self.span >> self.height)
 
     def nodes(self, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return first and last integer of each node of a level (last < first when empty)."""
+        """Return the first and last integer of a level's nodes.
+
+        An empty node has last < first.
+        """
         edges = self.starts[:: 2 ** (self.height - level)]
         return edges[:-1], edges[1:] - 1
 
@@ -146,7 +154,10 @@ class Dyadic:
         return int((last - first).max()) + 1
 
     def doubled_centre(self, level: int) -> NDArray[np.int64]:
-        """Return twice the centre of each node, an integer: ``|2x - 2c| <= width - 1``."""
+        """Return twice each node's centre, an integer.
+
+        ``|2x - 2c| <= width - 1``.
+        """
         first, last = self.nodes(level)
         return first + last
 
@@ -168,7 +179,9 @@ class Dyadic:
 def dyadic_pieces(
     first: NDArray[np.int64], last: NDArray[np.int64], height: int
 ) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64]]]:
-    """Cut each leaf interval ``[first, last)`` into maximal tree nodes, at most two a level.
+    """Cut leaf intervals ``[first, last)`` into maximal tree nodes.
+
+    At most two a level.
 
     Yields ``(which, level, node)``: which intervals get which node of that level.
     """
@@ -189,7 +202,7 @@ def interval_sums(
     *,
     root: bool,
 ) -> NDArray[np.float64]:
-    """Return the sum over each leaf interval's maximal nodes: shape (L, q).
+    """Return sums over leaf intervals' maximal nodes, shape (L, q).
 
     Args:
         nodes: shape (L, nodes), level by level from the root (``root``) or from its children.
@@ -219,7 +232,9 @@ _PADDING = 8
 
 
 def by_column(values: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield which queries, and their columns: shape (d, some queries), ours to overwrite.
+    """Yield groups of queries with their columns.
+
+    Shape (d, some queries); the caller may overwrite them.
 
     The buffer is the same each time: whoever keeps a part copies it.
     """

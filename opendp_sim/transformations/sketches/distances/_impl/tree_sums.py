@@ -1,4 +1,6 @@
-"""How the counts of a dyadic tree become sums of distances: far ends, and the least-squares tree.
+"""Turn a dyadic tree's counts into sums of distances.
+
+By far ends, and by the least-squares tree.
 
 Proofs: ``distance_tree.md``, Lemmas 2 and 3. Everything here is post-processing.
 """
@@ -25,7 +27,9 @@ from opendp_sim.transformations.sketches.distances._impl.axes import (
 
 @dataclass(frozen=True)
 class FarEnds:
-    """The far-end sum on one axis, in cells: the smallest parts of a column that leaves tell apart.
+    """Sum distances to far ends on one axis, in cells.
+
+    Cells are the smallest parts of a column that leaves distinguish.
 
     A cell at distance in ``(far_{j+1}, far_j]`` weighs ``far_j**p``; the far ends are
     ``far_j = (cells - 1) (1 + alpha)**(-j/p)`` for integers j (negative for queries outside), so
@@ -47,7 +51,7 @@ class FarEnds:
 
     @property
     def edges(self) -> NDArray[np.int64]:
-        """First leaf of each cell, and the number of leaves: shape (cells + 1,)."""
+        """Return each cell's first leaf, then the number of leaves."""
         return (np.arange(self.cells + 1, dtype=np.int64) << self.height) // self.cells
 
     def intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -63,7 +67,10 @@ class FarEnds:
         return nearest[some], farthest[some], weight
 
     def dense(self, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return each leaf's weight in the sums at cell positions: shape (positions, leaves)."""
+        """Return leaves' weights in the sums at cell positions.
+
+        Shape (positions, leaves).
+        """
         _, farthest, weight = self.intervals()
         gap = np.abs(np.arange(self.cells) - positions[:, None])
         place = np.searchsorted(np.concatenate([[0], farthest]), gap)
@@ -71,7 +78,10 @@ class FarEnds:
         return np.repeat(weights, np.diff(self.edges), axis=1)
 
     def nodes(self, positions: NDArray[np.int64]) -> Any:
-        """Return each node's weight in the sums when intervals are cut into maximal nodes."""
+        """Return nodes' weights in the sums.
+
+        Intervals are cut into maximal nodes.
+        """
         found = self.intervals()
         right = self._side(positions, found, forward=True)
         left = self._side(positions, found, forward=False)
@@ -117,7 +127,9 @@ class FarEnds:
 
 
 def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the variance of linear functions of the least-squares leaves, per cell variance.
+    """Return linear functions' variance under least squares.
+
+    Per cell variance.
 
     Haar functions diagonalise the tree (Lemma 3): one that splits a node of h leaves has eigenvalue
     ``h - 1``, the constant ``2 M - 1`` for M leaves. ``weights`` has shape (q, M).
@@ -133,7 +145,9 @@ def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def consistent(counts: NDArray[np.float64], height: int) -> NDArray[np.float64]:
-    """Return the least-squares counts in which every node is the sum of its children (Lemma 3).
+    """Return consistent least-squares counts (Lemma 3).
+
+    Every node is the sum of its children.
 
     Args:
         counts: shape (..., nodes), equal variances.
@@ -174,14 +188,17 @@ class NearestCells:
 
     @cached_property
     def spans(self) -> NDArray[np.int64]:
-        """Grid values of each column: shape (d,)."""
+        """Return the grid values of each column, shape (d,)."""
         lower, upper = columns_of(self.rows)
         pairs = zip(lower.tolist(), upper.tolist(), strict=True)
         return np.array([top - low + 1 for low, top in pairs], dtype=np.int64)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Positions that each column's leaves tell apart: grid values, or leaves if these are fewer."""
+        """Return the positions that each column's leaves distinguish.
+
+        Grid values, or leaves if these are fewer.
+        """
         return np.asarray(np.minimum(self.spans, 2**self.height), dtype=np.int64)
 
     @cached_property
@@ -191,13 +208,18 @@ class NearestCells:
 
     @cached_property
     def slack(self) -> NDArray[np.float64]:
-        """Half of what one leaf spans: no grid value is farther from its cell's place (Lemma 2)."""
+        """Return half of a leaf's span.
+
+        No grid value is farther from its cell's place (Lemma 2).
+        """
         return np.where(self.spans > self.counts, (self.spans - 1) / 2.0 ** (self.height + 1), 0.0)
 
     def located(
         self, values: NDArray[np.float64], power: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return each query's cells (d, q), its way to the box, and what rounding to cells costs: (q,).
+        """Return queries' cells, distances to the box, and rounding costs.
+
+        Cells (d, q); the others (q,).
 
         For p = 1 a query outside is answered at the nearest end, and the rest of the way is counted
         once for each record; for other exponents the intervals start outside. The cost is per record,
@@ -222,7 +244,7 @@ class NearestCells:
     def _nearest(
         self, near: NDArray[np.float64], column: int, power: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the nearest cells, which may be outside, and what is lost; overwrites ``near``."""
+        """Return the nearest cells and the loss, overwriting ``near``."""
         slack, width = float(self.slack[column]), float(self.widths[column])
         # Farthest place in the box; for p = 1 the factor is 1 and it does not matter.
         far = 0.0 if power == 1 else np.maximum(np.abs(near), np.abs(self.spans[column] - 1 - near))
@@ -242,7 +264,10 @@ class NearestCells:
         return scaled
 
     def most_lost(self, power: float) -> float:
-        """Bound the rounding to cells, per record, at queries on the grid inside the box."""
+        """Bound the rounding to cells, per record.
+
+        At queries on the grid inside the box.
+        """
         moved = 2 * self.slack
         most = (power * moved * (self.spans - 1 + moved) ** (power - 1)).sum()
         return float(most) * powered("distance", self.rows.unit, power)

@@ -1,4 +1,4 @@
-"""How a Fourier sketch is built from rows and read after its release.
+"""Build a Fourier sketch from rows, and read its release.
 
 Proofs: ``fourier_sketch.md``. Reading is post-processing.
 """
@@ -34,7 +34,10 @@ _MOST_TURNS = 2.0**30
 
 
 class Parameters(Protocol):
-    """The public parameters of the sketch that is read: those of ``FourierSketch``."""
+    """Declare the public parameters of the sketch to read.
+
+    Those of ``FourierSketch``.
+    """
 
     key: ClassVar[str]
 
@@ -77,7 +80,7 @@ class Parameters(Protocol):
 def drawn_phases(
     mechanism: Parameters, rows: GridRows, terms: tuple[Term, ...], *, orthogonal: bool
 ) -> PhaseProjection:
-    """Return the frequencies and phases of the seed, on the finest exact grid.
+    """Return the seed's frequencies and phases, on the finest exact grid.
 
     Args:
         mechanism: whose seed, and how many frequencies and phases.
@@ -121,7 +124,9 @@ _CELLS = 2**22
 
 
 def phase_table(phases: int) -> NDArray[np.int64]:
-    """Return the truncated ``S (cos, sin)`` at the middle of each phase: shape (P, 2).
+    """Return ``S (cos, sin)`` at each phase's middle, truncated.
+
+    Shape (P, 2).
 
     One octant is computed and mirrored, so that the table turns into itself (Lemma 2 needs it);
     ``c^2 + s^2 <= S^2`` is asserted in integers (Lemma 1 needs that, and nothing about floats).
@@ -145,7 +150,7 @@ def phase_table(phases: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class FourierReader(Classes):
-    """The public frequencies of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch from public frequencies, and read its release."""
 
     mechanism: Parameters
     rows: GridRows
@@ -157,7 +162,10 @@ class FourierReader(Classes):
     def bound(
         cls, mechanism: Parameters, rows: GridRows, *, orthogonal: bool = False
     ) -> FourierReader:
-        """Return the reader of ``mechanism`` on this grid; many frequencies are drawn later."""
+        """Return the reader of ``mechanism`` on this grid.
+
+        Many frequencies are drawn at first use.
+        """
         count, kernel = mechanism.frequencies, mechanism.kernel
         lower = "`frequencies`, or the columns (`jl_projection`)"
         check_memory(8 * rows.width * count, mechanism.key, "the frequencies", lower)
@@ -191,7 +199,10 @@ class FourierReader(Classes):
 
     @cached_property
     def response(self) -> float:
-        """The first Fourier coefficient of the table as a step function (Lemma 2)."""
+        """Return the table's first Fourier coefficient (Lemma 2).
+
+        The table is a step function.
+        """
         turn = self.mechanism.phases
         angles = (np.arange(turn) + 0.5) * (2.0 * math.pi / turn)
         inner = self.table[:, 0] * np.cos(angles) + self.table[:, 1] * np.sin(angles)
@@ -199,7 +210,9 @@ class FourierReader(Classes):
 
     @cached_property
     def coarseness(self) -> float:
-        """How far a feature pair is from the smooth one at most, over the response (Lemma 9).
+        """Return a feature pair's largest distance from the smooth one.
+
+        Over the response (Lemma 9).
 
         A pair stands for an arc of phases, and is farthest from one of its ends.
         """
@@ -210,12 +223,15 @@ class FourierReader(Classes):
 
     @property
     def gain(self) -> float:
-        """``S`` over the response: how much quantised phases lengthen a unit feature."""
+        """Return ``S`` over the response.
+
+        Quantised phases lengthen a unit feature by this factor.
+        """
         return AMPLITUDE / self.response
 
     @property
     def reach(self) -> float:
-        """Deviation of an estimate per unit of each frequency's: ``1/sqrt(D)`` for one term."""
+        """Return an estimate's deviation per unit of each frequency's."""
         return math.sqrt(sum(term.weight**2 / term.size for term in self.terms))
 
     # --- building -------------------------------------------------------------------------------
@@ -244,7 +260,7 @@ class FourierReader(Classes):
         matrix: NDArray[np.float64],
         base: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Count the records in each phase: shape (some frequencies, L, P)."""
+        """Count records by phase, shape (some frequencies, L, P)."""
         turn = self.mechanism.phases
         raw = np.zeros((len(matrix), self.classes, turn), dtype=np.int64)
         for part, room in chunks_in_room(len(values), values.shape[1], len(matrix)):
@@ -295,7 +311,9 @@ class FourierReader(Classes):
         )
 
     def _hidden(self, groups: int) -> tuple[float, float, float]:
-        """Return what a repetition may hide of one record, its steps' part, and a mean's skewness.
+        """Return one record's hidden part, steps' part and skewness.
+
+        What a repetition may hide.
 
         A frequency of a heavy-tailed spectrum that sees a small distance is rare: no drawn one may.
         """
@@ -310,33 +328,42 @@ class FourierReader(Classes):
         return hidden, grain, skew
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
+        """Return the released sizes by class and their noise.
+
+        As a deviation per unit of cell noise.
+        """
         weight = self.mechanism.weight
         return np.asarray(released["total"], dtype=np.float64) / weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`.
+
+        1 where the sketch has no draws.
+        """
         return min(groups, *(term.size for term in self.terms))
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         return 1.0 / self.mechanism.weight
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number: the total is not read."""
+        """Return the covariance of an estimate and the count.
+
+        The total is not read.
+        """
         return 0.0
 
     def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
+        """Return an estimate's noise per unit of cell noise (Lemma 4)."""
         return self.reach / self.response
 
     def bias(self, queries: Any = None) -> float:
-        """Zero: the estimate is unbiased (Lemma 2)."""
+        """Return zero, as the estimate is unbiased (Lemma 2)."""
         del queries
         return 0.0
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``."""
         kernel: Kernel = self.mechanism.kernel
         return min(moved * kernel.slope, sum(abs(weight) for weight, *_ in self.terms))
 
@@ -346,7 +373,10 @@ class FourierReader(Classes):
         return kernel.value(distance)
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 5), per query, from real distances (n, q)."""
+        """Bound the deviation without noise (Lemma 5).
+
+        Per query, from real distances (n, q).
+        """
         variance = np.zeros_like(distance)
         for weight, kernel, place in self.terms:
             second = self.gain**2 * (1.0 + kernel.value(2.0 * distance)) / 2.0
@@ -362,7 +392,9 @@ def sample_variance(
     cosine: NDArray[np.float64],
     sine: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the sample variance of ``c cos + s sin`` over the frequencies: shape (L, q).
+    """Return the sample variance of ``c cos + s sin``, shape (L, q).
+
+    Over the frequencies.
 
     One frequency tells nothing about its own error: infinite.
     """

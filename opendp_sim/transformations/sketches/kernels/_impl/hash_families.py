@@ -1,4 +1,4 @@
-"""Locality-sensitive hash families: what to project on, and the collision probability."""
+"""Define locality-sensitive hash families and their collision probabilities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_TAIL = 40.0
 
 
 class Family(Option):
-    """A family whose hash is the tuple of ``floor(x . a + b)`` over its joined projections."""
+    """Hash to ``floor(x . a + b)`` over joined projections."""
 
     distance: ClassVar[str]
 
@@ -38,7 +38,10 @@ class Family(Option):
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the matrix (d, C) in phases per grid step, and the offsets (C,) in phases."""
+        """Return the matrix (d, C) and offsets (C,) in phases.
+
+        The matrix per grid step.
+        """
 
     @abstractmethod
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -46,7 +49,10 @@ class Family(Option):
 
 
 class PStable(Family):
-    """``floor((w . x + b) / r)`` with w from a stable law, which makes ``w . x`` grow with a norm."""
+    """Hash to ``floor((w . x + b) / r)`` with stable w.
+
+    A stable law makes ``w . x`` grow with a norm.
+    """
 
     law: ClassVar[str]
     """numpy's name of the law."""
@@ -68,7 +74,10 @@ class PStable(Family):
 
 
 class PStableL2(PStable):
-    """``floor((w . x + b) / r)`` with Gaussian w: a kernel of the L2 distance."""
+    """Hash to ``floor((w . x + b) / r)`` with Gaussian w.
+
+    A kernel of the L2 distance.
+    """
 
     key: ClassVar[str] = "p_stable_l2"
     distance: ClassVar[str] = "l2"
@@ -84,7 +93,10 @@ class PStableL2(PStable):
 
 
 class PStableL1(PStable):
-    """``floor((w . x + b) / r)`` with Cauchy w: a kernel of the L1 distance."""
+    """Hash to ``floor((w . x + b) / r)`` with Cauchy w.
+
+    A kernel of the L1 distance.
+    """
 
     key: ClassVar[str] = "p_stable_l1"
     distance: ClassVar[str] = "l1"
@@ -98,7 +110,10 @@ class PStableL1(PStable):
 
 
 class SignedProjections(Family):
-    """The signs of ``bits`` Gaussian projections: a kernel of the angle."""
+    """Hash to the signs of ``bits`` Gaussian projections.
+
+    A kernel of the angle.
+    """
 
     key: ClassVar[str] = "srp"
     distance: ClassVar[str] = "angle"
@@ -118,7 +133,10 @@ class SignedProjections(Family):
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gaussian directions scaled so that every phase lies in (-1, 1): floor is the sign."""
+        """Draw Gaussian directions with phases in (-1, 1).
+
+        Then the floor is the sign.
+        """
         del unit
         directions = generator.standard_normal((width, columns))
         reach = np.abs(directions).sum(axis=0) * (2.0 * max(magnitude, 1))

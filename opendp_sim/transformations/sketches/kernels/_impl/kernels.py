@@ -1,4 +1,4 @@
-"""Shift-invariant kernels: their frequencies, their values, and what they do to errors."""
+"""Define shift-invariant kernels, their frequencies and errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,23 @@ class Kernel(Option):
     @property
     @abstractmethod
     def metric(self) -> str:
-        """The distance it is a function of: ``l1`` or ``l2``."""
+        """Return the kernel's distance, ``l1`` or ``l2``."""
 
     @property
     @abstractmethod
     def steepness(self) -> float:
-        """``sup_r |r k'(r)|``: the change of the kernel per unit of relative change of distance."""
+        """Return ``sup_r |r k'(r)|``.
+
+        The kernel's change per unit of relative change of distance.
+        """
 
     @property
     @abstractmethod
     def slope(self) -> float:
-        """``sup_r |k'(r)|``: the change of the kernel per data unit of distance, at most."""
+        """Return ``sup_r |k'(r)|``.
+
+        The kernel's largest change per data unit of distance.
+        """
 
     @abstractmethod
     def split(self, count: int, where: str) -> tuple[Term, ...]:
@@ -60,7 +66,10 @@ class OneKernel(Kernel):
     @property
     @abstractmethod
     def skewness(self) -> float:
-        """Largest skewness of ``cos(w . x)`` as x goes to 0; infinite if w has no variance."""
+        """Return the largest skewness of ``cos(w . x)`` near x = 0.
+
+        Infinite if w has no variance.
+        """
 
     def split(self, count: int, where: str) -> tuple[Term, ...]:
         """Itself, with all frequencies."""
@@ -72,7 +81,7 @@ class OneKernel(Kernel):
         """Draw ``count`` frequencies, radians per data unit, shape (width, count)."""
 
     def orthogonal(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """Draw them orthogonal in blocks where that keeps their law; else as ``frequencies``."""
+        """Draw frequencies orthogonal in blocks if the law allows."""
         return self.frequencies(generator, width, count)
 
 
@@ -111,7 +120,7 @@ class Gaussian(OneKernel):
 
     @property
     def skewness(self) -> float:
-        """``sqrt(8)``: that of the square of a normal variable."""
+        """Return ``sqrt(8)``, a squared normal variable's skewness."""
         return NORMAL_SQUARE
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
@@ -146,7 +155,7 @@ class _ExpOfDistance(OneKernel):
 
     @property
     def skewness(self) -> float:
-        """Infinite: the spectrum has no variance."""
+        """Return infinity, as the spectrum has no variance."""
         return math.inf
 
     def value(self, distance: Array) -> Array:
@@ -165,7 +174,10 @@ class Exponential(_ExpOfDistance):
         return "l2"
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """Multivariate Cauchy: a normal vector over the size of one more normal."""
+        """Draw from the multivariate Cauchy law.
+
+        A normal vector over the size of one more normal.
+        """
         return _cauchy_vectors(generator, width, count) / self.bandwidth
 
 
@@ -217,11 +229,17 @@ class Rational(OneKernel):
 
     @property
     def skewness(self) -> float:
-        """``592 / 20**1.5`` for the squared distance, that of a normal's square times an exponential."""
+        """Return ``592 / 20**1.5``.
+
+        That of a normal's square times an exponential, for the squared distance.
+        """
         return 592.0 / 20.0**1.5 if self.distance == "l2_squared" else math.inf
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """The law of the exponential kernel at bandwidth ``sigma / t``, t drawn once a column."""
+        """Draw exponential-kernel frequencies at bandwidth ``sigma / t``.
+
+        t is drawn once a column.
+        """
         rate = generator.standard_exponential(count)
         if self.distance == "l2_squared":
             normal = generator.standard_normal((width, count))

@@ -1,4 +1,4 @@
-"""How a Fourier sketch over a lattice is built from rows and read after its release.
+"""Build a lattice Fourier sketch from rows, and read its release.
 
 Proofs: ``lattice.md``, beside this file. Reading is post-processing.
 """
@@ -45,7 +45,9 @@ Points = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Frequencies ``m j / L`` turns a step: the largest weights, and a sample of the others.
+    """Select frequencies ``m j / L``.
+
+    The largest weights, and a sample of the others; in turns a step.
 
     Attributes:
         turn: L, steps of a full turn; a power of two.
@@ -73,7 +75,10 @@ class Lattice:
         return float(self.alias_beyond(np.zeros((1, len(self.steps))))[0])
 
     def alias_beyond(self, beyond: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound it for queries that lie ``beyond`` steps (q, d) outside the box (Lemma 2)."""
+        """Bound aliasing for queries ``beyond`` the box (Lemma 2).
+
+        In steps (q, d).
+        """
         period = self.turn / self.steps
         near, next_, far = (
             np.exp(-np.square(v / self.sigma))
@@ -112,7 +117,7 @@ def fit_lattice(
 
 
 def _cut(spans: tuple[int, ...], sigma: float, count: int, accuracy: float) -> Lattice | None:
-    """Return the head for an accuracy: as few whole shells as reach it, or as many as fit."""
+    """Return the head for an accuracy."""
     width = len(spans)
     reach = math.sqrt(math.log(4.4 * width / accuracy)) * sigma
     needs = [math.ceil(span + reach) if math.isfinite(reach) else _MOST_TURN for span in spans]
@@ -149,7 +154,7 @@ def _cut(spans: tuple[int, ...], sigma: float, count: int, accuracy: float) -> L
 
 
 def _total(steps: Points, sigma: float, turn: int) -> float:
-    """Return the sum of all weights: the periodised kernel at 0 (Lemma 1)."""
+    """Return the sum of all weights (Lemma 1)."""
     periods = turn / (sigma * steps.astype(np.float64))
     with np.errstate(under="ignore"):  # whatever the caller has set: far periods add nothing
         tails = np.exp(-np.square(periods[:, None] * np.arange(1, 40))).sum(axis=1)
@@ -157,7 +162,9 @@ def _total(steps: Points, sigma: float, turn: int) -> float:
 
 
 def _smallest(steps: Points, most: int, limit: int) -> tuple[Points, Points]:
-    """Return the integer vectors with the least ``sum (m_i j_i)^2``: whole shells, at most ``most``.
+    """Return the integer vectors with the least ``sum (m_i j_i)^2``.
+
+    Whole shells, at most ``most``.
 
     Sorted by that integer, then by their coordinates: the order is exact on every machine.
     """
@@ -196,7 +203,7 @@ def _within(steps: Points, limit: int, most: int) -> Points | None:
 
 
 def _with_tail(found: Lattice, count: int, seed: int) -> Lattice | None:
-    """Split ``count`` between a head and a drawn tail for the least variance, if that pays."""
+    """Split ``count`` between head and drawn tail, if that pays."""
     squares = np.square(found.head * found.steps).sum(axis=1)
     ends = np.flatnonzero(np.diff(squares, append=-1))  # last of each shell
     rest = found.rest + found.weights.sum() - np.cumsum(found.weights)[ends]
@@ -224,7 +231,7 @@ def _with_tail(found: Lattice, count: int, seed: int) -> Lattice | None:
 
 
 def _drawn(found: Lattice, most: int, count: int, seed: int) -> Points:
-    """Draw ``count`` vectors outside the shell ``most``, in proportion to their weights (Lemma 4)."""
+    """Draw ``count`` vectors outside the shell ``most`` (Lemma 4)."""
     generator = public_generator(seed, "fourier_sketch", "tail")
     laws = []
     for step in found.steps:
@@ -259,7 +266,7 @@ _PACK = 2**32
 
 @dataclass(frozen=True)
 class LatticeReader(Classes):
-    """The public lattice of one bound sketch: builds it, and reads a release of it."""
+    """Build one sketch from a public lattice, and read its release."""
 
     mechanism: Parameters
     rows: GridRows
@@ -269,7 +276,10 @@ class LatticeReader(Classes):
 
     @classmethod
     def fit(cls, mechanism: Parameters, rows: GridRows, *, exact: bool) -> LatticeReader | None:
-        """Lay a lattice over the type's box, or return None where it does not fit or not pay."""
+        """Lay a lattice over the type's box, or return None.
+
+        None where it does not fit or does not pay.
+        """
         kernel = mechanism.kernel
         if not isinstance(kernel, Gaussian):
             return None
@@ -318,14 +328,20 @@ class LatticeReader(Classes):
 
     @cached_property
     def multipliers(self) -> NDArray[np.int64]:
-        """``v``: integers in proportion to the square root of the weights (Lemma 6)."""
+        """Return the integers ``v`` (Lemma 6).
+
+        In proportion to the square root of the weights.
+        """
         top = max(float(self.shares.max()), self.lattice.zero)
         found: NDArray[np.float64] = np.maximum(1, np.rint(_TOP * np.sqrt(self.shares / top)))
         return found.astype(np.int64)
 
     @cached_property
     def weight(self) -> int:
-        """The weight of the total's cell, which is the feature of frequency 0 too: below 2**32."""
+        """Return the weight of the total's cell, below 2**32.
+
+        It is the feature of frequency 0 too.
+        """
         top = max(float(self.shares.max()), self.lattice.zero)
         own = LENGTH * max(1, round(_TOP * math.sqrt(self.lattice.zero / top)))
         asked = self.mechanism.count_weight
@@ -333,7 +349,10 @@ class LatticeReader(Classes):
         return max(own, min(count, LARGEST_FEATURE - 1))
 
     def features_block(self) -> Block:
-        """State Lemma 3: integer maxima of the table, times the multipliers."""
+        """State Lemma 3.
+
+        Integer maxima of the table, times the multipliers.
+        """
         size, table = self.multipliers, np.abs(self.table)
         return Block(
             "features",
@@ -368,7 +387,7 @@ class LatticeReader(Classes):
         some: slice,
         packed: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Sum the table's pairs over the records: shape (some frequencies, 2)."""
+        """Sum the table's pairs over records, shape (some frequencies, 2)."""
         size = len(self.table)
         starts = -self.projection.base[some] % size
         sums = np.zeros((len(matrix), 2), dtype=np.int64)
@@ -387,7 +406,10 @@ class LatticeReader(Classes):
     # --- reading --------------------------------------------------------------------------------
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return estimates of the kernel sums, biased by at most ``bias`` a record (Lemma 5)."""
+        """Return the estimates of kernel sums (Lemma 5).
+
+        Biased by at most ``bias`` a record.
+        """
         values = as_rows(queries).values
         features = np.asarray(released["features"], dtype=np.float64)
         cells = features * (self.shares / (self.multipliers * LENGTH))[:, None]
@@ -423,16 +445,22 @@ class LatticeReader(Classes):
         )
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
+        """Return the released sizes by class and their noise.
+
+        As a deviation per unit of cell noise.
+        """
         return np.asarray(released["total"], dtype=np.float64) / self.weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        """Return the number of groups of `estimate`.
+
+        1 where the sketch has no draws.
+        """
         drawn = len(self.lattice.tail)
         return min(groups, drawn) if drawn else 1
 
     def count_factor(self) -> float:
-        """Return the deviation of the released number of records per unit of cell noise."""
+        """Return the record count's deviation per unit of cell noise."""
         return 1.0 / self.weight
 
     @cached_property
@@ -443,11 +471,14 @@ class LatticeReader(Classes):
         return np.square(found)
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        """Return the covariance of an estimate and the count.
+
+        Per unit of a cell's variance.
+        """
         return self.lattice.zero / self.weight**2
 
     def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 6)."""
+        """Return an estimate's noise per unit of cell noise (Lemma 6)."""
         return math.sqrt(float(self._noise.sum()))
 
     def _drawn_share(self) -> float:
@@ -468,7 +499,9 @@ class LatticeReader(Classes):
         return found
 
     def bias(self, queries: Any = None) -> Any:
-        """Return the largest error of a record's kernel value, besides noise and the tail's draws.
+        """Return a kernel value's largest error.
+
+        Besides noise and the tail's draws.
 
         Args:
             queries: None for any query inside the box (a float); else shape (q,), one a query.
@@ -489,7 +522,7 @@ class LatticeReader(Classes):
         return self.lattice.turn > len(self.table)
 
     def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``."""
         return min(moved * self.mechanism.kernel.slope, 1.0)
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -512,7 +545,7 @@ def _read(cells: Any, cosine: Any, sine: Any, of: slice) -> NDArray[np.float64]:
 
 
 def _table(size: int, turn: int) -> NDArray[np.int64]:
-    """Return ``rint(S (cos, sin))`` of each phase, in its middle where phases are rounded: (P, 2)."""
+    """Return ``rint(S (cos, sin))`` of each phase, shape (P, 2)."""
     angles = (np.arange(size) + (0.5 if turn > size else 0.0)) * (2.0 * math.pi / size)
     pairs: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return np.rint(LENGTH * pairs).astype(np.int64)

@@ -1,4 +1,7 @@
-"""Columns brought to one integer scale by their public bounds: what regression sketches start from."""
+"""Scale columns to one integer range by public bounds.
+
+Regression sketches start from it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ LEVELS = 2**10
 
 @dataclass(frozen=True)
 class Standard:
-    """Move and scale each column by public bounds to integers in [-A, A]; a constant A comes first.
+    """Scale columns to integers in [-A, A] by public bounds.
+
+    A constant A comes first.
 
     Row by row and elementwise: Lemma 1 of ``second_moments.md``.
 
@@ -45,12 +50,15 @@ class Standard:
 
     @property
     def norm_squared(self) -> int:
-        """Bound on the squared L2 norm of a scaled row with its constant: an integer."""
+        """Return an integer bound of a scaled row's squared norm."""
         box = self.width * LEVELS**2
         return box if self.radius is None else min(box, math.floor((self.radius * LEVELS) ** 2))
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return integer-valued float64 of shape (n, d + 1) for grid rows of shape (n, d)."""
+        """Return scaled rows, shape (n, d + 1).
+
+        Integer-valued float64, from grid rows of shape (n, d).
+        """
         span = np.maximum(self.upper - self.lower, 1.0)
         out = np.empty((len(values), self.width))
         out[:, 0] = LEVELS
