@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -82,6 +82,18 @@ def counted(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
+def stores_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the stores that an entry pays for."""
+    one = body.get("store")
+    return (*([] if one is None else [one]), *(body.get("stores") or {}).values())
+
+
+def store_for(body: Mapping[str, Any], output: str) -> str | None:
+    """Return the name of the store that an entry pays for and ``output`` serves."""
+    found: str | None = (body.get("stores") or {}).get(output, body.get("store"))
+    return found
+
+
 # --- reading what a file says ---------------------------------------------------------------------
 
 
@@ -104,6 +116,9 @@ class _Body(Strict):
     dataset: str | None = None
     unit: str | None = None
     store: str | None = None
+    """What the run's session is called."""
+    stores: dict[str, str] | None = None
+    """The same where a run has several sessions: output to name."""
 
 
 class _Reserve(_Body):

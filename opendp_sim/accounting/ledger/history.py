@@ -18,6 +18,7 @@ from opendp_sim.accounting.ledger._entries import (
     read_birth,
     read_head,
     read_terms,
+    stores_of,
 )
 from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.core.errors import BudgetError
@@ -167,7 +168,7 @@ class LedgerHistory:
         turns = [
             e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store
         ]
-        paid = any(e.body.get("store") == store for e in counted(entries))
+        paid = any(store in stores_of(e.body) for e in counted(entries))
         return turns[-1] if turns else ("" if paid else None)
 
     def _broken(self, got: str) -> BudgetError:

@@ -245,7 +245,7 @@ class Ledger(LedgerHistory):
             enforced = about.get("ingest") == "enforce"
             if kind == "refusal" and self.refusals(enforced=enforced) >= REFUSALS:
                 return reserve  # others were refused meanwhile: this one is paid for
-            keep = ("token", "name", "program", "dataset", "unit", "store", "loss")
+            keep = ("token", "name", "program", "dataset", "unit", "store", "stores", "loss")
             known = {name: reserve.body[name] for name in keep if name in reserve.body}
             if kind != "charge":
                 known.pop("loss")

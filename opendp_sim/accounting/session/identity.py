@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from opendp_sim.accounting.ledger._durable import claimed, has_tables
+from opendp_sim.accounting.ledger._durable import SIDES, claimed, has_tables
 from opendp_sim.accounting.session._chain import TABLES, read_about
 from opendp_sim.core.errors import BudgetError
 
@@ -42,16 +43,70 @@ def mark_of(path: str | Path) -> Mark | None:
     """
     if not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file, and no error here
         return None
-    found: dict[str, str] = {}
-    with suppress(sqlite3.Error, OSError, ValueError, TypeError), ExitStack() as undo:
-        undo.callback(claimed(Path(path)).release)
-        db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        if has_tables(db, TABLES.split(";")):
-            found = read_about(db)
-    if not {"name", "turn", "before"} <= set(found):
+    with Place(path) as place:
+        return place.mark
+
+
+class Place:
+    """Where a store lies or will lie, locked from before it is known which.
+
+    Who opens a new store holds its place from before the charge: of two processes that open one new
+    store the second is refused before anything is charged.
+
+    Attributes:
+        path: the file, or what names a store on a server.
+        mark: of the store that lies there; None where there is none.
+
+    Raises:
+        BudgetError (OS407): a store there is open, damaged or no store.
+    """
+
+    mark: Mark | None
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.mark = Path(path), None
+        with suppress(sqlite3.Error, OSError, ValueError, TypeError), ExitStack() as undo:
+            undo.callback(claimed(self.path).release)
+            if os.path.exists(self.path):  # noqa: PTH110 - as above
+                self.mark = _read_mark(self.path)
+            self._lock = undo.pop_all()
+            return
         raise refused("a store that this process can lock", LOCKED)
-    return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))
+
+    def take(self) -> ExitStack:
+        """Hand over the lock, to who opens the store and lets go of both."""
+        found, self._lock = self._lock, ExitStack()
+        return found
+
+    def clear(self) -> None:
+        """Remove the store that lies there, with what SQLite keeps beside it; the lock stays."""
+        for side in ("", *SIDES):
+            Path(f"{self.path}{side}").unlink(missing_ok=True)
+        self.mark = None
+
+    def __enter__(self) -> Self:
+        """Return the place."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the lock, unless it was handed over."""
+        self._lock.close()
+
+
+def _read_mark(path: Path) -> Mark:
+    """Read the mark of a store's file that is locked (ValueError for no store)."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)) as db:
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        if not has_tables(db, TABLES.split(";")):
+            raise ValueError("other tables")
+        return mark_in(read_about(db))
+
+
+def mark_in(about: Mapping[str, str]) -> Mark:
+    """Return the mark that a store holds (ValueError for none)."""
+    if not {"name", "turn", "before"} <= set(about):
+        raise ValueError("no mark")
+    return Mark(about["name"], about["turn"], about["before"], about.get("ledger", ""))
 
 
 def beside_ledger(ledger: Path, name: str, ending: str = "") -> Path:

@@ -35,7 +35,7 @@ from opendp_sim.accounting.ledger.postgres import (
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import Charge, Payload
 from opendp_sim.accounting.session._tables import describe, filled
-from opendp_sim.accounting.session.identity import LOCKED, Mark, mark_of, refused
+from opendp_sim.accounting.session.identity import LOCKED, Mark, Place, mark_in, mark_of, refused
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.interrupts import held
@@ -208,11 +208,25 @@ _FENCE = "SELECT value FROM about WHERE name = 'fence'"
 
 
 def store_at(
-    path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
+    path: str | Path,
+    identity: str,
+    name: str | None = None,
+    *,
+    forgets: bool = False,
+    place: Place | None = None,
 ) -> SessionStore:
     """Open the store at a place: a file, or ``postgresql:SERVICE/STORE``."""
     kind = SharedStore if is_shared(path) else SessionStore
-    return kind(path, identity, name, forgets=forgets)
+    return kind(path, identity, name, forgets=forgets, place=place)
+
+
+def place_at(path: str | Path) -> Place:
+    """Lock the place of a store, whether or not there is one.
+
+    Raises:
+        BudgetError (OS407): a store there is open, damaged or no store, or its server does not answer.
+    """
+    return SharedPlace(path) if is_shared(path) else Place(path)
 
 
 def mark_at(path: str | Path) -> Mark | None:
@@ -223,18 +237,26 @@ def mark_at(path: str | Path) -> Mark | None:
     """
     if not is_shared(path):
         return mark_of(path)
-    db = opened(Path(path))
-    found: dict[str, str] = {}
-    try:
-        if not made(db, None):
-            return None
+    with SharedPlace(path) as place:
+        return place.mark
+
+
+class SharedPlace(Place):
+    """The place of a store on a server: a connection that holds the lock of the store's name."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.mark = Path(path), None
+        with ExitStack() as undo:
+            self.db = opened(self.path)
+            undo.callback(self.db.close)
+            if made(self.db, None):
+                self.mark = self._read()
+            self._lock = undo.pop_all()
+
+    def _read(self) -> Mark:
         with suppress(ValueError, TypeError):
-            found = chain.read_about(cast("sqlite3.Connection", db))
-    finally:
-        db.close()
-    if not {"name", "turn", "before"} <= set(found):
+            return mark_in(chain.read_about(cast("sqlite3.Connection", self.db)))
         raise refused("a store that this process can lock", LOCKED)
-    return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))
 
 
 class SharedStore(SessionStore):
@@ -252,8 +274,14 @@ class SharedStore(SessionStore):
     _begin = "BEGIN"
     _fence = ""
 
-    def _connect(self, undo: ExitStack, about: dict[str, str], name: str) -> Any:
-        self._db: Any = opened(self._path)
+    def _connect(
+        self, undo: ExitStack, about: dict[str, str], name: str, place: Place | None
+    ) -> Any:
+        if isinstance(place, SharedPlace):
+            place.take().pop_all()  # the connection itself is handed over
+            self._db: Any = place.db
+        else:
+            self._db = opened(self._path)
         undo.callback(self._let_go)
         fence = secrets.token_hex(16)
         made(self._db, lambda new: filled(new, {**about, "fence": ""}, name))

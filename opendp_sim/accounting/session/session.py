@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from opendp_sim.accounting.session.identity import Place
 from opendp_sim.accounting.session.postgres import store_at
 from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpaceError
@@ -42,6 +43,7 @@ class Session:
         blocks: opens the dataset afresh.
         path: the store, a file or ``postgresql:SERVICE/STORE``; made if it does not exist.
         name: what a ledger calls a new store (``dsl.serve`` charges it under this name).
+        place: the store's place, where that is locked already.
 
     Raises:
         SpaceError (OS201): the last stage cannot be resumed. BudgetError (OS407): the store is open
@@ -54,6 +56,7 @@ class Session:
         blocks: Callable[[], Iterable[Any]],
         path: str | Path,
         name: str | None = None,
+        place: Place | None = None,
     ) -> None:
         claim = stages[-1].claim if stages else None
         if not isinstance(claim, Interactive) or claim.resume is None:
@@ -70,7 +73,7 @@ class Session:
         guarded(stages[-1].domain.check, key)(rows)
         identity = guarded(lambda r: _identity(stages, r), key)(rows)
         forgets = bool(getattr(stages[-1].mechanism, "forgets_answers", False))
-        self._store = store_at(path, identity, name, forgets=forgets)
+        self._store = store_at(path, identity, name, forgets=forgets, place=place)
         try:
             self._service = guarded(lambda r: resume(r, self._store), key)(rows)
         except BaseException:

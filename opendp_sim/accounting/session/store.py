@@ -40,7 +40,7 @@ from opendp_sim.accounting.session._tables import (
     read_purses,
     write_entry,
 )
-from opendp_sim.accounting.session.identity import damaged, refused, unusable
+from opendp_sim.accounting.session.identity import Place, damaged, refused, unusable
 from opendp_sim.core.errors import BudgetError
 
 # --------------------------------------------------------------------------------------------------
@@ -134,6 +134,7 @@ class SessionStore(SessionHistory):
         name: what a new store is called in a ledger; drawn when left out.
         forgets: whether answers that lie far back may be folded to their number; the mechanism does
             not look at them again.
+        place: its place, where that is locked already.
 
     Raises:
         BudgetError (OS407): open elsewhere, damaged, or started with something else.
@@ -142,7 +143,13 @@ class SessionStore(SessionHistory):
     _begin = "BEGIN IMMEDIATE"
 
     def __init__(
-        self, path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
+        self,
+        path: str | Path,
+        identity: str,
+        name: str | None = None,
+        *,
+        forgets: bool = False,
+        place: Place | None = None,
     ) -> None:
         self._path, self._forgets = Path(path), forgets
         self._owner = os.getpid()
@@ -152,7 +159,7 @@ class SessionStore(SessionHistory):
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
         with ExitStack() as undo:
             try:
-                self._db = self._connect(undo, about, name or secrets.token_hex(16))
+                self._db = self._connect(undo, about, name or secrets.token_hex(16), place)
                 self._prepare(about)
             # SQLite quotes a damaged schema, which may be no text.
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -163,10 +170,14 @@ class SessionStore(SessionHistory):
         if refusal is not None:
             raise refusal
 
-    def _connect(self, undo: ExitStack, about: dict[str, str], name: str) -> Any:
+    def _connect(
+        self, undo: ExitStack, about: dict[str, str], name: str, place: Place | None
+    ) -> Any:
         """Lock and open the file, made whole where there is none; ``undo`` gets what closes it."""
-        lock = claimed(self._path)
-        undo.callback(lock.release)
+        if place is None:
+            undo.callback(claimed(self._path).release)
+        else:
+            undo.push(place.take())
         create(self._path, lambda new: filled(new, about, name))
         self._place = Held(self._path)
         found = sqlite3.connect(
