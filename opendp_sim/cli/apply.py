@@ -44,7 +44,11 @@ def apply_command(
         bool, typer.Option("--anywhere", help="Let `save:` leave that folder.")
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Let an output replace another program's release.")
+        bool,
+        typer.Option(
+            "--replace",
+            help="Let an output replace another program's release, and a new store a session's.",
+        ),
     ] = False,
     workers: Annotated[
         int | None,
@@ -107,7 +111,7 @@ def apply_command(
             show_comparison(one)
         say("")
         runs = 2 if earlier.same and done.resumed is None else 1
-        show_done(plan, _next_of(done), console(), whole=verbose, runs=runs)
+        show_done(plan, _next_of(done, spec), console(), whole=verbose, runs=runs)
         show_advice(plan, console(), whole=verbose)
         if verbose:
             say("")
@@ -125,6 +129,8 @@ def _say_done(done: Applied, earlier: Earlier) -> None:
         say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
     for text in _notes(done):
         say(f"note      {text}")
+    for name, store in done.stores.items():
+        say(f"opened    {store} ({name}), which `opendp-sim session` serves at no further cost")
     if earlier.names and done.resumed is None:
         told = (
             ""
@@ -145,10 +151,13 @@ def _notes(done: Applied) -> list[str]:
     return [note for path in done.files.values() if (note := formula_note(path))]
 
 
-def _next_of(done: Applied) -> str | None:
-    """Return the command that makes a page of what was released."""
+def _next_of(done: Applied, spec: str) -> str | None:
+    """Return the command that makes a page of what was released; of sessions alone, that serves one."""
     first = next(iter(done.certificates.values()), None)
-    return None if first is None else f"opendp-sim report {first}"
+    if first is not None:
+        return f"opendp-sim report {first}"
+    served = next(iter(done.stores), None)
+    return None if served is None else f"opendp-sim session {spec} --output {served}"
 
 
 def _engine(name: str | None) -> Engine | None:
@@ -165,6 +174,7 @@ def _plain(done: Applied) -> dict[str, object]:
         "files": {name: str(path) for name, path in done.files.items()},
         "certificates": {name: str(path) for name, path in done.certificates.items()},
         **({"notes": _notes(done)} if _notes(done) else {}),
+        "stores": {name: str(path) for name, path in done.stores.items()},
         "ledger": None
         if done.charge is None
         else {

@@ -21,6 +21,7 @@ from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, read_batch, serve
 
 EXAMPLES = (
@@ -94,6 +95,8 @@ def session_command(
 ) -> None:
     """Answer queries from private data, each charged, durably, before its answer leaves.
 
+    The spec's run is made first if it was not: it writes all other outputs and charges the ledger once
+    for everything (`opendp-sim apply` makes it too, signed or on an engine if you like).
     One JSON object a line on standard input, one answer a line on standard output; a line may hold an
     "id", which comes back. A fault is one line {"error": ...} and the session goes on.
     """
@@ -104,12 +107,19 @@ def session_command(
         if batch is not None:
             ref = SourceRef(_kind(batch), str(batch))
             queries = read_batch(plan, output, ref)
-        with serve(plan, output, store=store, charged=note_charge) as served:
+        with serve(plan, output, store=store, charged=note_charge, ran=_say_run) as served:
             if queries is not None:
                 _answer_file(served, queries)
             else:
                 with typed(sys.stdin) as stream:
                     _converse(served, _lines(stream), sys.stdout, updates=updates)
+
+
+def _say_run(done: Applied) -> None:
+    """Say on standard error which files the run left that this session is part of."""
+    for name, path in done.files.items():
+        told = f"wrote     {path} ({name}), certificate {done.certificates[name].name}\n"
+        sys.stderr.write(told)
 
 
 def _check_streams(*, asks: bool) -> None:

@@ -108,8 +108,8 @@ def _next(plan: Plan, spec: str) -> str:
 
 
 def _command(plan: Plan) -> str:
-    """Return the command that runs this plan: a session is served, not applied."""
-    asked = any(output.decl.serve == "session" for output in plan.outputs.values())
+    """Return the command that runs this plan: sessions alone are served at once."""
+    asked = all(output.interactive for output in plan.outputs.values())
     return "opendp-sim session" if asked else "opendp-sim apply"
 
 

@@ -62,9 +62,8 @@ class Engine(ABC):
         Before anything is reserved or read.
         """
         self.ready()
-        for release in plan.releases.values():
-            if not release.typed.entry.public:
-                gathered_by(release.typed)
+        for name in _summed(plan):
+            gathered_by(plan.releases[name].typed)
         self.try_public_task()
 
     def try_public_task(self) -> None:
@@ -98,9 +97,7 @@ class Engine(ABC):
             InternalError (OS902): anything else. (OS903): a result is lost, doubled or foreign.
         """
         return {
-            name: self._sum(job_of(plan, name, self.parts, public=public))
-            for name, release in plan.releases.items()
-            if not release.typed.entry.public
+            name: self._sum(job_of(plan, name, self.parts, public=public)) for name in _summed(plan)
         }
 
     def _sum(self, job: Job) -> Any:
@@ -115,6 +112,15 @@ class Engine(ABC):
         if messages is None:
             raise _failed(902, told)  # outside the handler: no context whose frames hold data
         return total_of(job, messages)
+
+
+def _summed(plan: Plan) -> list[str]:
+    """Return the releases that are sums over private records; a session reads them on one machine."""
+    return [
+        name
+        for name, release in plan.releases.items()
+        if not (release.typed.entry.public or release.interactive)
+    ]
 
 
 def total_of(job: Job, messages: Sequence[bytes]) -> Any:

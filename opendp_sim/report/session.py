@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 from opendp_sim.accounting.composition import Charge, Total
-from opendp_sim.accounting.ledger._entries import Entry, counted
+from opendp_sim.accounting.ledger._entries import Entry, counted, store_for, stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.session.identity import refused
 from opendp_sim.accounting.session.status import SessionStanding
@@ -54,8 +53,10 @@ def session_facts(
         facts.tiles = facts.tiles[:-1]
     facts.decision = "Decision: may the session go on"
     tiles = [Tile(f"{_questions(found.answered)} answered", "so far, by this store")]
-    tiles.append(_left(found, plan))
-    tiles += _money(_ledger(file, found, plan), found, plan)
+    path = _ledger(file, found, plan)
+    own, rest = (None, []) if path is None else _paid(path, found, plan)
+    tiles.append(_left(found, plan, own))
+    tiles += _money(found, own, rest)
     facts.tiles = [*tiles, *facts.tiles]
     facts.not_promised += [
         _PURSES,
@@ -72,14 +73,14 @@ def _questions(number: int) -> str:
     return "one question" if number == 1 else f"{number:,} questions"
 
 
-def _left(found: SessionStanding, plan: Plan | None) -> Tile:
+def _left(found: SessionStanding, plan: Plan | None, own: Entry | None) -> Tile:
     """State the questions left."""
     if plan is None:
         return Tile("left: see the spec", "name it with --spec: the store does not hold it")
     limits = [
         most_questions(plan.releases[output.stage.name].record)
-        for output in plan.outputs.values()
-        if output.decl.serve is not None
+        for name, output in plan.outputs.items()
+        if output.interactive and (own is None or store_for(own.body, name) == found.mark.name)
     ]
     most = limits[0] if len(limits) == 1 else None
     if most is None:
@@ -105,9 +106,23 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
     return next((path for path in beside if path.is_file()), None)
 
 
-def _money(path: Path | None, found: SessionStanding, plan: Plan | None) -> list[Tile]:
+def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry | None, list[Tile]]:
+    """Return the entry that pays for a store, and what its ledger has left.
+
+    Raises:
+        BudgetError (OS407): another program than the plan's was charged.
+    """
+    with Ledger.open(path) as ledger:
+        total = ledger.total()
+        own = _charge(ledger.entries, found)
+    if own is not None and plan is not None and own.body.get("program") != plan.program.hash:
+        raise refused("the spec that this store was started with", "another one")
+    return own, _rest(total)
+
+
+def _money(found: SessionStanding, own: Entry | None, rest: list[Tile]) -> list[Tile]:
     """Say what the store cost and what its ledger has left."""
-    if path is None:
+    if not rest:
         where = "is not here" if found.mark.ledger else "counts this store"
         noun = "its ledger" if found.mark.ledger else "no ledger"
         return [
@@ -119,17 +134,12 @@ def _money(path: Path | None, found: SessionStanding, plan: Plan | None) -> list
                 warn=True,
             )
         ]
-    with Ledger.open(path) as ledger:
-        total = ledger.total()
-        own = _charge(ledger.entries, found)
     if own is None:
         told = "its ledger does not know this store, which is charged when it is opened"
-        return [Tile("not charged", told, warn=True), *_rest(total)]
-    program: Any = own.body.get("program")
-    if plan is not None and program != plan.program.hash:
-        raise refused("the spec that this store was started with", "another one")
-    told = "for all its questions together: more of them cost nothing more"
-    return [Tile(f"spent: {Charge.read(own.body['loss']).text}", told), *_rest(total)]
+        return [Tile("not charged", told, warn=True), *rest]
+    more = " and the other outputs of its run" if {"files", "stores"} & own.body.keys() else ""
+    told = f"for all its questions{more} together: more of them cost nothing more"
+    return [Tile(f"spent: {Charge.read(own.body['loss']).text}", told), *rest]
 
 
 def _rest(total: Total) -> list[Tile]:
@@ -142,5 +152,5 @@ def _charge(entries: tuple[Entry, ...], found: SessionStanding) -> Entry | None:
 
     It names the charged program.
     """
-    paid = [e for e in counted(entries) if e.body.get("store") == found.mark.name]
+    paid = [e for e in counted(entries) if found.mark.name in stores_of(e.body)]
     return paid[-1] if paid else None

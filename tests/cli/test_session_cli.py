@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger._durable import claimed
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.postgres import place_at
 from opendp_sim.cli import app
 from opendp_sim.cli.session import EXAMPLES, _plain, session_command
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.dsl.run import session as session_turns
+from opendp_sim.dsl.run import session as serving, stores as session_turns
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.measurements.knn._impl.service import Predictions
@@ -320,31 +320,31 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypa
     run(spec, lines=ONE)
 
     def exchanged(path):
-        mark = mark_of(path)
+        place = place_at(path)
         shutil.copy(early, store)
-        return mark
+        return place
 
-    monkeypatch.setattr("opendp_sim.dsl.run.session.mark_at", exchanged)
+    monkeypatch.setattr("opendp_sim.dsl.run.stores.place_at", exchanged)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec))
 
 
-def test_of_two_first_openings_the_second_is_charged_and_refused(folder, monkeypatch):
-    """It saw no file, and another process made one: the session of that one goes on."""
+def test_of_two_first_openings_the_second_is_refused_and_not_charged(folder, monkeypatch):
+    """It found no store, as the first one did: both were charged, and one of them for nothing."""
     spec = folder / "people.yaml"
 
-    def late(path):
-        assert mark_of(path) is None
+    def meanwhile(plan, stack, *, real=serving.open_ledger, **named):
         patched.undo()
-        run(spec, lines=ONE)
+        with pytest.raises(BudgetError, match="OS407"):
+            serve(plan)
+        return real(plan, stack, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr("opendp_sim.dsl.run.session.mark_at", late)
-        with pytest.raises(BudgetError, match="OS407"):
-            serve(plan_file(spec))
-    assert charges(folder) == 2
+        patched.setattr(serving, "open_ledger", meanwhile)
+        assert "label" in run(spec, lines=ONE)[0]
+    assert charges(folder) == 1
     assert "label" in run(spec, lines=ONE)[0]
-    assert charges(folder) == 2
+    assert charges(folder) == 1
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -547,7 +547,7 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
 ):
     """With the note a copy is refused at once; without it when the store was opened again."""
     spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
-    monkeypatch.setattr("opendp_sim.dsl.run.session._PATIENCE", 0.2)
+    monkeypatch.setattr("opendp_sim.dsl.run.stores._PATIENCE", 0.2)
     served = serve(plan_file(spec))
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
@@ -556,7 +556,7 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
         with served:
             pass
     else:
-        monkeypatch.setattr("opendp_sim.dsl.run.session.note_end", _full)
+        monkeypatch.setattr("opendp_sim.dsl.run.stores.note_end", _full)
         with pytest.warns(RuntimeWarning, match="did not hear"), served:
             pass
     busy.release()
@@ -582,15 +582,15 @@ def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch)
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.run.session._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.stores._heard", stopped)
         with pytest.raises(KeyboardInterrupt):
             served.__exit__(None, None, None)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec), store=copy)
     served = serve(plan_file(spec))
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.run.session._heard", stopped)
-        patch.setattr("opendp_sim.dsl.run.session.note_end", _full)
+        patch.setattr("opendp_sim.dsl.run.stores._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.stores.note_end", _full)
         with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
             served.__exit__(None, None, None)
 
@@ -621,7 +621,7 @@ def _full(*_):
 
 def test_a_note_that_is_none_is_refused_and_an_old_one_is_not_asked(folder, monkeypatch):
     spec = folder / "people.yaml"
-    monkeypatch.setattr("opendp_sim.dsl.run.session._PATIENCE", 0.0)
+    monkeypatch.setattr("opendp_sim.dsl.run.stores._PATIENCE", 0.0)
     served = serve(plan_file(spec))
     busy = claimed(folder / "ledger.jsonl")
     with served:

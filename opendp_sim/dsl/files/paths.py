@@ -67,7 +67,7 @@ def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str,
         if kind == "file":
             yield what, File(name)
     for output in program.outputs:
-        for file in _written(output.save, output.store, program, File(program.folder)):
+        for file in _written(output.save, output.place, program, File(program.folder)):
             yield f"what output `{output.name}` writes", file
 
 
@@ -185,7 +185,7 @@ def _counting(program: Program) -> list[tuple[Path, str]]:
         (("data", e.name, "ledger"), e.ledger.file) for e in program.data if e.ledger is not None
     ]
     return kept + [
-        (("outputs", o.name, "store"), o.store) for o in program.outputs if o.store is not None
+        (("outputs", o.name, "store"), o.place) for o in program.outputs if o.place is not None
     ]
 
 
@@ -227,9 +227,9 @@ def _check_stores(program: Program, notes: Notes) -> None:
     """Report a session's store outside the spec's folder (OS304), links followed."""
     folder = File(_file(File(program.folder))[1])
     for output in program.outputs:
-        if output.store is None:
+        if output.place is None:
             continue
-        if not File(_file(File(program.folder) / output.store)[1]).is_relative_to(folder):
+        if not File(_file(File(program.folder) / output.place)[1]).is_relative_to(folder):
             notes.error("OS304", f"the store of `{output.name}` would lie outside the spec's folder",
                         ("outputs", output.name, "store"), label="leaves the folder",
                         help="name a file below the folder, or none here and one with `session "
@@ -244,7 +244,7 @@ def check_saves(program: Program, notes: Notes, into: File, spec: str | None = N
             taken.setdefault(key, what)
     for output in program.outputs:
         path: Path = ("outputs", output.name, "save" if output.save is not None else "store")
-        written = [_file(file) for file in _written(output.save, output.store, program, into)]
+        written = [_file(file) for file in _written(output.save, output.place, program, into)]
         keys = [key for place in written for key in _keys(place)]
         clash = next((taken[key] for key in keys if key in taken), None)
         if clash is not None:

@@ -74,6 +74,11 @@ first.""",
     )
 
     @property
+    def place(self) -> str | None:
+        """Where a session's store lies: as named, or beside the spec under the output's name."""
+        return f"{self.name}.session" if self.serve == "session" and not self.store else self.store
+
+    @property
     def query(self) -> SourceRef | None:
         """The queries that are answered."""
         return None if self.serve is not None and self.save is None else self.queries

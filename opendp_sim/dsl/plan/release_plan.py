@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from opendp_sim.core.claims import Stage
+from opendp_sim.core.claims import Interactive, Stage
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.plan import losses
 from opendp_sim.dsl.plan.solve import Loss
@@ -33,6 +33,11 @@ class ReleasePlan:
     def record(self) -> Mechanism | None:
         """The mechanism with everything filled in."""
         return None if self.bound is None else self.bound.record
+
+    @property
+    def interactive(self) -> bool:
+        """Whether it answers one question after another, from a session's store."""
+        return self.bound is not None and isinstance(self.bound.claim, Interactive)
 
     @property
     def asked_stages(self) -> tuple[Stage, ...] | None:

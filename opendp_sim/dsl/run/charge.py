@@ -9,11 +9,13 @@ returned; whatever else happens, the reserve stands. Proof: ``charge.md``, besid
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path as File
+from typing import Any
 
 from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
+from opendp_sim.accounting.ledger._entries import store_for, stores_of
 from opendp_sim.accounting.ledger._file import was_opened
 from opendp_sim.accounting.ledger._refusals import lost
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
@@ -78,17 +80,17 @@ def trace_of(
 
 def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
     for output in plan.program.outputs:
-        if output.store is not None:
+        if output.place is not None:
             from opendp_sim.accounting.session.postgres import mark_at  # noqa: PLC0415 - few programs have one
 
             with suppress(SimError, OSError, ValueError):
                 mark = mark_at(
-                    output.store
-                    if is_shared(output.store)
-                    else File(plan.program.folder) / output.store
+                    output.place
+                    if is_shared(output.place)
+                    else File(plan.program.folder) / output.place
                 )
                 if mark is not None and mark.ledger == path.name:
-                    yield f"the store {output.store} was opened under it"
+                    yield f"the store {output.place} was opened under it"
     for found in _certificates(plan, into):
         if _charged_to(found, plan, path) is not None:
             yield f"{found.name} says that it was charged to it"
@@ -214,33 +216,34 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
     return last is not None
 
 
-def unserved(plan: Plan, ledger: Ledger | None) -> str | None:
+def unserved(plan: Plan, ledger: Ledger | None, output: str) -> str | None:
     """Return the name of a store that this program was charged for and that never answered.
 
-    A process that died between the charge and the opening of its store leaves one: the next session of
-    the program takes it over instead of paying again (``charge.md``, Lemma 4).
+    A run leaves one for each session that nobody has asked yet, and so does a process that died between
+    the charge and the opening: the next session takes it over and pays nothing (``charge.md``, Lemma 4).
     """
     if ledger is None:
         return None
-    entries = ledger.entries
     names = [
-        e.body["store"]
-        for e in entries
+        store_for(e.body, output)
+        for e in ledger.entries
         if e.kind == "reserve"
         and e.body.get("program") == plan.program.hash
-        and e.body.get("store")
         and e.body["loss"] == _loss(plan)
     ]
-    return next((name for name in names if ledger.turn_of(name) == ""), None)
+    return next((name for name in names if name and ledger.turn_of(name) == ""), None)
 
 
 def settle_store(ledger: Ledger | None, store: str) -> None:
-    """Settle the open reserve of a session's store as a charge, if there is one: the gate let it pass."""
+    """Settle the open reserve of a session's store as a charge, if there is one: the gate let it pass.
+
+    That of a run with files stays open, and counts: the run may be finished yet.
+    """
     if ledger is None:
         return
     for entry in ledger.entries:
-        own = entry.kind == "reserve" and entry.body.get("store") == store
-        if own and ledger.settlement_of(entry) is None:
+        own = entry.kind == "reserve" and store in stores_of(entry.body)
+        if own and "seal" not in entry.body and ledger.settlement_of(entry) is None:
             ledger.settle(entry, "charge", {})
 
 
@@ -310,7 +313,7 @@ def reserve(
     ledger: Ledger | None,
     *,
     token: str | None = None,
-    store: str | None = None,
+    stores: Mapping[str, str] | None = None,
     seal: str | None = None,
     charged: Callable[[str], None] = lambda _text: None,
 ) -> Entry | None:
@@ -320,7 +323,7 @@ def reserve(
         plan: what is to run.
         ledger: where; None for a plan without a ledger.
         token: what names the run.
-        store: the name of a session's store.
+        stores: the names of the run's sessions' stores, by output.
         seal: what the run's files will be sealed with.
         charged: told in words what stands from now on, before a signal can stop the run.
 
@@ -337,7 +340,7 @@ def reserve(
         "unit": unit_text(plan),
         "dataset": None if entry is None else entry.name,
         "token": token,
-        "store": store,
+        **_stored(stores or {}),
         "seal": seal,
     }
     with held():
@@ -351,6 +354,13 @@ def reserve(
             raise
         charged(f"entry {made.seq} of {ledger.path} charges {plan.charge.text}, and stands")
     return made
+
+
+def _stored(stores: Mapping[str, str]) -> dict[str, Any]:
+    """Return how an entry names stores: the one alone, or several by output."""
+    if len(stores) == 1:
+        return {"store": next(iter(stores.values()))}
+    return {"stores": dict(stores)} if stores else {}
 
 
 def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -16,15 +16,8 @@ from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.claims import Interactive, Noise, Private, Stable
-from opendp_sim.core.errors import (
-    DataError,
-    InternalError,
-    ParameterError,
-    ReleaseError,
-    SimError,
-    SpecError,
-)
+from opendp_sim.core.claims import Noise, Private, Stable
+from opendp_sim.core.errors import DataError, InternalError, ParameterError, ReleaseError, SimError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.domains.records import Records
@@ -34,12 +27,21 @@ from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
-from opendp_sim.dsl.run.charge import gate, open_ledger, reserve
+from opendp_sim.dsl.run.charge import (
+    counting,
+    gate,
+    may_be_refused,
+    open_ledger,
+    reserve,
+    settle_store,
+    unserved,
+)
 from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
 from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
 from opendp_sim.dsl.run.records import Applied
+from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.io.fold import build_sketch, collect_records, collect_rows, fold_whole
 
@@ -52,7 +54,7 @@ Told = Callable[[str, int], None]
 def released(
     plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
 ) -> dict[str, Any]:
-    """Make every release, from its sum where that was made already."""
+    """Make every release that is made at once, from its sum where that was made already."""
     return {
         name: _release(
             plan,
@@ -61,6 +63,7 @@ def released(
             told,
         )
         for name, release in plan.releases.items()
+        if not release.interactive
     }
 
 
@@ -276,8 +279,9 @@ def apply(
         memory: arrays for sources of kind ``memory``.
         into: folder that ``save:`` paths start from; default the spec's.
         anywhere: let ``save:`` leave that folder.
-        replace: let an output take the place of one that another program released. A run of this very
-            program replaces its own outputs anyway.
+        replace: let an output take the place of one that another program released, and a new session's
+            store the place of one in a file. A run of this very program replaces its own outputs anyway,
+            and no store.
         workers: threads that build sketches, default one a core; any number gives the same bits.
         engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
             this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
@@ -289,16 +293,15 @@ def apply(
         sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
 
     Raises:
-        SpecError (OS306): a session, which ``opendp-sim session`` serves. Refused (OS304): ``into``
-            puts an output on an input. DataError (OS609): an output cannot be written; nothing was
-            charged and no data was opened, or the text says which charge stands and how to go on.
+        Refused (OS304): ``into`` puts an output on an input. DataError (OS609): an output cannot be
+            written, or a session's store is there already; nothing was charged and no data was
+            opened, or the text says which charge stands and how to go on.
             (Other OS6xx): the data or a query is refused; nothing was
             charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
             refuses; nothing ran. (OS407): the ledger was charged before, and is gone.
             InternalError (OS902): a private function failed; the charge stands.
             ReleaseError (OS702): nothing to resume.
     """
-    _no_sessions(plan)
     threads: Any = workers
     if threads is not None and not (isinstance(threads, int) and threads >= 1):
         raise ParameterError(
@@ -307,35 +310,109 @@ def apply(
         )  # fmt: skip
     signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
-    notes = Notes()
-    check_saves(plan.program, notes, folder, plan.path)
-    if not anywhere:
-        check_inside(plan.program, notes, folder)
-    notes.raise_if_any()
-    for where, path in _saved(plan, folder):
-        check_writable(path, where)
-        if not replace:
-            check_own(path, where, plan.program.hash)
+    check_targets(plan, folder, anywhere=anywhere, replaced=replace)
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack, folder=folder)
         run = Run(folder, ledger, signer, workers, told, charged, engine)
         finished = finish(plan, run, resume)
         if finished is None:
-            return _fresh(plan, run, memory or {}, stack)
+            places = lock_free(plan, stack, replaced=replace)
+            return _run_or_go_on(plan, run, memory or {}, places)
     if memory and resume is None:
         warnings.warn(_OLD, RuntimeWarning, stacklevel=2)
     return finished
 
 
-def _saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
+def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Applied:
+    """Run a plan; one of sessions alone that was charged and whose stores never answered goes on."""
+    open_references(plan, memory)
+    names = {name: unserved(plan, run.ledger, name) for name in places}
+    if not names or None in names.values() or saved(plan, run.folder):
+        drawn = {name: secrets.token_hex(16) for name in places}
+        return make_run(plan, run, memory, places, drawn)
+    done, kept = Applied(plan), {name: str(found) for name, found in names.items()}
+    inputs = look_again(plan, run, memory, kept.values())
+    make_stores(plan, inputs, places, kept)
+    return _standing(run.ledger, done, places)
+
+
+def _standing(
+    ledger: Ledger | None, done: Applied, places: Places, reserved: Entry | None = None
+) -> Applied:
+    """Add what was spent in all, up to the reserve if there is one, and where sessions are kept."""
+    done.stores = {name: place.path for name, place in places.items()}
+    if ledger is not None:
+        total = ledger.total(upto=None if reserved is None else reserved.seq)
+        done.spent, done.left = total.text, total.left_text
+    return done
+
+
+def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> Inputs:
+    """Open the private data for stores that were charged for, behind the gate; a refusal is counted.
+
+    Args:
+        plan: what reads it.
+        run: how it is run.
+        memory: tables handed over.
+        stores: the names of the stores, whose charge is settled now if it was only reserved.
+    """
+    public = open_public(plan, memory, run.told)
+    check_forms(plan, memory)
+    may_be_refused(plan, run.ledger)
+    if run.ledger is not None:
+        run.charged(f"what {run.ledger.path} charged for this session before stands")
+    with counting(plan, run.ledger):
+        inputs = open_private(plan, memory, run.told, public)
+    for name in stores:
+        settle_store(run.ledger, name)
+    return inputs
+
+
+def check_targets(plan: Plan, folder: File, *, anywhere: bool, replaced: bool) -> None:
+    """Refuse outputs that cannot be written, or would take another's place, before anything is charged.
+
+    Args:
+        plan: what is to run.
+        folder: where its outputs go.
+        anywhere: let them leave that folder.
+        replaced: let one take the place of another program's.
+    """
+    notes = Notes()
+    check_saves(plan.program, notes, folder, plan.path)
+    if not anywhere:
+        check_inside(plan.program, notes, folder)
+    notes.raise_if_any()
+    for where, path in saved(plan, folder):
+        check_writable(path, where)
+        if not replaced:
+            check_own(path, where, plan.program.hash)
+
+
+def saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
     """Return (its place in the spec, its file) of every output that is saved."""
-    saved = ((name, output.decl.save) for name, output in plan.outputs.items())
-    return [(f"outputs.{name}.save", folder / save) for name, save in saved if save is not None]
+    saves = ((name, output.decl.save) for name, output in plan.outputs.items())
+    return [(f"outputs.{name}.save", folder / save) for name, save in saves if save is not None]
 
 
-def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
-    """Reserve, run, settle (``charge.md``)."""
-    for where, path in _saved(plan, run.folder):
+def make_run(
+    plan: Plan,
+    run: Run,
+    memory: Memory,
+    places: Places,
+    names: Mapping[str, str],
+    opening: Callable[[Inputs], None] = lambda _inputs: None,
+) -> Applied:
+    """Reserve, run, settle, publish, and make the stores of sessions (``charge.md``).
+
+    Args:
+        plan: what runs.
+        run: how.
+        memory: tables handed over.
+        places: where new stores are made, locked.
+        names: what the ledger calls the stores: those, and one that ``opening`` opens.
+        opening: opens a store, from what was read.
+    """
+    for where, path in saved(plan, run.folder):
         check_replaced(path, where)
     done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
     public = open_public(plan, memory, run.told)
@@ -343,26 +420,30 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     if run.engine is not None:
         run.engine.check(plan)
     rehearse(plan, public, partial(_made, plan))
-    waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
-    token = waiting.token if waiting else secrets.token_hex(8)
-    seal = waiting.seal.public if waiting else None
-    reserved = reserve(plan, ledger, token=token, seal=seal, charged=run.charged)
-    inputs, sums, failed = _gated(plan, run, memory, public, reserved)
-    if ledger is not None and reserved is not None:  # as it was then: no server is asked
-        total = ledger.total(upto=reserved.seq)
-        done.spent, done.left = total.text, total.left_text
-    done.results, refused = _results(plan, run, inputs, sums, failed)
-    if refused is not None and not done.results:
-        raise refused
-    try:
-        if waiting is None:
-            done.charge = settle(ledger, reserved, {})
-        else:
-            written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
-            publish(waiting, written, run, reserved, done)
-    except DataError as error:
-        error.results = dict(done.results)  # paid for: the reserve stands
-        raise
+
+    def open_stores() -> None:
+        opening(inputs)
+        make_stores(plan, inputs, places, names)
+
+    with run_folder(plan, run.folder, public.queries) as waiting:
+        token = waiting.token if waiting else secrets.token_hex(8)
+        seal = waiting.seal.public if waiting else None
+        reserved = reserve(plan, ledger, token=token, stores=names, seal=seal, charged=run.charged)
+        inputs, sums, failed = _gated(plan, run, memory, public, reserved)
+        _standing(ledger, done, places, reserved)
+        done.results, refused = _results(plan, run, inputs, sums, failed)
+        if refused is not None and not done.results:
+            raise refused
+        try:
+            if waiting is None:
+                done.charge = settle(ledger, reserved, {})
+                open_stores()
+            else:
+                written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
+                publish(waiting, written, run, reserved, done, open_stores)
+        except DataError as error:
+            error.results = dict(done.results)  # paid for: the reserve stands
+            raise
     if refused is not None:
         raise _beside(refused, done)
     return done
@@ -411,7 +492,9 @@ def _gated(
     """
     with gate(plan, run.ledger, reserved, run.charged):
         if run.engine is not None:
-            return public, run.engine.sums(plan), None
+            asked = any(release.interactive for release in plan.releases.values())
+            inputs = open_private(plan, memory, run.told, public) if asked else public
+            return inputs, run.engine.sums(plan), None
         inputs = open_private(plan, memory, run.told, public, whole=False)
         sums, failed, refused = _first(plan, inputs, run)
         if refused is not None:
@@ -430,7 +513,7 @@ def _first(
     sums: dict[str, Any] = {}
     failed: Exception | None = None
     for name, release in plan.releases.items():
-        if not release.typed.entry.public:
+        if not release.typed.entry.public and not release.interactive:
             try:
                 sums[name] = data_of(release, inputs, run.workers, run.told)
             except Exception as error:  # noqa: BLE001 - judged when the gate has seen every record
@@ -441,12 +524,3 @@ def _first(
     except DataError as error:
         return {}, None, error.with_traceback(None)
     return sums, failed, None
-
-
-def _no_sessions(plan: Plan) -> None:
-    for name, release in plan.releases.items():
-        if release.bound is not None and isinstance(release.bound.claim, Interactive):
-            raise SpecError(
-                "OS306", f"flow.{name}", expected="releases that can be written to a file",
-                got="a session", hint="run `opendp-sim session SPEC` to serve it.",
-            )  # fmt: skip

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.domains.rows import with_points
 from opendp_sim.dsl.files.write import write_output
@@ -69,6 +68,8 @@ def results_of(
     found: dict[str, Any] = {}
     first: SimError | None = None
     for name, output in plan.outputs.items():
+        if output.interactive:
+            continue  # asked later, from its store
         refused: SimError | None = None
         try:
             found[name] = result_of(output, made[output.stage.name], inputs)
@@ -99,7 +100,7 @@ def rehearse(plan: Plan, public: Inputs, make: Make) -> None:
     """
     made: dict[str, Any] = {}
     for name, release in plan.releases.items():
-        if release.bound is None or not isinstance(release.bound.claim, Interactive):
+        if not release.interactive:
             entry = release.typed.entry
             nothing = Inputs({entry.name: lambda of=entry.records: iter([of.no_records()])}, {})  # type: ignore[misc]
             made[name] = _tried(f"flow.{name}", lambda: make(release, nothing))  # noqa: B023 - called at once

@@ -145,9 +145,22 @@ def stage(
 
 
 def publish(
-    waiting: RunFolder, written: list[Saved], run: Run, reserved: Entry | None, done: Applied
+    waiting: RunFolder,
+    written: list[Saved],
+    run: Run,
+    reserved: Entry | None,
+    done: Applied,
+    then: Callable[[], None] = lambda: None,
 ) -> None:
     """Settle the charge with the digests of the files, and then rename them to where they belong.
+
+    Args:
+        waiting: where they wait.
+        written: the files.
+        run: how the plan is run.
+        reserved: what was reserved for the run.
+        done: gets what was published.
+        then: what the run does before its outcome is recorded: it makes the stores of sessions.
 
     Raises:
         DataError (OS609): a rename failed; the text says how to go on without another charge.
@@ -176,6 +189,7 @@ def publish(
             "make room on the disk and run the command again: it goes on from the kept files "
             + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
         )
+    then()
     if ledger is not None and done.charge is not None:
         with _kept():
             ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})

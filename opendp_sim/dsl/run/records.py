@@ -12,7 +12,7 @@ from opendp_sim.dsl.plan.plan import Plan
 
 @dataclass(repr=False)
 class Applied:
-    """What a run left: results by output name, the files written, the ledger's entry.
+    """What a run left: results by output name, files written, stores of sessions, the ledger's entry.
 
     ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing was charged, and
     ``results`` holds what was released then, read from its files, where they are releases.
@@ -22,6 +22,7 @@ class Applied:
     results: dict[str, Any] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     certificates: dict[str, File] = field(default_factory=dict)
+    stores: dict[str, File] = field(default_factory=dict)
     charge: Entry | None = None
     spent: str | None = None
     left: str | None = None
@@ -31,6 +32,7 @@ class Applied:
         """Return what was written and what it cost: the plan's own text speaks of the time before."""
         said = [f"{name} -> {file}" for name, file in self.files.items()]
         said += [f"{name} not saved" for name in self.results if name not in self.files]
+        said += [f"{name} asked from {store}" for name, store in self.stores.items()]
         cost = "no ledger counted it" if self.spent is None else f"spent {self.spent}"
         said += [cost] if self.left is None else [cost, f"left {self.left}"]
         return f"Applied({self.plan.program.name}: {'; '.join(said)})"

@@ -4,51 +4,42 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, Path as File
+from pathlib import Path as File
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from opendp_sim.accounting.ledger._entries import stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres import is_shared
-from opendp_sim.accounting.session.end import End, note_end, noted_end, remove_note
-from opendp_sim.accounting.session.identity import claimed_name
-from opendp_sim.accounting.session.postgres import mark_at
+from opendp_sim.accounting.session.identity import Place, claimed_name
 from opendp_sim.accounting.session.session import Session
-from opendp_sim.core.claims import Stage
-from opendp_sim.core.errors import BudgetError, DataError, SpecError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.ids import boxed, persons
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.plan.records import ledger_path
-from opendp_sim.dsl.run.charge import (
-    counting,
-    gate,
-    is_paid,
-    may_be_refused,
-    open_ledger,
-    reserve,
-    settle_store,
-    unserved,
-)
-from opendp_sim.dsl.run.inputs import (
-    Memory,
-    check_forms,
-    open_private,
-    open_public,
-    open_queries,
-    private_of,
-    query_records,
+from opendp_sim.dsl.run.charge import counting, is_paid, open_ledger, unserved
+from opendp_sim.dsl.run.execute import check_targets, finish, look_again, make_run, saved
+from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of, query_records
+from opendp_sim.dsl.run.publish import Run
+from opendp_sim.dsl.run.records import Applied
+from opendp_sim.dsl.run.stores import (
+    alone,
+    lock_free,
+    lock_place,
+    make_store,
+    open_references,
+    sessions_of,
+    store_path,
+    take_turn,
+    tell_end,
 )
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
@@ -119,109 +110,6 @@ def unfit(expected: str, got: str) -> DataError:
         got=got,
         hint="a query has the features of a record, as one list of numbers or by column; an update is "
         "a list of whole records: see `opendp-sim session --help`.",
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# What a ledger hears of a session: that its store is open, and where its chain ended.
-#
-# Law: ``accounting/session/store.md``, Lemmas 4 and 5.
-
-_PATIENCE = 10.0
-"""Seconds that the end of a session waits for a ledger that another run has open."""
-
-
-def take_turn(session: Session, ledger: Ledger, name: str) -> str:
-    """Record that a store is open from now on, and return its turn; what is no such store is refused.
-
-    Raises:
-        BudgetError (OS407): its chain does not hold what the ledger heard last, or goes on after an end.
-    """
-    if (told := ledger.head_told(name)) is not None:
-        session.check_head(*told)
-    if (end := _noted(ledger, name)) is not None:
-        session.check_head(end.place, end.head, ended=True)
-    turn = session.take_turn(name, ledger.turn_of(name) or "", ledger.path.name)
-    ledger.opened(name, turn, session.tell())
-    if end is not None:
-        remove_note(ledger.path, name)
-    return turn
-
-
-def _noted(ledger: Ledger, name: str) -> End | None:
-    """Return where a store's last session ended, if that was noted beside its ledger's file."""
-    end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
-    return None if end is None or end.turn != ledger.turn_of(name) else end
-
-
-def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
-    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
-
-    A note beside the ledger says so first, since the ledger may be in use for long, and whoever waits may
-    be stopped; it stays until the next opening if the ledger does not hear. Where neither does, a
-    warning says what follows. A ledger that is gone, or does not know this turn of the store, is told
-    nothing, and none is made in its place.
-    """
-    path = ledger_path(plan)
-    if path is None:
-        return
-    noted, heard, stopped = False, None, True
-    try:
-        noted = _note(path, session, name, turn)
-        heard = _heard(path, session, name, turn)
-        noted = noted and heard is not None  # or nobody would ask for the note
-        stopped = False
-    finally:
-        noted = noted or (stopped and _is_noted(path, name, turn))
-        if not (noted or heard):
-            _warn(path)
-    if noted and heard:
-        with suppress(OSError):
-            remove_note(path, name)
-
-
-def _note(path: Path, session: Session, name: str, turn: str) -> bool:
-    """Write where the chain ends beside the ledger's file; False where that cannot be."""
-    with suppress(OSError, BudgetError):
-        if not is_shared(path) and path.exists():
-            place, head = session.tell()
-            note_end(path, name, End(turn=turn, place=place, head=head))
-            return True
-    return False
-
-
-def _is_noted(path: Path, name: str, turn: str) -> bool:
-    """Say whether the note is there, whoever was stopped after writing it."""
-    with suppress(OSError, BudgetError):
-        found = None if is_shared(path) else noted_end(path, name)
-        return found is not None and found.turn == turn
-    return False
-
-
-def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
-    """Tell the ledger itself, if it can be had in time; None for one that does not know this turn."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            with Ledger.open(path) as ledger:
-                if ledger.turn_of(name) != turn:
-                    return None
-                ledger.opened(name, turn, session.tell(), ended=True)
-        except BudgetError as error:
-            if "locked" not in str(error.got) or time.monotonic() > until:
-                return False
-        else:
-            return True
-        time.sleep(0.05)
-
-
-def _warn(path: Path) -> None:
-    warnings.warn(
-        f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
-        "again, a copy that was made during the session would be taken for it. Open and close it once "
-        "more.",
-        RuntimeWarning,
-        stacklevel=5,
     )
 
 
@@ -337,8 +225,12 @@ def serve(
     memory: Memory | None = None,
     store: File | None = None,
     charged: Callable[[str], None] = lambda _text: None,
+    ran: Callable[[Applied], None] = lambda _done: None,
 ) -> Served:
-    """Open the session that an output with ``serve: session`` names; charge the ledger if it is new.
+    """Open the session that an output with ``serve: session`` names, after the run that pays for it.
+
+    That run is made if it was not: every other output is written, every other session's store made, and
+    the program charged once. Where the store is there, or was paid for and never asked, nothing is.
 
     Args:
         plan: what ``plan_of`` made.
@@ -347,85 +239,122 @@ def serve(
         store: the store's file, or ``postgresql:SERVICE/STORE``; default the output's ``store``, else
             its name with ``.session``, beside the spec.
         charged: told in words what is charged, at the moment from which it stands.
+        ran: told what a run left that was made or finished.
 
     Raises:
         SpecError (OS305): no such output. (OS304): the spec's store leaves its folder.
-            DataError (OS6xx): data or public queries are refused, or (OS609) the store cannot be
-            written. BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
+            DataError (OS6xx): data or public queries are refused, or (OS609) the store or an output
+            cannot be written, or another session's store is there and this one's is not.
+            BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
     """
-    output = _chosen(plan, name)
-    typed, decl, steps = output.stage, output.decl, _steps(plan, output)
-    folder, held = plan.program.folder, memory or {}
-    path = store or _inside(File(folder), decl.store or f"{decl.name}.session", decl.name)
-    mark, public, private = mark_at(path), None, private_of(plan.program, held)
-    if decl.public_queries is not None:
-        public = open_queries(decl.public_queries, output, folder, held, private=private)
-    if mark is None and not is_shared(path):
-        check_writable(path, f"outputs.{decl.name}.store")
+    output, held = _chosen(plan, name), memory or {}
+    path = store or store_path(plan, output)
     with ExitStack() as stack, ExitStack() as undo:
-        ledger = open_ledger(plan, stack, store=mark)
-        paid = is_paid(ledger, mark)
-        waiting = unserved(plan, ledger) if mark is None else None
-        name = mark.name if mark is not None else waiting or secrets.token_hex(16)
-        release = _claimed(ledger, name)
-        undo.callback(release)
-        inputs = open_public(plan, held, _untold)
-        check_forms(plan, held)
-        stands = paid or waiting is not None
-        # A store of other data or another spec is a refusal by the data as well.
-        with _charging(plan, ledger, name, charged, stands=stands):
-            inputs = open_private(plan, held, _untold, inputs)
-        settle_store(ledger, name)
-        with counting(plan, ledger if paid else None):
-            session = Session(steps, inputs.blocks[typed.entry.name], path, name)
-        undo.callback(session.close)
-        session.keep(release)
-        turn = "" if ledger is None else take_turn(session, ledger, name)
+        place = undo.enter_context(lock_place(path, output))
+        ledger = open_ledger(plan, stack, store=place.mark)
+        public = open_references(alone(plan, output), held).get(output.decl.name)
+        run = Run(File(plan.program.folder), ledger, charged=charged)
+        opening = _Opening(plan, output, place, undo)
+        if is_paid(ledger, place.mark):
+            opening.go_on(run, held, place.mark.name if place.mark is not None else "")
+        else:
+            _pay(opening, run, held, stack, ran)
+        session = opening.session
+        assert session is not None  # noqa: S101 - it was opened, or something was raised
+        turn = "" if ledger is None else take_turn(session, ledger, opening.name)
         if public is not None:
             session.refer(public)
         undo.pop_all()
     charged(f"what was answered is charged in {path}, and stands")
+    typed = output.stage
     features = query_records(typed.entry.records, typed.stages)
-    closing = _untold_end if ledger is None else partial(tell_end, plan, session, name, turn)
+    closing = _untold if ledger is None else partial(tell_end, plan, session, opening.name, turn)
+    private = private_of(plan.program, held)
     return Served(session, typed.entry.records, features, closing, private)
 
 
-def _steps(plan: Plan, output: OutputType) -> tuple[Stage, ...]:
-    """Return the steps of a session, the service last."""
-    bound = plan.releases[output.stage.name].bound
-    if bound is None:
-        raise _no_session(plan)
-    last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
-    return *output.stage.stages, last
+def _pay(
+    opening: _Opening, run: Run, memory: Memory, stack: ExitStack, ran: Callable[[Applied], None]
+) -> None:
+    """Open a store that is not paid for: under what is paid already, or after a run that pays for it."""
+    plan, place, output = opening.plan, opening.place, opening.output.decl.name
+    done = finish(plan, run, None) if place.mark is None and saved(plan, run.folder) else None
+    if done is not None:
+        ran(done)
+    name = unserved(plan, run.ledger, output) if place.mark is None else None
+    if name is not None:
+        _say_lost(plan, run, name)
+        opening.go_on(run, memory, name)
+        return
+    check_targets(plan, run.folder, anywhere=False, replaced=False)
+    open_references(plan, memory)
+    others = lock_free(plan, stack, output)
+    drawn = {one: secrets.token_hex(16) for one in (*others, output)}
+    names = {one: drawn[one] for one in sessions_of(plan)}
+    if place.mark is not None:
+        names[output] = place.mark.name  # a store from elsewhere: this ledger pays for it now
+    opening.claim(run.ledger, names[output])
+    ran(make_run(plan, run, memory, others, names, partial(opening.open, name=names[output])))
 
 
-def _claimed(ledger: Ledger | None, name: str) -> Callable[[], None]:
-    """Claim the session's name beside a ledger's file; return what gives it back."""
-    if ledger is None or is_shared(ledger.path):
-        return _untold_end
-    return claimed_name(ledger.path, name)
+def _say_lost(plan: Plan, run: Run, store: str) -> None:
+    """Warn of a run that paid for a store and died before its files were complete."""
+    ledger = run.ledger
+    for entry in () if ledger is None or not saved(plan, run.folder) else ledger.entries:
+        mine = entry.kind == "reserve" and store in stores_of(entry.body)
+        if mine and ledger is not None and ledger.settlement_of(entry) is None:
+            warnings.warn(
+                f"the run of entry {entry.seq} ended before its files were complete: they are lost, "
+                "unless another folder (--into) keeps them. This session was paid for by that run; "
+                "`opendp-sim apply` makes another run, which is charged again.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
 
-def _charging(
-    plan: Plan, ledger: Ledger | None, name: str, charged: Callable[[str], None], *, stands: bool
-) -> AbstractContextManager[Any]:
-    """Reserve the session's charge, unless one stands; return what counts a refusal by the data."""
-    reserved = None
-    if not stands:
-        reserved = reserve(plan, ledger, store=name, charged=charged)
-    else:
-        may_be_refused(plan, ledger)
-        if ledger is not None:
-            charged(f"what {ledger.path} charged for this session before stands")
-    return gate(plan, ledger, reserved, charged) if reserved else counting(plan, ledger)
+@dataclass
+class _Opening:
+    """The one session that is opened and stays open.
+
+    Attributes:
+        undo: closes what was opened, unless all of it was.
+    """
+
+    plan: Plan
+    output: OutputType
+    place: Place
+    undo: ExitStack
+    name: str = ""
+    session: Session | None = None
+    release: Callable[[], None] = lambda: None
+
+    def claim(self, ledger: Ledger | None, name: str) -> None:
+        """Claim the store's name beside a ledger's file, from before the charge."""
+        self.name = name
+        if ledger is not None and not is_shared(ledger.path):
+            self.release = claimed_name(ledger.path, name)
+            self.undo.callback(self.release)
+
+    def open(self, inputs: Inputs, name: str) -> None:
+        """Open the session over its store."""
+        self.session = make_store(self.plan, self.output, inputs, self.place, name)
+        self.undo.callback(self.session.close)
+        self.session.keep(self.release)
+
+    def go_on(self, run: Run, memory: Memory, name: str) -> None:
+        """Open a store that is paid for, which reads what this session reads and nothing else.
+
+        A store of other data or another spec is a refusal by the data as well.
+        """
+        plan, paid = alone(self.plan, self.output), self.place.mark is not None
+        self.claim(run.ledger, name)
+        inputs = look_again(plan, run, memory, [name])
+        with counting(plan, run.ledger if paid else None):
+            self.open(inputs, name)
 
 
-def _untold_end() -> None:
+def _untold() -> None:
     """Tell nobody: there is no ledger."""
-
-
-def _untold(_phase: str, _rows: int) -> None:
-    """Show no progress: how far a gate came would be about the data."""
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
@@ -438,23 +367,8 @@ def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | No
     return open_queries(ref, _chosen(plan, name), ".", memory or {}, private=private)
 
 
-def _inside(folder: File, store: str, name: str) -> File:
-    """Return the store that a spec names, links followed; it stays in the spec's folder.
-
-    Raises:
-        SpecError (OS304): it does not.
-    """
-    path = File(store) if is_shared(store) else folder / store
-    if is_shared(store) or path.resolve().is_relative_to(folder.resolve()):
-        return path
-    raise SpecError(
-        "OS304", f"outputs.{name}.store", expected="a file in the spec's folder", got="one outside it",
-        hint="name a file below the folder, or name this one yourself with `session --store FILE`.",
-    )  # fmt: skip
-
-
 def _chosen(plan: Plan, name: str | None) -> OutputType:
-    sessions = {n: o for n, o in plan.outputs.items() if o.decl.serve == "session"}
+    sessions = sessions_of(plan)
     if name is None and len(sessions) == 1:
         return next(iter(sessions.values()))
     if name not in sessions:
@@ -463,7 +377,7 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
 
 
 def _no_session(plan: Plan, name: str | None = None) -> SpecError:
-    names = [n for n, o in plan.outputs.items() if o.decl.serve == "session"]
+    names = list(sessions_of(plan))
     return SpecError(
         "OS305", "outputs", expected="one output with `serve: session`, or its name",
         got=(f"`{name}`, and " if name else "") + (", ".join(names) or "none") + " in the spec",

@@ -30,6 +30,7 @@ class OutputType:
         posts: every post-processing claim since the release, this output's last.
         domain: what a query is answered with; the release itself when ``posts`` is empty.
         stated: what a release states of its own accuracy: votes, selections, steps of a fit.
+        interactive: whether the release answers one question after another.
     """
 
     decl: OutputDecl
@@ -37,6 +38,7 @@ class OutputType:
     posts: tuple[Post, ...]
     domain: Domain | None
     stated: Mapping[str, float] = field(default_factory=dict)
+    interactive: bool = False
 
     @property
     def expected(self) -> dict[str, float]:
@@ -195,7 +197,8 @@ def _from_stage(
         bound = bind_release(typed, release_record(typed.release, probe=True))
         bounds[typed.name] = bound  # many outputs may be of one release
     told = {} if bound is None else accuracy_of(bound.claim.expected)
-    return OutputType(decl, typed, (), released_domain(typed, bound), told)
+    asked = bound is not None and isinstance(bound.claim, Interactive)
+    return OutputType(decl, typed, (), released_domain(typed, bound), told, asked)
 
 
 def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | None:
@@ -215,7 +218,7 @@ def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | No
             return None
         posts.append(claim)
         domain = claim.output
-    typed = OutputType(decl, base.stage, tuple(posts), domain, base.stated)
+    typed = replace(base, decl=decl, posts=tuple(posts), domain=domain)
     return typed if _saves(typed, notes) else None
 
 
@@ -236,10 +239,24 @@ def _pointed(output: OutputType, notes: Notes) -> bool:
     return False
 
 
+def _serves(output: OutputType, notes: Notes) -> bool:
+    """Check that a release that is asked is served, and no other one."""
+    decl, asked = output.decl, output.interactive
+    if asked == (decl.serve == "session") and not (asked and decl.save is not None):
+        return True
+    notes.error("OS306", f"`{output.stage.name}` is " + ("a session" if asked else "no session"),
+                ("outputs", decl.name, "save" if asked and decl.save is not None else "serve"),
+                label="not saved, and not otherwise served" if asked else "nobody can ask it",
+                help="write `serve: session`, and nothing to save: its answers come one by one."
+                if asked else "`serve: session` is for releases such as ind_knn: write `save: "
+                "out/name.npz`, and ask it with `opendp-sim answer`.")  # fmt: skip
+    return False
+
+
 def _saves(output: OutputType, notes: Notes) -> bool:
     """Check that what is saved can be saved: a release as .npz, answers with queries."""
     decl, path = output.decl, ("outputs", output.decl.name)
-    if not _pointed(output, notes):
+    if not _pointed(output, notes) or not _serves(output, notes):
         return False
     released = isinstance(output.domain, Released)
     needs_queries = any(post.takes == "release" and post.asks for post in output.posts)

@@ -1,0 +1,231 @@
+"""The stores of a run's sessions: places locked before the charge, stores made after it, turns and ends.
+
+Law: ``charge.md``, Lemma 4, and ``accounting/session/store.md``, Lemmas 4 and 5.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from os.path import exists
+from pathlib import Path
+
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.session.end import End, note_end, noted_end, remove_note
+from opendp_sim.accounting.session.identity import Place
+from opendp_sim.accounting.session.postgres import place_at
+from opendp_sim.accounting.session.session import Session
+from opendp_sim.core.claims import Stage
+from opendp_sim.core.errors import BudgetError, DataError, SpecError
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.dsl.files.write import check_writable
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.records import ledger_path
+from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of
+from opendp_sim.dsl.types.outputs import OutputType
+from opendp_sim.io.blocks import Block
+
+
+def sessions_of(plan: Plan) -> dict[str, OutputType]:
+    """Return the outputs that are sessions."""
+    return {name: o for name, o in plan.outputs.items() if o.decl.serve == "session"}
+
+
+def alone(plan: Plan, output: OutputType) -> Plan:
+    """Return the part of a plan that one session reads; program, loss and ledger stay those of all."""
+    stage = output.stage.name
+    return replace(plan, outputs={output.decl.name: output}, releases={stage: plan.releases[stage]})
+
+
+def store_path(plan: Plan, output: OutputType) -> Path:
+    """Return where a session's store lies, links followed; it stays in the spec's folder.
+
+    Raises:
+        SpecError (OS304): it does not.
+    """
+    folder, name = Path(plan.program.folder), output.decl.place or ""
+    if is_shared(name):
+        return Path(name)
+    if (folder / name).resolve().is_relative_to(folder.resolve()):
+        return folder / name
+    raise SpecError(
+        "OS304", f"outputs.{output.decl.name}.store", expected="a file in the spec's folder",
+        got="one outside it",
+        hint="name a file below the folder, or name this one yourself with `session --store FILE`.",
+    )  # fmt: skip
+
+
+def lock_place(path: Path, output: OutputType) -> Place:
+    """Lock the place of a session's store, where one can lie or be made.
+
+    Raises:
+        DataError (OS609): none can be made there. BudgetError (OS407): it is open, or no store.
+    """
+    if not is_shared(path) and not exists(path):  # noqa: PTH110 - false of a name too long
+        check_writable(path, f"outputs.{output.decl.name}.store")
+    return place_at(path)
+
+
+Places = Mapping[str, Place]
+"""The locked places of stores, by output."""
+
+
+def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = False) -> Places:
+    """Lock the places of all sessions ``but`` one, at which a run may make new stores.
+
+    Args:
+        plan: what is to run.
+        stack: lets go of the places.
+        but: an output whose place somebody else takes care of.
+        replaced: whether stores that lie there may go, with what is left of their budget.
+
+    Raises:
+        DataError (OS609): a store lies there, or none can be made. BudgetError (OS407): one is open.
+    """
+    found = {}
+    for name, output in sessions_of(plan).items():
+        if name == but:
+            continue
+        found[name] = stack.enter_context(lock_place(store_path(plan, output), output))
+        if found[name].mark is not None and not (replaced and not is_shared(found[name].path)):
+            raise DataError(
+                "OS609", f"outputs.{name}.store", expected="no store there yet",
+                got=f"{found[name].path}: the store of a session, which was paid for",
+                hint="nothing was charged: `opendp-sim session` serves that store and charges nothing. "
+                "For a new run of the whole program, which is charged again, name another store or "
+                "let a file be replaced (`apply --replace`, `replace=True`).",
+            )  # fmt: skip
+    return found
+
+
+def open_references(plan: Plan, memory: Memory) -> dict[str, Block]:
+    """Open what the queries of sessions look like, where the spec names it: before any charge."""
+    folder, private = plan.program.folder, private_of(plan.program, memory)
+    asked = {name: (o.decl.public_queries, o) for name, o in sessions_of(plan).items()}
+    return {
+        name: open_queries(ref, output, folder, memory, private=private)
+        for name, (ref, output) in asked.items()
+        if ref is not None
+    }
+
+
+def make_store(plan: Plan, output: OutputType, inputs: Inputs, place: Place, name: str) -> Session:
+    """Open a session over its store, which is made at its place where none is; nothing is answered."""
+    bound = plan.releases[output.stage.name].bound
+    assert bound is not None  # noqa: S101 - it is a session's
+    last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
+    blocks = inputs.blocks[output.stage.entry.name]
+    return Session((*output.stage.stages, last), blocks, place.path, name, place)
+
+
+def make_stores(plan: Plan, inputs: Inputs, places: Places, names: Mapping[str, str]) -> None:
+    """Make new stores at their places, and close them: nobody has asked them anything yet."""
+    for name, place in places.items():
+        if place.mark is not None:
+            place.clear()
+        make_store(plan, plan.outputs[name], inputs, place, names[name]).close()
+
+
+# --------------------------------------------------------------------------------------------------
+# What a ledger hears of a session: that its store is open, and where its chain ended.
+
+_PATIENCE = 10.0
+"""Seconds that the end of a session waits for a ledger that another run has open."""
+
+
+def take_turn(session: Session, ledger: Ledger, name: str) -> str:
+    """Record that a store is open from now on, and return its turn; what is no such store is refused.
+
+    Raises:
+        BudgetError (OS407): its chain does not hold what the ledger heard last, or goes on after an end.
+    """
+    if (told := ledger.head_told(name)) is not None:
+        session.check_head(*told)
+    if (end := _noted(ledger, name)) is not None:
+        session.check_head(end.place, end.head, ended=True)
+    turn = session.take_turn(name, ledger.turn_of(name) or "", ledger.path.name)
+    ledger.opened(name, turn, session.tell())
+    if end is not None:
+        remove_note(ledger.path, name)
+    return turn
+
+
+def _noted(ledger: Ledger, name: str) -> End | None:
+    """Return where a store's last session ended, if that was noted beside its ledger's file."""
+    end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
+    return None if end is None or end.turn != ledger.turn_of(name) else end
+
+
+def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
+    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
+
+    A note beside the ledger says so first, since the ledger may be in use for long, and whoever waits may
+    be stopped; it stays until the next opening if the ledger does not hear. Where neither does, a
+    warning says what follows. A ledger that is gone, or does not know this turn of the store, is told
+    nothing, and none is made in its place.
+    """
+    path = ledger_path(plan)
+    if path is None:
+        return
+    noted, heard, stopped = False, None, True
+    try:
+        noted = _note(path, session, name, turn)
+        heard = _heard(path, session, name, turn)
+        noted = noted and heard is not None  # or nobody would ask for the note
+        stopped = False
+    finally:
+        noted = noted or (stopped and _is_noted(path, name, turn))
+        if not (noted or heard):
+            _warn(path)
+    if noted and heard:
+        with suppress(OSError):
+            remove_note(path, name)
+
+
+def _note(path: Path, session: Session, name: str, turn: str) -> bool:
+    """Write where the chain ends beside the ledger's file; False where that cannot be."""
+    with suppress(OSError, BudgetError):
+        if not is_shared(path) and path.exists():
+            place, head = session.tell()
+            note_end(path, name, End(turn=turn, place=place, head=head))
+            return True
+    return False
+
+
+def _is_noted(path: Path, name: str, turn: str) -> bool:
+    """Say whether the note is there, whoever was stopped after writing it."""
+    with suppress(OSError, BudgetError):
+        found = None if is_shared(path) else noted_end(path, name)
+        return found is not None and found.turn == turn
+    return False
+
+
+def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
+    """Tell the ledger itself, if it can be had in time; None for one that does not know this turn."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with Ledger.open(path) as ledger:
+                if ledger.turn_of(name) != turn:
+                    return None
+                ledger.opened(name, turn, session.tell(), ended=True)
+        except BudgetError as error:
+            if "locked" not in str(error.got) or time.monotonic() > until:
+                return False
+        else:
+            return True
+        time.sleep(0.05)
+
+
+def _warn(path: Path) -> None:
+    warnings.warn(
+        f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
+        "again, a copy that was made during the session would be taken for it. Open and close it once "
+        "more.",
+        RuntimeWarning,
+        stacklevel=5,
+    )
