@@ -255,7 +255,8 @@ def as_opendp(plan: Planned, *, curve: bool = False) -> dp.Measurement:
 
     Returns:
         A measurement on the program's records (the domain that its first step reads), whose release
-        is the list of the plan's releases in the order of their names. Map: ``plan.total`` at the
+        is the list of the plan's releases in the order of their names, those that are asked last: under
+        an approximate measure OpenDP answers the last of them only. Map: ``plan.total`` at the
         unit's distance; with ``curve``, ``d_in -> (epsilon -> delta)`` with
         ``delta = Phi(mu / 2 - epsilon / mu) - e**epsilon Phi(-mu / 2 - epsilon / mu)`` and ``mu**2``
         twice OpenDP's composed rho at ``d_in``, rounded up.
@@ -264,7 +265,8 @@ def as_opendp(plan: Planned, *, curve: bool = False) -> dp.Measurement:
         BudgetError (OS405): nothing is released with privacy; a curve of another measure than ``gdp``.
         OpenDPException: releases of different data cannot be composed.
     """
-    releases = [r for _, r in sorted(plan.releases.items()) if r.bound is not None]
+    found = sorted(plan.releases.items(), key=lambda item: (item[1].interactive, item[0]))
+    releases = [release for _, release in found if release.bound is not None]
     if plan.privacy is None or not releases:
         raise BudgetError(
             "OS405", "plan", expected="a program that releases something with privacy",

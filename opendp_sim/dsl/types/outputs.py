@@ -88,6 +88,7 @@ def type_outputs(
     for output in program.outputs:
         _visit(output, program, declared, types, found, held, notes, ())
     _one_session_each(found, notes)
+    _concurrent(found, held, notes)
     return found
 
 
@@ -103,6 +104,20 @@ def _one_session_each(found: Mapping[str, OutputType | None], notes: Notes) -> N
                         ("outputs", name, "serve"), label=f"`{first}` serves it already",
                         help="a release pays for one session: ask that one, or give a second stage "
                         "a `release:` and a share of the budget.")  # fmt: skip
+
+
+def _concurrent(
+    found: Mapping[str, OutputType | None], bounds: Mapping[str, Bound], notes: Notes
+) -> None:
+    """Report several sessions of which one's loss is not known to add up while others are asked."""
+    served = [output for output in found.values() if output is not None and output.interactive]
+    for output in served if len(served) > 1 else ():
+        bound = bounds.get(output.stage.name)
+        if bound is not None and bound.claim.measure == "approx_zero_concentrated_divergence":
+            notes.error("OS306", f"`{output.stage.name}` is served beside another session",
+                        ("outputs", output.decl.name, "serve"), label="its measure is approximate zCDP",
+                        help="serve it from a spec of its own: that such sessions add up while both "
+                        "are asked is not proved.")  # fmt: skip
 
 
 def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes) -> None:
