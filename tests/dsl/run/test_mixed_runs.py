@@ -23,6 +23,7 @@ from opendp_sim.dsl.run import execute, publish, session, stores
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.engines.engine import engine_of
+from opendp_sim.measurements.knn.ind_knn import IndKnn
 from tests._tiers import tiered
 
 SPEC = """
@@ -267,6 +268,29 @@ def test_what_cannot_be_saved_or_served_is_refused_by_check(tmp_path, output, co
     text = SPEC.replace("{from: near, serve: session, store: out/near.session}", output)
     with pytest.raises(Refused, match=code):
         plan_file(spec_in(tmp_path, text))
+
+
+def test_sessions_that_are_not_known_to_add_up_side_by_side_are_refused(tmp_path, monkeypatch):
+    """OpenDP lets only the last interactive release of approximate zCDP be asked; so does `check`."""
+    real = IndKnn.bind
+
+    def bind(self, domain, metric):
+        return replace(real(self, domain, metric), measure="approx_zero_concentrated_divergence")
+
+    monkeypatch.setattr(IndKnn, "bind", bind)
+    with pytest.raises(Refused, match="OS306"):
+        plan_file(spec_in(tmp_path, two_sessions()))
+
+
+def test_what_opendp_composes_ends_with_what_is_asked(tmp_path):
+    """Under approximate zCDP it locks an earlier one: the sketch `tree` came after the session `near`."""
+    text = SPEC.replace("measure: zcdp", "measure: approx_zcdp")
+    text = text.replace("budget: {rho: 0.3}", "budget: {epsilon: 2.0, delta: 1.0e-5}")
+    plan = plan_file(spec_in(tmp_path, text.replace("{rho: 1.0}", "{epsilon: 8.0, delta: 1.0e-3}")))
+    points = np.load(tmp_path / "points.npz")
+    rows = {"x": points["x"], "kind": (points["kind"] == "b").astype(np.int64)}
+    *_, asked = plan.to_opendp()(rows)
+    assert asked(np.array([[8.0, 8.0]])).labels[0] in ("a", "b")
 
 
 def test_a_store_that_cannot_be_opened_leaves_the_files_and_is_paid_for(tmp_path, monkeypatch):
