@@ -111,7 +111,7 @@ def test_the_spec_is_applied_asked_answered_verified_and_reported(tmp_path):
         said("report", about, "-o", tmp_path / "page.html")
         assert "ind_knn" in (tmp_path / "page.html").read_text() or about.endswith(".session")
     with Ledger.open(tmp_path / "five-systems.ledger") as ledger:
-        assert [charge.loss for charge in ledger.charges] == [plan.total]
+        assert [charge.loss for charge in ledger.charges] == [plan.charge.loss]
         assert ledger.total().loss == plan.total
 
 

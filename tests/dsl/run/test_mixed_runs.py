@@ -109,7 +109,7 @@ def charged(folder: Path, plan: Plan) -> int:
     if not (folder / "points.ledger").exists():
         return 0
     with Ledger.open(folder / "points.ledger") as ledger:
-        assert {charge.loss for charge in ledger.charges} <= {plan.total}
+        assert {charge.loss for charge in ledger.charges} <= {plan.charge.loss}
         return len(ledger.charges)
 
 
