@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, under names that nobody else can have.
+"""Write files atomically under names that nobody else has.
 
 A file is written under a fresh hidden name in the folder of its target (created with ``O_EXCL``, so
 that no link is followed and no other writer is met), synchronised, renamed over the target, and the
@@ -42,7 +42,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def fresh(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that is not there yet, and synchronise it and its folder when it is complete.
+    """Create a file, synchronised with its folder when complete.
 
     A text may hold bytes that are no UTF-8 (an item that many people named): they are written as
     ``\\udcff``, since a run that has been charged must not fail on what it released.
@@ -60,7 +60,7 @@ def fresh(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Write a file that takes the place of ``path`` when the block ends, or leaves it as it was."""
+    """Replace ``path`` when the block ends, or leave it unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN)}.part")
@@ -75,7 +75,10 @@ def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def moved(made: Path, target: Path) -> None:
-    """Rename a complete file over its target, durably; across file systems by a copy beside it."""
+    """Rename a complete file over its target, durably.
+
+    Across file systems by a copy beside it.
+    """
     try:
         made.replace(target)
     except OSError as error:
@@ -88,13 +91,16 @@ def moved(made: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON in place of ``path``: sorted, indented, whole or not at all."""
+    """Replace ``path`` with sorted, indented JSON, atomically."""
     with replacing(path, "w") as stream:
         stream.write(json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def _hold(stream: IO[Any]) -> None:
-    """Lock a hidden file until it is closed: it is being written."""
+    """Lock a hidden file until it is closed.
+
+    The lock shows that it is being written.
+    """
     if LOCKS:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
 

@@ -1,4 +1,4 @@
-"""Budgets: what may be lost, as it is stated in public."""
+"""State public budgets of privacy loss."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def number_text(value: Number) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A public bound on the total loss: epsilon, epsilon at delta, rho, or several at once.
+    """Bound the total loss in public.
+
+    By epsilon, epsilon at delta, rho, or several at once.
 
     Bounds are the decimals or ratios that were written, exactly: a float counts as its shortest text,
     a ``Decimal``, a ``Fraction`` and a text such as ``"1/7"`` as themselves. ``exact`` has them as
@@ -101,7 +103,7 @@ class Budget:
         return None if value is None else float_down(value)
 
     def check(self, measure: MeasureName | None, where: str = "budget") -> None:
-        """Refuse what is no finite budget, or is no budget of ``measure`` where that is known (OS401)."""
+        """Refuse a budget that is not finite or not of ``measure`` (OS401)."""
         if measure is not None and measure not in MEASURES:
             raise self._refuse(where, f"a measure of {', '.join(MEASURES)}", "another")
         for name, value in self.stated().items():
@@ -157,7 +159,7 @@ class Budget:
         )
 
     def _of_a_conversion(self, measure: MeasureName) -> tuple[tuple[bool, str, str], ...]:
-        """Return the rules of an epsilon at a delta that OpenDP converts from rho."""
+        """Return the rules of epsilon at delta, as OpenDP converts rho."""
         if measure not in ("zcdp", "approx_zcdp") or None in (self.epsilon, self.delta):
             return ()
         least, most = _CONVERTED_DELTA
@@ -201,7 +203,10 @@ class Budget:
 
     @property
     def mu_squared(self) -> Fraction | None:
-        """The greatest mu**2 within the bounds on mu, and on epsilon at delta; None where neither is."""
+        """Return the greatest mu**2 within the bounds, or None.
+
+        Bounds on mu, and on epsilon at delta; None where neither is set.
+        """
         mu, epsilon, delta = self.exact("mu"), self.down("epsilon"), self.down("delta")
         limits = [] if mu is None else [mu**2]
         if epsilon is not None and delta is not None:
@@ -210,7 +215,10 @@ class Budget:
 
     @property
     def mechanisms_delta(self) -> Fraction:
-        """The delta that mechanisms may use under ``approx_zcdp``: half unless reserved."""
+        """Return the delta that ``approx_zcdp`` mechanisms may use.
+
+        Half of delta unless reserved.
+        """
         if self.reserve_mechanisms is not None:
             return decimal_of(self.reserve_mechanisms)
         delta = self.exact("delta") or Fraction(0)
@@ -218,7 +226,10 @@ class Budget:
 
     @property
     def conversion_delta(self) -> float:
-        """What ``approx_zcdp`` mechanisms leave of delta: the greatest float with an exact sum."""
+        """Return the delta that ``approx_zcdp`` mechanisms leave.
+
+        The greatest float with an exact sum.
+        """
         return float_down((self.exact("delta") or 0) - self.mechanisms_delta)
 
     @staticmethod

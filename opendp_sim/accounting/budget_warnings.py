@@ -1,4 +1,4 @@
-"""Budgets that hardly protect anybody, and too large a delta, in one plain line wherever one is read."""
+"""Warn of weak budgets and of large deltas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def little_protection(limit: Budget | None) -> str | None:
 
 
 def large_delta(delta: float | None, size: int | None = None) -> str | None:
-    """Say that a delta allows a record to be published, where it does; None elsewhere.
+    """Return a warning if a delta allows to publish a record.
 
     Args:
         delta: of a budget or a claim.

@@ -1,4 +1,7 @@
-"""A privacy claim in one plain sentence: how much, for whom, and under which measure."""
+"""State a privacy claim in one sentence.
+
+How much, for whom, and under which measure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from opendp_sim.core.arithmetic.rounding import up_text
 
 
 def promise(privacy: Mapping[str, Any]) -> str:
-    """Return the claim of a release's header or of a plan in words.
+    """Return the claim of a release's header or of a plan.
 
     Args:
         privacy: ``unit``, ``measure``, ``total`` and ``claim`` as a certificate holds them; whatever
@@ -34,7 +37,7 @@ def promise(privacy: Mapping[str, Any]) -> str:
 
 
 def who(unit: Mapping[str, Any]) -> str:
-    """Return whom a unit protects: records or persons, how many, and what happens to them."""
+    """Return whom a unit protects, and how many."""
     of = str(unit.get("of", "row"))
     kind = "replace" if "replace" in unit else "add_remove"
     number = unit.get(kind, 1)

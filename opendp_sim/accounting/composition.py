@@ -1,4 +1,4 @@
-"""What a sequence of charges adds up to, by OpenDP's composition of stand-ins.
+"""Compose charges by OpenDP's composition of stand-in measurements.
 
 A recorded charge has no mechanism any more, only a loss; a stand-in is a measurement whose map is
 that loss. A ledger has one measure for its life, and every charge joins it when it is made (pure
@@ -66,7 +66,9 @@ def converted_at(measure: MeasureName, limit: Budget) -> float:
 
 
 def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) -> float:
-    """Return the greatest sum that a limit takes (up to 2**-36 of it), in the part that adds up.
+    """Return the greatest sum that a limit allows.
+
+    Up to 2**-36 of it, in the part that adds up.
 
     Args:
         measure: the ledger's.
@@ -96,7 +98,7 @@ def _held(fits: Callable[[float], bool], sum_: float) -> bool:
 
 
 def _rho_of(epsilon: float, delta: float) -> float:
-    """Return the greatest rho whose epsilon is at most this, in floats: a guess that is checked after."""
+    """Return a float guess of the rho for an epsilon."""
     return _greatest(lambda rho: zcdp_to_epsilon(rho, delta) <= epsilon, 2 * epsilon + 1)
 
 
@@ -112,7 +114,10 @@ def _greatest(holds: Callable[[float], bool], high: float) -> float:
 
 
 def room_of(measure: MeasureName, limit: Budget, spent: Fraction, most: float) -> Fraction:
-    """Return the greatest epsilon, at the limit's delta, of one more run that is measured so and fits."""
+    """Return the greatest epsilon of one more run that fits.
+
+    At the limit's delta and in the run's measure.
+    """
     whole = limit.exact("epsilon")
     if not spent and limit.rho is None and limit.mu is None and whole is not None:
         return whole
@@ -139,7 +144,10 @@ def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
 
 
 def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Budget) -> str:
-    """Say what is left, rounded down; of losses that add up by squares, what one more run may cost."""
+    """Return the remaining budget as text, rounded down.
+
+    For losses that add up by squares, the cost of one more run.
+    """
     plain: list[str] = []
     squares: list[str] = []
     for name, value in left.items():
@@ -168,7 +176,9 @@ _LARGE = 2**1200
 
 @dataclass(frozen=True)
 class Charge:
-    """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
+    """Hold one loss and its measure.
+
+    As (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
 
     Under ``gdp`` the one part is ``mu**2 / 2``; twice it is exactly the mu**2 that adds up.
 
@@ -237,7 +247,7 @@ def _loss(measure: object, loss: object) -> tuple[Fraction, ...]:
 
 
 def _loss_part(value: object) -> Fraction:
-    """Return a part of a loss, or refuse it: finite, and zero or more."""
+    """Return a part of a loss, refusing negative and infinite ones."""
     real = isinstance(value, int | float | np.integer | np.floating | Fraction)
     if not real or isinstance(value, bool):
         raise _no_loss("finite numbers at or above zero", "no number")
@@ -265,7 +275,10 @@ def _no_loss(expected: str, got: str) -> BudgetError:
 
 
 def loss_text(measure: MeasureName, loss: Sequence[float | Fraction]) -> str:
-    """Render a loss, rounded up: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    """Render a loss, rounded up.
+
+    As ``rho 0.0245`` or ``epsilon 1, delta 1e-06``.
+    """
     parts = [_as_shown(part) for part in loss]
     if measure == "gdp":
         first = loss[0]
@@ -355,7 +368,9 @@ class Total:
 
     @property
     def share(self) -> float:
-        """The greatest used share of any part of the limit: for pictures, not for decisions.
+        """Return the greatest used share of the limit.
+
+        For pictures, not for decisions.
 
         It is a share of what adds up (rho, or the square of mu): equal runs are equal parts.
         """
@@ -374,7 +389,7 @@ class Total:
 
 @lru_cache(maxsize=256)
 def _most(measure: MeasureName, limit: Budget) -> float:
-    """Return the greatest sum within a limit: mu**2 / 2, rho or epsilon."""
+    """Return the greatest sum within a limit."""
     more = (0.0,) * (_PARTS[measure] - 1)
 
     def fits(first: float) -> bool:
@@ -409,7 +424,7 @@ def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> 
 
 @lru_cache(maxsize=4096)
 def _joined(charge: Charge, measure: MeasureName) -> tuple[Fraction, ...]:
-    """Return the loss of a charge in the ledger's measure, by OpenDP's casts."""
+    """Return a charge's loss in the ledger's measure."""
     if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
         return charge.exact  # mu-GDP is mu**2 / 2-zCDP
     value: Any = _cast(_stand_in(charge.measure, charge.loss), charge.measure, measure).map(1)
@@ -432,7 +447,7 @@ def _epsilon(measure: MeasureName, exact: tuple[Fraction, ...], limit: Budget) -
 
 @lru_cache(maxsize=4096)
 def _read(measure: MeasureName, loss: tuple[float, ...], delta: float | None) -> float:
-    """Return a sum as OpenDP converts it at ``delta``; without one, let OpenDP refuse what is no loss."""
+    """Return a sum, converted by OpenDP at ``delta``."""
     whole = _stand_in(measure, loss)
     whole.map(1)
     if delta is None or delta <= 0:

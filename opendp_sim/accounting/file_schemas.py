@@ -1,4 +1,4 @@
-"""How files of other people are read: one strict model for each format, and one refusal.
+"""Read foreign files with one strict model a format.
 
 A ledger, a certificate, a plan document, a run's list and a release's header can be edited, cut, or
 made by somebody else. Each is read through a frozen pydantic model that knows every field and its
@@ -21,7 +21,10 @@ from opendp_sim.core.errors import SimError
 
 
 class Strict(BaseModel):
-    """A record of a file format: no coercion, no unknown field, no change."""
+    """Validate a record of a file format.
+
+    No coercion, no unknown field, no change.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -59,8 +62,9 @@ _HOLDERS, _ITEMS = 2**18, 2**21
 
 
 def is_heavy(text: bytes) -> bool:
-    """Say whether JSON has more lists, maps or entries than any file of ours: parsed, each takes many
-    times its bytes.
+    """Return whether JSON has too many entries to parse.
+
+    More than any file of ours; each takes many times its bytes once parsed.
     """
     holders = text.count(b"{") + text.count(b"[")
     return holders > _HOLDERS or text.count(b",") > _ITEMS
@@ -83,7 +87,7 @@ def read_strictly(model: type[M], text: str | bytes, refusal: Callable[[str], Si
 def read_both(
     model: type[M], text: str | bytes, refusal: Callable[[str], SimError]
 ) -> tuple[M, Any]:
-    """Return the record that ``text`` (JSON) holds, and the same as plain values.
+    """Return the record in a JSON ``text``, and its plain values.
 
     Args:
         model: the format.

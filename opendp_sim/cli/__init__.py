@@ -1,4 +1,6 @@
-"""The command line: commands format and never compute.
+"""Run the command line.
+
+Commands format and never compute.
 
 A command's module is imported when that command is run, so that help is quick.
 
@@ -100,7 +102,7 @@ def loaded(name: str) -> Any:
 
 
 class _Later(TyperCommand):
-    """A command in a list: known by its line of help until it is run."""
+    """List a command by its line of help until it runs."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         try:
@@ -117,7 +119,7 @@ class _Commands(TyperGroup):
         super().__init__(**options | {"commands": later})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``--quiet`` wherever it stands: every command has it."""
+        """Parse ``--quiet`` in any place, for every command."""
         if "--quiet" in args:
             args = ["--quiet", *(word for word in args if word != "--quiet")]
         return super().parse_args(ctx, args)
@@ -162,7 +164,10 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. A warning is one line: Python would add a file and a line of source."""
+    """Run the command line.
+
+    A warning is one line: Python would add a file and a line of source.
+    """
     warnings.showwarning = _warned
     app()
 

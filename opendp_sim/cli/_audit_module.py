@@ -1,4 +1,7 @@
-"""What a module makes, for an audit; what goes wrong there is named by kind and place."""
+"""Find the objects of a module to audit.
+
+Errors of the module are named by kind and place.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class Found:
 
 
 class Heard(io.TextIOBase):
-    """Where goes what the user's code prints while it is audited: it is counted, and nobody's answer."""
+    """Count the audited code's printed output.
+
+    Nobody's answer is among it.
+    """
 
     lines = 0
 
@@ -50,7 +56,10 @@ class Heard(io.TextIOBase):
 
 @contextmanager
 def listening(heard: Heard) -> Iterator[None]:
-    """Keep what the user's code prints out of the report, what a library or a child writes included."""
+    """Keep the audited code's output out of the report.
+
+    Output of a library or a child included.
+    """
     with redirect_stdout(heard), redirect_stderr(heard), _elsewhere():
         yield
 
@@ -76,7 +85,9 @@ def _elsewhere() -> Iterator[None]:
 
 
 def of_module(module: str) -> Found:
-    """Return every object that a module holds or makes; one factory that fails hides no other.
+    """Return every object that a module holds or makes.
+
+    One failing factory hides no other.
 
     Raises:
         AuditError: OS501, the module cannot be imported, or nothing in it can be audited.
@@ -106,7 +117,7 @@ def of_module(module: str) -> Found:
 
 
 def of_factory(module: str, name: str, target: str) -> Any:
-    """Return the object of that name, or what the function of that name returns."""
+    """Return the object, or the function's result, of a name."""
     found = _imported(module, target)
     if not hasattr(found, name):
         raise _unmade(
@@ -120,7 +131,7 @@ def of_factory(module: str, name: str, target: str) -> Any:
 
 
 def source_of(origin: str) -> tuple[str, int]:
-    """Return the file of a factory as it is seen from here, and the line where it stands."""
+    """Return a factory's file, relative to here, and line."""
     module, _, name = origin.partition(":")
     found = sys.modules.get(module)
     guess = module.replace(".", "/") + ".py"
@@ -159,7 +170,7 @@ def _imported(module: str, target: str) -> Any:
 
 
 def _made(factory: Any, target: str) -> Any:
-    """Call the user's factory; what goes wrong in it is theirs to see, by kind and place."""
+    """Call the user's factory."""
     missing = [] if inspect.isclass(factory) else needed(factory)
     if missing:
         raise _unmade(

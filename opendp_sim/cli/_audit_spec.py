@@ -1,4 +1,7 @@
-"""What of a spec can be audited: every release with everything before it, and what is before it."""
+"""Find the auditable parts of a spec.
+
+Every release with everything before it, and that part alone.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ Auditable = tuple[str, Any, dict[str, Any]]
 
 
 def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
-    """Plan the spec and return its chains; no data of the spec is opened.
+    """Plan the spec and return its chains.
+
+    No data of the spec is opened.
 
     Args:
         path: the spec.
@@ -54,7 +59,9 @@ def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
 
 
 def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
-    """Return what is claimed of each part of a spec, by its name in an audit: who, and how much.
+    """Return the claim of each part of a spec.
+
+    By its name in an audit: who, and how much.
 
     Where the distance is not the program's own, its promise says nothing of it: the names are left out.
     """
@@ -82,7 +89,7 @@ def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
 
 
 def _options(whole: dp.Measurement, before: Any, bound: Bound, d_in: Any) -> dict[str, Any]:
-    """Return what ``audit`` cannot read from a chain: its noiseless part, or what a service is asked."""
+    """Return the audit's options for a chain."""
     claim: Any = bound.claim
     if isinstance(claim, Interactive):
         distance = checked_distance(whole.input_metric, d_in)

@@ -1,4 +1,7 @@
-"""Long lines of what is printed, folded at blanks; quoted files, columns and code stay as they are."""
+"""Fold long printed lines at blanks.
+
+Quoted files, columns and code stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ _FULL = 70
 
 
 def folded(text: str, wide: int) -> str:
-    """Return the text with no line longer than ``wide``, as far as its words allow.
+    """Return the text with lines of at most ``wide``.
+
+    As far as its words allow.
 
     Example:
         >>> print(folded("note      a sentence that is too long", 24))
@@ -27,7 +32,7 @@ def folded(text: str, wide: int) -> str:
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
-    """Yield paragraphs: a line and those that continue it; code and examples line by line."""
+    """Yield paragraphs."""
     code = fenced = False
     part: list[str] = []
     for line in lines:

@@ -1,4 +1,7 @@
-"""Whether the command that runs prints: a module of its own, since help must be quick."""
+"""Decide whether the running command prints.
+
+A module of its own, since help must be quick.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ _QUIET = [False]
 
 
 def hush(*, on: bool) -> None:
-    """Print nothing but errors, answers of a session, and JSON, while a command runs."""
+    """Print only errors, session answers and JSON, while a command runs."""
     _QUIET[0] = on
 
 

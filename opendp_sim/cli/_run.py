@@ -1,4 +1,7 @@
-"""What every command shares: errors to text or JSON, stable exit codes, parameters, progress."""
+"""Share errors, exit codes, parameters and progress among commands.
+
+Errors become text or JSON.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 
 
 class _Plain(Console):
-    """A console that obeys nobody's markup and shows control characters: the one door for tables.
+    """Print tables with control characters shown, without markup.
 
     Strings given to ``print`` are one line each, folded where it is too long (unless ``soft_wrap``);
     what is laid out by Rich is filtered as it is rendered.
@@ -59,7 +62,10 @@ class _Plain(Console):
         return shown(given) if soft_wrap else folded(shown(given), self.width)
 
     def on_broken_pipe(self) -> None:
-        """End as a shell expects; Rich would exit with 1, and say nothing of a charge."""
+        """End with a shell's code for a broken pipe.
+
+        Rich would exit with 1, and say nothing of a charge.
+        """
         raise unread(BrokenPipeError())
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
@@ -69,14 +75,20 @@ class _Plain(Console):
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console; 80 columns wide when it is not a terminal, so that output is stable."""
+    """Return a console.
+
+    80 columns wide when it is not a terminal, so that output is stable.
+    """
     plain: dict[str, Any] = {"stderr": error, "highlight": False, "markup": False, "emoji": False}
     made = _Plain(**plain)
     return made if made.is_terminal else _Plain(**plain, width=_PIPED, no_color=True)
 
 
 def table(*columns: str) -> Table:
-    """Return an empty table without lines; its cells are data, in one line each."""
+    """Return an empty table without lines.
+
+    Its cells are data, in one line each.
+    """
     made = _Cells(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -89,7 +101,9 @@ class _Cells(Table):
 
 
 def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
-    """Print a line, folded where it is too long; what is data or code for programs is not folded.
+    """Print a line, folded where it is too long.
+
+    Data and code for programs are not folded.
 
     Args:
         text: what to print.
@@ -136,7 +150,7 @@ def parameters(given: list[str] | None) -> dict[str, str]:
 
 @contextmanager
 def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> Iterator[None]:
-    """Turn every error into its text or JSON, and into its exit code; no traceback ever leaves."""
+    """Convert every error to text or JSON and exit code."""
     begun()
     try:
         yield
@@ -204,7 +218,9 @@ def _plain(error: SimError) -> dict[str, str]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int], None]]:
-    """Yield what is told (phase, records); a bar on a terminal, silence elsewhere.
+    """Yield a progress function (phase, records).
+
+    A bar on a terminal, silence elsewhere.
 
     The bar shows the phase and the time. How many records there are is a secret, and so is, when the
     data is refused, after how many of them.

@@ -32,7 +32,10 @@ _LOST = {CLOSED: "standard output was closed", FULL: "standard output takes no m
 
 
 class Interrupted(BaseException):
-    """A signal asked the command to end. No ``KeyboardInterrupt``: libraries answer those themselves."""
+    """Report that a signal ended the command.
+
+    No ``KeyboardInterrupt``: libraries answer those themselves.
+    """
 
 
 class _Process:
@@ -52,7 +55,10 @@ class _Process:
 
 
 def note_charge(text: str) -> None:
-    """Remember what is charged for good; the last line says it if the command is stopped."""
+    """Remember final charges.
+
+    The last line states them if the command is stopped.
+    """
     _Process.charged = text
 
 
@@ -149,14 +155,17 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def _is_sending(frame: FrameType | None) -> bool:
-    """Say whether ``_lost`` is running: a signal that it sent may come while it looks at the next."""
+    """Return whether ``_lost`` is running.
+
+    Its own signal may arrive while it looks at the next.
+    """
     while frame is not None and frame.f_code is not _lost.__code__:
         frame = frame.f_back
     return frame is not None
 
 
 def _lost(usual: Callable[[Any], Any], found: Any) -> None:
-    """Send a signal again whose exception was dropped, by a destructor or a callback of some library."""
+    """Send again a signal whose exception was dropped."""
     if found.exc_type is not None and issubclass(found.exc_type, Interrupted | KeyboardInterrupt):
         send_again([_Process.seen or signal.SIGINT])
     else:
@@ -184,14 +193,20 @@ def _say_last(word: str) -> None:
 
 
 def begun() -> None:
-    """Say that everything is imported and a command runs: from now on it has to tidy up."""
+    """Mark the command as running, with everything imported.
+
+    From now on it has to tidy up.
+    """
     _Process.starting = False
     _Process.charged = _Process.written = ""  # what an earlier command did is not this one's
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP end the process cleanly while the block runs."""
+    """End cleanly on SIGINT, SIGTERM and SIGHUP.
+
+    While the block runs.
+    """
     usual = sys.unraisablehook
     if _Process.inside:
         yield

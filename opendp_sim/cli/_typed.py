@@ -1,4 +1,4 @@
-"""What is typed into a command, and no signal is lost while it waits for more.
+"""Read typed input without losing a signal while waiting.
 
 Python runs a signal's handler between two bytecodes. A signal that comes after the last look for one
 and before the system call that waits would be seen when the next line is typed, which may be never:

@@ -1,4 +1,7 @@
-"""Commands after a release: ``answer``, ``verify``, and ``ledger show`` and ``verify``."""
+"""Run commands after a release.
+
+``answer``, ``verify``, and ``ledger show`` and ``verify``.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def answer_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Answer public queries from a saved release: no data, no further loss."""
+    """Answer public queries from a saved release.
+
+    No data, no further loss.
+    """
     with handled(as_json_text=json_):
         if save is not None and not save.endswith((".csv", ".json", ".npz")):
             raise refuse_usage(
@@ -109,13 +115,13 @@ def _say_notes(notes: Sequence[str]) -> None:
 
 
 def _negative(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
-    """Say whether an answer that is shown is below 0, of those that could not be without noise."""
+    """Return whether noise alone made a shown answer negative."""
     places = [at for at, name in enumerate(names) if name.partition(":")[0] in _NEVER_BELOW]
     return any(isinstance(row[at], float | int) and row[at] < 0 for row in rows for at in places)
 
 
 def _beside(asked: Mapping[str, Any], answers: Any) -> Any:
-    """Return answers with the queries' columns before them, where there is one answer a query."""
+    """Return answers beside their queries' columns."""
     held = answers if isinstance(answers, Mapping) else {"answer": answers}
     sizes = {len(np.atleast_1d(column)) for column in held.values()}
     if sizes != {len(column) for column in asked.values()}:
@@ -138,7 +144,10 @@ def verify_command(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Derive every number of a certificate again, compare every part, and say what cannot be checked."""
+    """Verify a certificate.
+
+    Derive every number again, compare every part, and list the parts that cannot be checked.
+    """
     with handled(as_json_text=json_):
         checked, left = verify(certificate, spec, ledger=ledger, signer=signer)
         derived = derivation(certificate) if explained else []
@@ -240,7 +249,10 @@ def ledger_new(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Begin the ledger that a spec names; the first `apply` does so too, unless one was lost."""
+    """Create a spec's ledger.
+
+    The first `apply` does so too, unless one was lost.
+    """
     with handled(as_json_text=json_):
         path, known = begin_ledger(
             plan_file(spec, parameters(param)), None if into is None else File(into), forget=forget

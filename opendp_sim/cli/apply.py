@@ -1,4 +1,7 @@
-"""The command that runs a spec: ``apply``. ``check`` and ``plan`` import nothing of it."""
+"""Run specs with ``apply``.
+
+``check`` and ``plan`` import nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def apply_command(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Run a spec, or exactly the plan in a plan document, and write outputs and certificates."""
+    """Run a spec, or the plan in a plan document."""
     with handled(as_json_text=json_):
         if is_plan(spec):
             if param:
@@ -119,7 +122,7 @@ def apply_command(
 
 
 def _say_done(done: Applied, earlier: Earlier) -> None:
-    """Say what was written, and that files of an earlier run are gone."""
+    """Print the written and the removed files."""
     if done.resumed is not None:
         say(
             f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "

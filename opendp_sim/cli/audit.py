@@ -1,4 +1,7 @@
-"""``opendp-sim audit``: try to refute a spec, or any OpenDP object a module makes."""
+"""Audit a spec, or any OpenDP object.
+
+``opendp-sim audit`` tries to refute it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ def audit_command(
     ] = 1e-3,
     json_: AsJson = False,
 ) -> None:
-    """Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.
+    """Print `refuted` with a counterexample, or `not refuted`.
+
+    With the power of the search.
 
     An interactive release is asked by a default driver, and the report says what; `audit` in Python
     takes a driver of your own. What the audited code prints is left out.
@@ -86,7 +91,7 @@ def _one_format(output: str, *, as_json: bool) -> None:
 
 @contextmanager
 def _written(output: str) -> Iterator[None]:
-    """Write a file of SARIF where nothing could be audited too: an empty one fails at its upload."""
+    """Write SARIF even where nothing could be audited."""
     try:
         yield
     except SimError as error:

@@ -1,4 +1,7 @@
-"""``engine check``: whether an engine gives the bits of one machine, on public made data."""
+"""Check an engine's bits on public generated data.
+
+Against one machine's.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def check_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Run sums over public made files on an engine, and compare them bit for bit with one thread's."""
+    """Compare an engine's sums with one thread's, bit for bit."""
     with handled(as_json_text=json_):
         engine = engine_of(name)
         engine.ready()

@@ -1,4 +1,4 @@
-"""``opendp-sim lsp``: help in an editor, over standard input and output."""
+"""Serve editors over standard input and output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from opendp_sim.cli._run import AsJson, handled
 
 
 def lsp_command(json_: AsJson = False) -> None:
-    """Help an editor with specs: findings, hover, completion, the plan's cost; needs the extra `lsp`.
+    """Help an editor with specs.
+
+    Findings, hover, completion, the plan's cost; needs the extra `lsp`.
 
     An editor starts it. No data is opened and nothing is written. The documentation's page "In the
     editor" shows how VS Code, Neovim and JetBrains are told. It speaks JSON-RPC with and without

@@ -1,4 +1,4 @@
-"""``opendp-sim plot``: one picture of a file."""
+"""Draw one picture of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opendp-sim report``: the page for somebody who has to decide."""
+"""Write the page for the person who decides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def report_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write one page about a spec, plan, certificate, ledger, session or audit, for whoever decides.
+    """Write one page for the person who decides.
+
+    About a spec, plan, certificate, ledger, session or audit.
 
     No data is opened and nothing is spent. A certificate is verified first; one that does not verify
     gives no page.

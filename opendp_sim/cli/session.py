@@ -1,4 +1,7 @@
-"""``opendp-sim session``: JSON lines in, one answer a line out, charged before it leaves."""
+"""Serve a session by JSON lines.
+
+One answer a line, charged before it leaves.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ def _say_run(done: Applied) -> None:
 
 
 def _check_streams(*, asks: bool) -> None:
-    """Refuse a session that cannot be asked, or whose answers, which are charged, nobody could get."""
+    """Refuse a session without input or output streams."""
     if sys.stdout is None:
         raise unwritable("standard output", "none", "nothing was charged: leave it open.")
     if asks and sys.stdin is None:
@@ -143,7 +146,7 @@ def _kind(path: Path) -> str:
 
 
 def _answer_file(served: Served, queries: dict[str, Any]) -> None:
-    """Answer all queries of a file, chunk by chunk, with a bar on standard error."""
+    """Answer all queries of a file, chunk by chunk."""
     total = len(next(iter(queries.values())))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("answering", total=total)
@@ -179,7 +182,7 @@ def _converse(served: Served, lines: Iterable[str], out: IO[str], *, updates: bo
 
 
 def _lines(stream: IO[str]) -> Iterator[str]:
-    """Yield the lines, of one that is too long only its beginning; the rest is never held."""
+    """Yield lines, cut where they are too long."""
     while line := stream.readline(_LONGEST + 2):
         yield line
         while line and not line.endswith("\n"):
@@ -187,7 +190,10 @@ def _lines(stream: IO[str]) -> Iterator[str]:
 
 
 def _returns(name: Any) -> bool:
-    """Whether an "id" can be sent back as it came: JSON has no NaN and no infinity."""
+    """Return whether an "id" can be returned unchanged.
+
+    JSON has no NaN and no infinity.
+    """
     try:
         json.dumps(name, allow_nan=False)
     except (ValueError, RecursionError):
@@ -244,7 +250,7 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
 
 
 def _number(value: float) -> float | None:
-    """Return a number as JSON knows it; nothing for a class that was not asked about."""
+    """Return a number as JSON has it."""
     return round(float(value), 6) if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Print how close a run on public data came to the exact answers."""
+"""Print a public run's distance from the exact answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `plan` says first: who is protected, how sure, how wrong, at what cost; then a tree."""
+"""Print a plan's first screen and tree.
+
+Who is protected, how sure, how wrong, at what cost.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def show_first(
     whole: bool = False,
     predicted: Mapping[str, Wrong] | None = None,
 ) -> None:
-    """Print five lines of one row each, a tree, and advice where there is any.
+    """Print five lines, a tree, and any advice.
 
     Args:
         plan: the plan.
@@ -64,7 +67,10 @@ def show_first(
 
 
 def show_advice(plan: Plan, out: Console, *, whole: bool = True, but: Container[str] = ()) -> None:
-    """Print what is allowed and seldom meant, ``but`` what was told; in one row each unless ``whole``."""
+    """Print advice on seldom meant plans.
+
+    ``but`` those already printed; one row each unless ``whole``.
+    """
     for text in advised_of(plan):
         if text in but:
             continue
@@ -74,7 +80,7 @@ def show_advice(plan: Plan, out: Console, *, whole: bool = True, but: Container[
 def show_done(
     plan: Plan, then: str | None, out: Console, *, whole: bool = False, runs: int = 1
 ) -> None:
-    """Print the promise of a run, how wrong its answers are and what it cost, in five lines.
+    """Print a run's promise, error and cost in five lines.
 
     Args:
         plan: what ran.
@@ -100,7 +106,7 @@ def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
 
 
 def _next(plan: Plan, spec: str) -> str:
-    """Return the command that comes next: not one that the ledger would refuse."""
+    """Return the next command."""
     found = standing(plan)
     if found is not None and not found.get("fits", True):
         return f"opendp-sim ledger show {shown(found['file'])}"
@@ -133,7 +139,7 @@ def _short(name: str, most: int = _NAME) -> str:
 
 
 def _who(plan: Plan) -> str:
-    """Say who is protected, and what of them: whom a row is about, or all rows of one name."""
+    """Return who is protected, and which facts."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     unit = plan.privacy.unit
     several = unit.count > 1
@@ -149,7 +155,7 @@ def _who(plan: Plan) -> str:
 
 
 def _several(plan: Plan) -> str:
-    """Say what a record is, and how much less somebody with several of them is protected."""
+    """State how much several records weaken the protection."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     unit = plan.privacy.unit
     if unit.of != "row":
@@ -173,7 +179,9 @@ def _sure(plan: Plan) -> str:
 
 
 def _sure_after(plan: Plan, runs: int) -> str:
-    """Say how sure it is after all runs: a ledger has their sum, and of one program losses add up (A4).
+    """State the protection after all runs (A4).
+
+    A ledger has their sum; losses of one program add up.
 
     Without a ledger there may have been others, and the line says so.
     """
@@ -208,7 +216,7 @@ def _runs(plan: Plan) -> str:
 
 
 def _wrong(plan: Plan, predicted: Mapping[str, Wrong], *, whole: bool) -> str:
-    """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
+    """Print errors, equal outputs together."""
     alike = defaultdict(list)
     told = {**predicted, **how_wrong(plan), **predicted}
     noun = " output" if told else " question"
@@ -247,7 +255,7 @@ def _loss(plan: Plan) -> str:
 
 
 def _spent(plan: Plan) -> str:
-    """Tell what this run cost, which is no total, and who counts runs."""
+    """Print this run's cost and the counting of runs."""
     found = standing(plan)
     if found is None:
         return f"{_loss(plan)} for this run alone; no ledger adds runs up"

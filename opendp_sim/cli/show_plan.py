@@ -1,4 +1,4 @@
-"""A plan as text: what is released, what it costs, what to expect."""
+"""Print a plan's releases, costs and expectations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A plan as a tree from data to answers, with one number a stage; what releases share is drawn once."""
+"""Draw a plan as a tree from data to answers.
+
+One number a stage; shared parts are drawn once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class _Node:
 
 
 def tree(plan: Plan) -> Iterator[str]:
-    """Yield one line a stage, with the most that whoever is protected changes there."""
+    """Yield one line a stage.
+
+    With the largest change that the protected unit makes there.
+    """
     roots = _Node("", "")
     for name, release in plan.releases.items():
         _grow(roots, plan, name, release)
@@ -59,7 +65,7 @@ def _grow(roots: _Node, plan: Plan, name: str, release: ReleasePlan) -> None:
 
 
 def _below(node: _Node, margin: str) -> Iterator[str]:
-    """Yield what comes after a node: a chain stays in its column, branches go one to the right."""
+    """Yield the lines below a node."""
     for at, after in enumerate(node.after):
         goes_on = len(node.after) == 1 and len(after.after) == 1  # the next stage is in this column
         ends = at == len(node.after) - 1 and not goes_on

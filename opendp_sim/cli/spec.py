@@ -1,4 +1,7 @@
-"""Commands about a spec that open no data: ``check``, ``types``, ``plan``."""
+"""Run commands that open no data.
+
+``check``, ``types``, ``plan``.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ def plan_command(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Print who is protected, how sure, and how wrong answers will be; no private data is opened."""
+    """Print a plan's protection and errors.
+
+    No private data is opened.
+    """
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
         told = {} if like is None else _predicted(plan, like, size)

@@ -1,4 +1,6 @@
-"""The language: a spec, or a Python program, to a typed plan, to OpenDP, to released answers.
+"""Read a spec, type, plan and run it through OpenDP.
+
+A spec, or a Python program.
 
 ``plan_file(path)`` checks and plans a spec without opening data; ``apply(plan)`` runs it;
 ``program(name)`` writes one in Python; ``verify(certificate)`` derives its numbers again.

@@ -1,4 +1,7 @@
-"""The same language in Python: a fluent program that ends in the same typed form and hash."""
+"""Build programs in Python.
+
+A fluent program has the same typed form and hash as its YAML.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def program(name: str, folder: str = ".") -> Builder:
 
 
 def _declared_by(section: type[Section]) -> Callable[[M], M]:
-    """Give a method the words of a section as its keywords, and the section's page as its own."""
+    """Give a method a section's words as keywords."""
 
     def declare(method: M) -> M:
         given = list(signature(method).parameters.values())[:-1]
@@ -139,7 +142,7 @@ def _said(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what YAML would hold: records become ``{key: {parameters}}``, tuples become lists."""
+    """Return the value's form in YAML."""
     if isinstance(value, Mechanism | Option):
         return {value.key: _plain(value.spec())}
     if isinstance(value, Mapping):

@@ -1,4 +1,6 @@
-"""Type stubs, made from the records as the schema is: what editors complete and type checkers check.
+"""Make type stubs from the mechanisms' records.
+
+For editors and type checkers.
 
 ``opendp-sim stubs --write`` writes them beside the modules whose names are made when they are imported.
 """
@@ -112,7 +114,7 @@ def _parameters(cls: type[Mechanism]) -> list[str]:
 
 
 def _type(annotation: Any) -> str:
-    """Return how a stub says a parameter's type; records are given as a spec writes them."""
+    """Return a parameter's type in a stub."""
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(inside[0])

@@ -1,4 +1,7 @@
-"""What every private estimator does: check, plan, charge, apply; then answer from the release alone."""
+"""Check, plan, charge and apply in every private estimator.
+
+Then answer from the release alone.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ E = TypeVar("E")
 
 
 def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-    """Put every attribute back when a fit raises: what was fitted before goes on to answer.
+    """Restore every attribute when a fit raises.
+
+    The earlier fit continues to answer.
 
     What was charged stays charged: that is in the ledger, and not in the estimator.
     """
@@ -90,7 +95,9 @@ Columns = Mapping[str, tuple[Any, Mapping[str, Any]]]
 
 @estimator
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of the estimators: each is a plan of the language over one private table.
+    """Define the base of private estimators.
+
+    Each is a plan of the language over one private table.
 
     With ``max_copies=k`` noise is for k rows at once: a record that occurs at most k times in the table
     given to ``fit``, as the curator guarantees, loses ``epsilon`` (``model_selection.md``, Lemma 3).
@@ -125,7 +132,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _released(
         self, columns: Columns, steps: Sequence[Mapping[str, Any]], groups: Any, **select: Any
     ) -> Any:
-        """Plan, charge and run ``select`` and ``steps`` over the columns; keep what was released.
+        """Plan, charge and run a release over the columns.
+
+        ``select`` and ``steps``; the release is kept.
 
         Everything that the caller can get wrong is refused before the charge; what comes after it
         stands as charged, whatever happens.
@@ -272,7 +281,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     # --- scikit-learn --------------------------------------------------------------------------------
 
     def __getstate__(self) -> Any:
-        """Keep what is plain data: a plan holds functions, and a budget in memory cannot be copied."""
+        """Keep plain data when pickled."""
         return {name: value for name, value in super().__getstate__().items() if name != "plan_"}
 
     def __sklearn_tags__(self) -> Any:
@@ -293,7 +302,10 @@ def _plan(spec: str) -> Plan:
 
 
 def budget_of(estimator: Any) -> dict[str, Number]:
-    """Return the budget of one fit as a spec states it, or refuse (OS101, OS102)."""
+    """Return a fit's budget as in a spec, or refuse.
+
+    OS101, OS102.
+    """
     measure = choice("measure", estimator.measure, _MEASURES)
     epsilon = bound("epsilon", estimator.epsilon)
     if measure == "pure":
@@ -322,13 +334,16 @@ def check_budget(estimator: Any) -> None:
 
 
 def loss_of(estimator: Any) -> Charge:
-    """Return the loss of one fit, which its plan never passes; public parameters decide alone."""
+    """Return the loss that one fit never exceeds."""
     limit, measure = Limit(**budget_of(estimator)), estimator.measure
     return Charge(measure, target_of(limit, measure, with_delta=False).exact)
 
 
 def table_of(plan: Plan, arrays: Mapping[str, Any]) -> Table:
-    """Return the columns as a source, its form checked: what is wrong is told before the charge."""
+    """Return the columns as a source with checked form.
+
+    A wrong form is refused before the charge.
+    """
     (entry,) = plan.program.data
     with as_refusals():
         table = from_arrays(entry.records, arrays)

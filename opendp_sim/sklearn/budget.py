@@ -1,4 +1,6 @@
-"""A budget that estimators share: clones and copies are the same budget, and it refuses.
+"""Share a budget among estimators.
+
+Clones and copies are the same budget, and it refuses.
 
 A fit is charged, durably, before a record is read. scikit-learn's searches turn an exception of one
 fit into a score of NaN and go on, so fits can be reserved beforehand, all of them or none.
@@ -38,7 +40,7 @@ _RESERVED = "estimator-"
 
 
 def charges_of(given: Any, where: str) -> list[Charge]:
-    """Return the losses of a cost, a list or anything that yields them, or refuse (OS401)."""
+    """Return the losses of a cost or list, or refuse (OS401)."""
     given = getattr(given, "charges", given)
     found = list(given) if isinstance(given, Iterable) else [given]
     losses = [each for each in found if isinstance(each, Charge)]
@@ -67,7 +69,9 @@ def unused(ledger: Ledger) -> list[Entry]:
 
 
 def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
-    """Return the charges that are left when each takes the cheapest open reserve that pays for it.
+    """Return the charges beyond the open reserves.
+
+    Each takes the cheapest reserve that pays for it.
 
     Losses of one measure are one number here, so whoever takes the cheapest that is enough takes it from
     nobody who has no other: fits that come in another order find as many.
@@ -84,7 +88,9 @@ def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
 
 
 def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> Entry:
-    """Charge a fit: the cheapest reserve that pays for it is used, and without one it is charged anew.
+    """Charge a fit to the cheapest sufficient reserve.
+
+    Without one it is charged anew.
 
     Raises:
         BudgetError (OS402): the limit would be passed; nothing was charged.
@@ -108,7 +114,7 @@ def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> En
 
 
 def _covers(reserved: Charge, charge: Charge) -> bool:
-    """Say whether a reserved loss pays for another: of the same measure, and no smaller in any part."""
+    """Return whether a reserved loss pays for another."""
     return reserved.measure == charge.measure and all(
         have >= need for have, need in zip(reserved.exact, charge.exact, strict=True)
     )
@@ -123,7 +129,10 @@ def _is_fit(entry: Entry) -> bool:
 
 
 def terms_of(measure: Any, unit: str, limit: Limit) -> Terms:
-    """Return the terms, or refuse a measure that is none and a limit that is none of it (OS401)."""
+    """Return the terms, or refuse an invalid limit (OS401).
+
+    Or an unknown measure, or a limit of another measure.
+    """
     limit.check(measure if isinstance(measure, str) else "none", "budget")  # type: ignore[arg-type]
     return Terms(measure, unit_of(unit), limit)
 
@@ -153,7 +162,10 @@ _LOCKS: weakref.WeakSet[HeldOverForks] = weakref.WeakSet()
 
 
 class HeldOverForks:
-    """A lock that a thread may take again; every fork takes it first, and lets it go on both sides."""
+    """Lock across forks and threads.
+
+    A thread may take it again; every fork takes it first, and releases it on both sides.
+    """
 
     def __init__(self) -> None:
         self._lock, self._usable = threading.RLock(), True
@@ -184,7 +196,7 @@ class HeldOverForks:
         self._lock.release()
 
     def wait(self) -> bool:
-        """Take the lock for a fork; say whether it was free in time."""
+        """Take the lock for a fork, returning whether in time."""
         return self._lock.acquire(timeout=_PATIENCE)
 
     def let_go(self) -> None:
@@ -197,7 +209,10 @@ class HeldOverForks:
 
 
 class _Forking(threading.local):
-    """What a forking thread did with each lock: it has it, or another thread still has."""
+    """Record a forking thread's state of each lock.
+
+    It has the lock, or another thread still has.
+    """
 
     def __init__(self) -> None:
         self.taken: list[HeldOverForks] = []
@@ -220,7 +235,10 @@ def open_when_free(path: Path, terms: Terms | None) -> Ledger:
 
 
 def _before() -> None:
-    """Let every charge end before a fork: it would hold the lock, and SQLite's, for ever in the child."""
+    """Wait for charges before a fork.
+
+    Otherwise the lock, and SQLite's, would stay taken in the child.
+    """
     for lock in sorted(_LOCKS, key=id):
         (_forking.taken if lock.wait() else _forking.missed).append(lock)
 
@@ -256,7 +274,9 @@ _HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
 
 
 class Budget:
-    """The loss that all fits together may have; shared by every clone of an estimator.
+    """Bound the loss of all fits together.
+
+    Shared by every clone of an estimator.
 
     ``Budget(...)`` lives and ends with this process. ``Budget.open(path, ...)`` is a ledger file, the
     same as the command line's: it outlives the process, and other processes (``n_jobs``) wait for it.
@@ -308,7 +328,9 @@ class Budget:
         unit: str = "row",
         forget: bool = False,
     ) -> Self:
-        """Open a ledger file, or make it; with a limit, the file must have been made with the same.
+        """Open or create a ledger file.
+
+        With a limit, the file must have been made with the same.
 
         Args:
             path: the ledger's file.
@@ -345,7 +367,7 @@ class Budget:
     # --- one budget, however often it is copied -----------------------------------------------------
 
     def __sklearn_clone__(self) -> Self:
-        """Return itself: clones of an estimator spend from one budget."""
+        """Return itself."""
         return self
 
     def __copy__(self) -> Self:
@@ -357,7 +379,9 @@ class Budget:
         return self
 
     def __reduce__(self) -> Any:
-        """Pickle a ledger file's budget as its path; one in memory as what refuses everywhere else.
+        """Pickle a ledger file's budget as its path.
+
+        One in memory becomes a budget that refuses elsewhere.
 
         It refuses where it is used and not here: joblib tells what a worker raised, and hides what
         pickling does.
@@ -381,7 +405,10 @@ class Budget:
 
     @property
     def left_text(self) -> str:
-        """What is left, in words: where losses add up by squares, what one more run may cost."""
+        """Return the remaining budget in words.
+
+        Where losses add up by squares, the cost of one more run.
+        """
         return self.total.left_text
 
     @property
@@ -397,7 +424,9 @@ class Budget:
             return len(unused(ledger))
 
     def charge(self, charge: Charge, unit: str, what: str, program: str | None = None) -> Entry:
-        """Charge one fit, durably; a reserved fit that is large enough is used first.
+        """Charge one fit, durably.
+
+        A large enough reserve is used first.
 
         Args:
             charge: its loss.
@@ -414,7 +443,9 @@ class Budget:
             return pay(ledger, charge, about, self._name)
 
     def reserve(self, charges: Any, unit: str = "row", *, beside: bool = True) -> None:
-        """Reserve losses, all of them or none; what is never used stays spent.
+        """Reserve losses, all of them or none.
+
+        Unused ones stay spent.
 
         Args:
             charges: what ``cost_of(search)`` returned, or its ``charges``.
@@ -462,7 +493,7 @@ class Budget:
 
     @property
     def _name(self) -> str:
-        """What a refusal calls it: a file that lives with this process is nobody's business."""
+        """Return the name in refusals."""
         return "budget" if self._folder is not None else str(self.path)
 
     def __repr__(self) -> str:
@@ -475,7 +506,10 @@ class Budget:
 
 
 class _Elsewhere(Budget):
-    """A budget that lives in another process: it can be held and copied, and it pays for nothing."""
+    """Represent a budget of another process.
+
+    It can be kept and copied, and it pays for nothing.
+    """
 
     def __init__(self, folder: str, terms: Terms) -> None:
         self._folder, self.terms = folder, terms
@@ -493,7 +527,7 @@ class _Elsewhere(Budget):
 
 
 def _unpickled(folder: str, terms: Terms) -> Budget:
-    """Return the budget itself in its own process, and what refuses in another."""
+    """Return the budget in its own process, else a refusing one."""
     maker, found = _HERE.get(folder, (0, None))
     budget = None if found is None else found()
     return budget if budget is not None and maker == os.getpid() else _Elsewhere(folder, terms)
@@ -504,7 +538,10 @@ def _reopened(path: str) -> Budget:
 
 
 def _removed(folder: str, owner: int) -> None:
-    """Remove a budget that lived in memory; a fork of its process leaves it alone."""
+    """Remove a budget that was in memory.
+
+    A fork of its process leaves it unchanged.
+    """
     _HERE.pop(folder, None)
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
@@ -515,7 +552,7 @@ def _removed(folder: str, owner: int) -> None:
 
 
 def one_budget(held: Iterable[Any], expected: str, hint: str) -> Budget | None:
-    """Return the one budget among what is held; None where there is none.
+    """Return the only budget among objects, or None.
 
     Raises:
         EstimatorRefused (OS102): two different ones.

@@ -1,4 +1,4 @@
-"""Checks of scikit-learn that a private estimator fails on purpose, each with its reason.
+"""List scikit-learn's checks that fail on purpose, with reasons.
 
 For ``check_estimator(est, expected_failed_checks=EXPECTED_FAILED_CHECKS)`` and
 ``parametrize_with_checks([...], expected_failed_checks=expected_failed_checks)``.
@@ -34,7 +34,10 @@ EXPECTED_FAILED_CHECKS = {
 
 
 def expected_failed_checks(estimator: Any) -> dict[str, str]:
-    """Return the checks that an estimator fails on purpose: one that holds records cannot be pickled."""
+    """Return the checks that an estimator fails on purpose.
+
+    One with records cannot be pickled.
+    """
     if not getattr(estimator, "charges_at_predict", False):
         return EXPECTED_FAILED_CHECKS
     return EXPECTED_FAILED_CHECKS | {

@@ -1,4 +1,4 @@
-"""Kernel classifier: one private density a class."""
+"""Classify by one private density a class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 @estimator
 class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Predict the class with the largest private kernel density (a sketch a class, ``classify``).
+    """Predict the class with the largest private density.
+
+    A sketch a class, ``classify``.
 
     A record whose label is not in ``classes``, or with a missing value, is left out, and values
     outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
@@ -91,7 +93,9 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         return by_class(self._scores(X)["score"])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return each class's share of the densities, shape (q, L); they are not calibrated.
+        """Return each class's share of densities, shape (q, L).
+
+        They are not calibrated.
 
         Noise can make a density negative; it then has no share. Where none is positive, all shares
         are equal.

@@ -1,4 +1,4 @@
-"""Kernel density: one private sketch, asked as often as you like."""
+"""Estimate kernel densities by one private sketch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(np.log(value) - self.log_volume_)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the total log density: of held-out private records it is not private."""
+        """Return the total log density.
+
+        Of held-out private records it is not private.
+        """
         del y
         return float(np.sum(self.score_samples(X)))
 

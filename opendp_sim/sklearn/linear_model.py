@@ -160,7 +160,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return self
 
     def _fit_of(self, width: int, mark: int) -> NDArray[np.float64]:
-        """Return intercept and slopes, in data units, of one indicator on the features alone."""
+        """Return one indicator's intercept and slopes."""
         released = self.release_.released
         sums: Any = released.capability("second_moments", "coef_")
         gram, factor = sums.gram(self.release_.arrays)
@@ -171,7 +171,10 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return np.asarray(sums.to_data(whole, width + mark))[: width + 1]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the fits, near 1 in the class and -1 outside: (q, L), or (q,) for two classes."""
+        """Return the fits, (q, L), or (q,) for two classes.
+
+        Near 1 in the class and -1 outside.
+        """
         values = self._numbers(X)
         scores = np.stack([(values * slopes).sum(axis=1) for slopes in self.coef_], axis=1)
         scores += self.intercept_
@@ -185,7 +188,9 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
 
 def _indicators(labels: NDArray[Any], classes: Classes) -> NDArray[np.float32]:
-    """Return one 0/1 column a class (of two classes, the second's); NaN for a foreign label.
+    """Return 0/1 columns of the classes.
+
+    Of two classes, the second's; NaN for a foreign label.
 
     Record by record: the gate leaves out a record with NaN.
     """

@@ -1,4 +1,4 @@
-"""Logistic regression: the private weights of a softmax."""
+"""Fit private softmax weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A private accuracy: how many held-out private records are predicted right, with noise.
+"""Measure a private accuracy.
+
+The noisy number of held-out private records predicted right.
 
 ``score``, ``cross_val_score`` and ``best_params_`` read raw records; this does not publish them.
 Proof: ``metrics.md``, beside this file.
@@ -52,7 +54,7 @@ def check_estimator(estimator: Any) -> None:
 
 
 def all_inside(estimator: Any) -> list[Any]:
-    """Return an estimator and all that it holds: parameters, and what it fitted."""
+    """Return an estimator and everything inside it."""
     found: dict[int, Any] = {}
     open_ = [estimator]
     while open_:
@@ -70,7 +72,7 @@ def all_inside(estimator: Any) -> list[Any]:
 
 
 def check_fitted(estimator: Any) -> None:
-    """Refuse a classifier that has a fit and was not fitted, or that cannot predict (OS102)."""
+    """Refuse an unfitted classifier or one without predictions (OS102)."""
     unfitted = False
     if hasattr(estimator, "fit"):
         try:
@@ -93,7 +95,9 @@ def check_fitted(estimator: Any) -> None:
 
 
 def check_kind(estimator: Any, labels: NDArray[Any], column: Any) -> None:
-    """Refuse labels whose dtype holds nothing that equals a class (OS102); objects may hold anything.
+    """Refuse labels that cannot equal a class (OS102).
+
+    By dtype; objects may be anything.
 
     What the caller passed, ``column``, may say by its own type that its objects are texts.
     """
@@ -110,7 +114,9 @@ def check_kind(estimator: Any, labels: NDArray[Any], column: Any) -> None:
 
 
 def names_for(estimator: Any, table: Any) -> list[str] | None:
-    """Return the names of the columns, where a classifier that was fitted with names gets a pandas frame.
+    """Return column names for a pandas frame.
+
+    Where a classifier was fitted with names.
 
     The names were compared before: they are those of the fit.
     """
@@ -122,7 +128,10 @@ def names_for(estimator: Any, table: Any) -> list[str] | None:
 
 
 def as_given(rows: NDArray[Any], names: list[str] | None) -> Any:
-    """Return rows as the array that they are, or as a new frame with these names and nothing else."""
+    """Return rows as an array or a new named frame.
+
+    With these names and nothing else.
+    """
     if names is None:
         return rows
     return sys.modules["pandas"].DataFrame(rows, columns=list(names), copy=False)
@@ -133,7 +142,7 @@ def _kind(dtype: np.dtype[Any]) -> str | None:
 
 
 def _kind_of_classes(classes: Any) -> str | None:
-    """Return the one kind of a classifier's classes, which are public; None if there is none."""
+    """Return the classes' one kind, or None."""
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         return None
     if classes.dtype.kind != "O":
@@ -161,7 +170,10 @@ _SCORING = ContextVar("_SCORING", default=False)
 
 
 def is_scoring() -> bool:
-    """Whether this thread predicts private records: what is charged at predict refuses then."""
+    """Return whether this thread predicts private records.
+
+    Then estimators that charge at predict refuse.
+    """
     return _SCORING.get()
 
 
@@ -206,7 +218,10 @@ def right(
 
 
 def _predictions(estimator: Any, array: NDArray[Any], names: list[str] | None) -> list[Any]:
-    """Return one prediction a record, None for one that fails; equal records are asked once."""
+    """Return one prediction a record, None for failures.
+
+    Equal records are predicted once.
+    """
     own = _is_own(estimator)
     if np.ma.isMaskedArray(array) or (own and array.dtype.kind == "O"):
         array = numbers_of(array)
@@ -226,7 +241,10 @@ def _predictions(estimator: Any, array: NDArray[Any], names: list[str] | None) -
 
 
 class _Alone:
-    """A classifier that is asked about one record at a time, from one buffer."""
+    """Ask a classifier one record at a time.
+
+    From one buffer.
+    """
 
     def __init__(self, estimator: Any, rows: NDArray[Any], names: list[str] | None) -> None:
         self.estimator, self._names = estimator, names
@@ -242,7 +260,7 @@ class _Alone:
 def _by_places(
     alone: _Alone, keys: list[bytes], rows: NDArray[Any], nobody: NDArray[Any]
 ) -> list[Any]:
-    """Return the predictions of different records, each at the place that its own bits say."""
+    """Return predictions of different records in an order by bits."""
     found: list[Any] = [None] * len(keys)
     queues: dict[int, list[int]] = defaultdict(list)
     for at, (key, finite) in enumerate(zip(keys, np.isfinite(rows).all(axis=1), strict=True)):
@@ -265,14 +283,14 @@ def _by_places(
 def _answers(
     estimator: Any, batch: NDArray[Any], here: dict[int, int], rows: NDArray[Any]
 ) -> list[Any] | None:
-    """Return the predictions of a batch: rows at their places, and nobody at the others."""
+    """Return a batch's predictions at the rows' places."""
     batch[:] = 0
     batch[list(here)] = rows[list(here.values())]
     return _asked(estimator, batch)
 
 
 def _asked(estimator: Any, table: NDArray[Any], names: list[str] | None = None) -> list[Any] | None:
-    """Return the predictions of a table, one a row; None if they fail, or are fewer or more."""
+    """Return a table's predictions, or None."""
     try:
         found = list(estimator.predict(as_given(table, names)))
         return found if len(found) == len(table) else None
@@ -290,7 +308,7 @@ def _same(found: Any, label: Any) -> bool:
 
 
 def _is_own(estimator: Any) -> bool:
-    """Whether rows of a table do not meet in its ``predict``: the package's own code, nothing else."""
+    """Return whether ``predict`` treats rows independently."""
     kind = type(estimator)
     if kind is Pipeline:
         return all(map(_is_own, estimator.named_steps.values()))

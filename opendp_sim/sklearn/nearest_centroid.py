@@ -1,4 +1,4 @@
-"""Nearest centroid: each class is its private mean."""
+"""Classify by private class means."""
 
 from __future__ import annotations
 
@@ -93,10 +93,16 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return self._ask("nearest_class", X, prior=prior)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return minus the squared distances, shape (q, L); for two classes their difference, (q,)."""
+        """Return minus the squared distances, shape (q, L).
+
+        For two classes their difference, (q,).
+        """
         return by_class(self._scores(X)["score"])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the nearest class of every query, shape (q,): a class told from noise."""
+        """Return queries' nearest classes, shape (q,).
+
+        Among classes that noise does not hide.
+        """
         label = self._scores(X)["label"]
         return np.asarray(self.classes_[label])

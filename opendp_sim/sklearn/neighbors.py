@@ -1,4 +1,6 @@
-"""Nearest neighbours, experimental: the one estimator whose predictions are charged, not its fit.
+"""Predict by nearest neighbours (experimental).
+
+Its predictions are charged, not its fit.
 
 Proof: ``measurements/knn/ind_knn.md``; what is charged when: ``neighbors.md``, beside this file.
 """
@@ -36,7 +38,9 @@ from opendp_sim.sklearn.metrics import is_scoring
 
 @estimator
 class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """EXPERIMENTAL. Predict by votes of near records, each of whom pays for their own (``ind_knn``).
+    """Predict by votes of near records (experimental).
+
+    Each record pays for its own votes (``ind_knn``).
 
     Unlike the other estimators it keeps the private records, in this process alone: it cannot be pickled,
     and only the thread that fitted it may ask. All predictions together lose ``epsilon`` at ``delta``,
@@ -111,7 +115,10 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the labels of public queries, shape (q,); the first call is what is charged."""
+        """Return public queries' labels, shape (q,).
+
+        The first call is charged.
+        """
         check_is_fitted(self, "classes_")
         array = self._numbers(X, self._asked.private, "the first queries")
         self._asked.check(array)
@@ -158,7 +165,10 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 
 
 class _Asked:
-    """Private records, the session over them once it is paid for, and how many predictions are left."""
+    """Hold private records and their session, once paid.
+
+    And the number of predictions left.
+    """
 
     def __init__(
         self, plan: Plan, table: Any, reference: Any, queries: int, private: Origin
@@ -192,7 +202,10 @@ class _Asked:
                 self.served.session.refer({"x": self._reference})
 
     def check(self, queries: NDArray[np.float64]) -> None:
-        """Refuse what cannot be answered (OS406, OS607); nothing is asked, and nothing charged."""
+        """Refuse unanswerable queries (OS406, OS607).
+
+        Nothing is asked, and nothing charged.
+        """
         if is_scoring():
             raise EstimatorRefused(
                 "OS102",
@@ -227,7 +240,7 @@ class _Asked:
         return labels
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse to be copied or pickled: records would leave, and purses be there twice (OS407)."""
+        """Refuse copies and pickles (OS407)."""
         raise BudgetError(
             "OS407",
             "DPKNeighborsClassifier",

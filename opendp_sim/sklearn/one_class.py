@@ -1,4 +1,7 @@
-"""One class: queries where private records are rare are outliers, at a stated rate of false alarms."""
+"""Detect outliers where private records are rare.
+
+At a stated rate of false alarms.
+"""
 
 from __future__ import annotations
 
@@ -81,13 +84,13 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return how far each query's density is above the threshold, in deviations, shape (q,)."""
+        """Return densities above the threshold in deviations, shape (q,)."""
         found = self._ask("outliers", X, threshold=self.threshold, false_alarms=self.false_alarms)
         chance = np.clip(found["probability"][:, 0], _LEAST, _MOST)
         return np.asarray(special.ndtri(chance))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return ``score_samples`` above ``offset_``: negative for outliers, shape (q,)."""
+        """Return ``score_samples`` above ``offset_``, negative for outliers, (q,)."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -96,7 +99,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
 
     @property
     def fit_predict(self) -> NoReturn:
-        """Refuse: labels of the training records would not be private."""
+        """Refuse, as training records' labels would not be private."""
         raise AttributeError(
             "DPOneClass has no fit_predict: labels of training records are not private"
         )

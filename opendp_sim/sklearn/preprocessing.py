@@ -1,4 +1,4 @@
-"""A scaler that learns nothing: public bounds in, numbers in [0, 1] out."""
+"""Scale by public bounds to [0, 1] without learning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from opendp_sim.sklearn.base import all_or_nothing
 
 
 class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Clamp every column to its public bounds and scale it to [0, 1], before a private estimator.
+    """Clamp columns to public bounds and scale to [0, 1].
+
+    Before a private estimator.
 
     ``StandardScaler`` and ``MinMaxScaler`` learn from the data, which no private estimator behind them
     can see or make up for. This one is a function of each record alone.

@@ -1,4 +1,6 @@
-"""Certificates: what was claimed about one output, with everything needed to check it again.
+"""Read and write certificates.
+
+A certificate holds one output's claim, with everything needed to check it again.
 
 The format is a public page, ``certificate.md`` beside this file: every field, the canonical JSON, and
 how each number follows from which, so that somebody who does not trust this code can check it.
@@ -71,7 +73,10 @@ _FORMERLY_PUBLIC = re.compile(
 
 
 def as_worded_now(texts: list[str]) -> list[str]:
-    """Return assumptions of a certificate in the words of this version; others stay as they are."""
+    """Return a certificate's assumptions in this version's words.
+
+    Unknown ones stay as they are.
+    """
     known = (_FORMER.get(text, text) for text in texts)
     return [_FORMERLY_PUBLIC.sub(r"\1 is \2", text) for text in known]
 
@@ -118,7 +123,7 @@ class Quoted(Strict):
 
     @property
     def follows(self) -> bool:
-        """Whether the hash is that of the body after the one before it."""
+        """Return whether the hash follows from the previous one."""
         return chained(self.previous, self.body) == self.hash
 
 
@@ -146,7 +151,10 @@ class _LedgerPart(Strict):
 
 
 class Certificate(Strict):
-    """A certificate as a file holds it. Everything but ``charge`` and ``signature`` is its statement."""
+    """Hold a certificate file.
+
+    Everything but ``charge`` and ``signature`` is its statement.
+    """
 
     format: Literal["opendp_sim/certificate/2"]
     output: str
@@ -173,13 +181,13 @@ def quoted(entry: Entry) -> dict[str, Any]:
 
 
 def statement_digest(certificate: dict[str, Any]) -> str:
-    """Return the sha256 of the canonical JSON of everything that a certificate states."""
+    """Return the sha256 of the statement's canonical JSON."""
     stated = {name: value for name, value in certificate.items() if name not in BINDS}
     return hashlib.sha256(canonical(stated).encode()).hexdigest()
 
 
 def _what_came(path: Path, came: str) -> str:
-    """Say what the file is; of what looks like a certificate, which of its parts is another one."""
+    """Identify a file that is no certificate."""
     found = kind_of_file(path)
     return came if found.name == "certificate" and came else found.said
 
@@ -194,7 +202,9 @@ def _what_to_name(path: Path) -> str:
 
 
 def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
-    """Read a certificate: as a record, and as the plain JSON that digests are taken of.
+    """Read a certificate as a record and as plain JSON.
+
+    Digests are taken of the plain JSON.
 
     Raises:
         ReleaseError (OS701): no such file, or no certificate of this format.

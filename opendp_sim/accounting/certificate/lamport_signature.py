@@ -1,4 +1,6 @@
-"""A seal that one process can close once, and whoever reads its ledger can check: Lamport's signature.
+"""Seal a text with Lamport's one-time signature.
+
+One process can seal once; who reads its ledger can check the seal.
 
 Before a run its ledger gets a digest of 512 secrets that only the process's memory holds. When the
 files of the run are complete, one secret of each pair is written beside them, chosen by the bits of the
@@ -22,7 +24,10 @@ _SIZE = 32
 
 
 class Seal:
-    """The secrets of one run; its ``public`` digest is recorded before anything is to be sealed."""
+    """Hold one run's secrets.
+
+    The ``public`` digest is recorded before anything is to be sealed.
+    """
 
     def __init__(self) -> None:
         self._pairs = [
@@ -35,11 +40,14 @@ class Seal:
         return "Seal(secret)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be copied or pickled: two uses of one seal would give it away."""
+        """Refuse copies and pickles.
+
+        Two uses of one seal would reveal its secrets.
+        """
         raise TypeError("a seal is used once, by the process that made it")
 
     def close(self, text: bytes) -> bytes:
-        """Return what shows that the maker of the seal sealed this text; once."""
+        """Return the seal of a text, once."""
         pairs, self._pairs = self._pairs, []
         if not pairs:
             raise RuntimeError("this seal was used")

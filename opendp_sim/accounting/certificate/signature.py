@@ -1,4 +1,4 @@
-"""A curator's signature on certificates: Ed25519, through the optional package ``cryptography``.
+"""Sign certificates with Ed25519, through the package ``cryptography``.
 
 Hashes show an edit to whoever has the ledger; somebody who can rewrite all files can rewrite all hashes.
 A signature needs a key that is not among these files. It is over the ASCII text
@@ -77,7 +77,10 @@ def public_key(path: str | Path) -> str:
 
 
 def check_signature(certificate: dict[str, Any]) -> bool:
-    """Say whether the signature of a certificate is that of its statement, its charge and its key."""
+    """Return whether a certificate's signature verifies.
+
+    It covers the statement, the charge and the key.
+    """
     _, ed25519 = _cryptography()
     signature = certificate["signature"]
     try:
@@ -89,7 +92,9 @@ def check_signature(certificate: dict[str, Any]) -> bool:
 
 
 def _of_small_order(key: bytes) -> bool:
-    """Say whether a public key is one of the few points under which almost any signature verifies.
+    """Return whether a public key is a weak point.
+
+    Under one of these few points almost any signature verifies.
 
     Such a point maps to one of small order on Curve25519, where an exchange of keys is refused.
     """

@@ -1,1 +1,1 @@
-"""The ledger of a dataset: a file, or PostgreSQL."""
+"""Keep the ledger of a dataset, in a file or PostgreSQL."""

@@ -1,4 +1,6 @@
-"""SQLite files that hold charges: made whole or not at all, and whole again after every commit.
+"""Create and commit SQLite files durably.
+
+A file is created whole or not at all, and is whole again after every commit.
 
 Write-ahead mode keeps a commit in a second file until a checkpoint. A copy of the main file alone
 would then be an older, valid file. So every commit is followed by a checkpoint that empties the second
@@ -43,7 +45,9 @@ LOCK = ".lock"
 
 
 def claimed(path: Path) -> FileLock:
-    """Return the lock on a file, taken; it holds until it is released or the process dies.
+    """Return the acquired lock of a file.
+
+    It lasts until it is released or the process dies.
 
     Raises:
         sqlite3.OperationalError: somebody else has it, in this process or another.
@@ -65,7 +69,9 @@ def claimed(path: Path) -> FileLock:
 
 
 def _is_lock(path: Path) -> bool:
-    """Say whether a lock is there; other files that end alike (``uv.lock``) hold something, or are links.
+    """Return whether a file is a lock.
+
+    Other files with the same ending (``uv.lock``) have content, or are links.
 
     Raises:
         sqlite3.DatabaseError: such a file is there.
@@ -80,7 +86,7 @@ def _is_lock(path: Path) -> bool:
 
 
 def _check_kind(path: Path) -> None:
-    """Refuse a file that SQLite did not write: a path can come out of somebody else's file."""
+    """Refuse a file that SQLite did not write."""
     try:
         with path.open("rb") as stream:
             known = stream.read(len(_MAGIC)) == _MAGIC
@@ -91,7 +97,7 @@ def _check_kind(path: Path) -> None:
 
 
 def has_tables(connection: sqlite3.Connection, statements: Iterable[str]) -> bool:
-    """Say whether a file has these tables as they were made, and nothing else.
+    """Return whether a file has exactly these tables.
 
     A trigger would change what is written, and a view is a program that runs when it is read.
     """
@@ -135,7 +141,7 @@ _OPEN: WeakSet[Owned] = WeakSet()
 
 
 def _never_closed() -> None:
-    """Keep a fork's copies of open connections for ever: their end would close the file."""
+    """Keep a fork's copies of connections open for ever."""
     for connection in list(_OPEN):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
@@ -145,7 +151,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Held:
-    """A file that is open, as its name led to it: the lock is by that name.
+    """Hold an open file under its name.
+
+    The lock is by that name.
 
     Args:
         path: of the file, which is there and locked.
@@ -158,7 +166,10 @@ class Held:
             _sweep(self._path)  # who made it may have died before its first name was removed
 
     def trouble(self) -> tuple[str, str] | None:
-        """Return (what was expected, what was found) of a file that its name does not hold alone."""
+        """Return the expected and the found state of a changed file.
+
+        A file must have its own name and no other.
+        """
         found = _identity(self._path)
         if found is None or found[:2] != (self._file or ())[:2]:
             return "the file that was opened", "another one, or none"
@@ -168,7 +179,7 @@ class Held:
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Return device, number and how many names of a file; None where there is none."""
+    """Return a file's device, number and link count, or None."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -177,7 +188,9 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make the file with what ``fill`` writes, readable by its owner only, unless it is there.
+    """Create a file filled by ``fill`` unless it exists.
+
+    Readable by its owner only.
 
     A file that is there is not opened: closing it would drop the POSIX locks that a connection of
     this process may hold on it.
@@ -206,7 +219,7 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what a process left that died while it made this file: long ago, or right at its end."""
+    """Remove leftovers of a process that died while creating it."""
     known = _identity(path)
     left = re.compile(re.escape(path.name) + r"\.[a-z0-9_]{8}\.new(-journal)?")
     with suppress(OSError):
@@ -220,7 +233,9 @@ def _sweep(path: Path) -> None:
 
 
 def hold(connection: sqlite3.Connection) -> None:
-    """Lock the file until the connection closes, in write-ahead mode with full synchronisation.
+    """Lock the file until the connection closes.
+
+    In write-ahead mode with full synchronisation.
 
     Raises:
         sqlite3.OperationalError: another connection has it, or there is no such file.

@@ -1,4 +1,4 @@
-"""What a ledger holds: terms, entries, and the hashes that chain them."""
+"""Define a ledger's terms, entries and hash chain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Entry:
         return str(self.body["kind"])
 
     def is_row(self, row: tuple[Any, Any, Any], previous: str) -> bool:
-        """Whether a row (number, body, hash) after this hash is the one that was read as this entry."""
+        """Return whether a row is this entry.
+
+        The row is (number, body, hash) after this hash.
+        """
         return (*row, previous) == (self.seq, self.text, self.hash, self.previous)
 
 
@@ -66,12 +69,15 @@ def canonical(value: Any) -> str:
 
 
 def chained(previous: str, body: str) -> str:
-    """Return the hash of an entry, which holds that of the one before it."""
+    """Return an entry's hash, which includes the previous one."""
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
 def counted(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries whose losses count: charges, and reserves that nothing has settled."""
+    """Return the entries whose losses count.
+
+    Charges, and reserves that nothing has settled.
+    """
     settled = {
         e.body["of"]
         for e in entries
@@ -205,7 +211,7 @@ class _Head(Strict):
 
 
 def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimError]) -> Entry:
-    """Return the entry that a line of a ledger holds, or refuse what is no entry."""
+    """Return the entry in a ledger's line, or refuse it."""
     _, body = read_both(_AnyBody, text, lambda came: refusal(f"no entry at {seq} ({came})"))
     return Entry(seq, body, chained(previous, text), text, previous)
 

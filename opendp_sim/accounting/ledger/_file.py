@@ -168,7 +168,9 @@ class FileTables:
 
 
 def was_opened(file: Path) -> bool:
-    """Say whether the ledger of this path was open at some time: the files of its locks stay.
+    """Return whether the ledger at this path was ever open.
+
+    The files of its locks remain.
 
     Ask before looking for the ledger itself: it is made before its lock, so that somebody else's first
     run, at this moment, is not taken for a loss.

@@ -1,4 +1,4 @@
-"""What a ledger's entries say: what was spent, what is left, and what became of each run.
+"""Read a ledger's spending, its rest, and each run's outcome.
 
 Nothing is written or locked here: ``ledger`` does that.
 """
@@ -28,7 +28,7 @@ REFUSALS = 10
 
 
 class LedgerHistory:
-    """The reading side of a ledger, which holds two records and a chain of entries.
+    """Read a ledger of two records and a chain of entries.
 
     Attributes:
         path: what refusals name.
@@ -56,7 +56,10 @@ class LedgerHistory:
 
     @property
     def anew(self) -> str | None:
-        """When this ledger took the place of a lost one, whose charges it does not know; or None."""
+        """Return when this ledger replaced a lost one, or None.
+
+        The lost one's charges are unknown to it.
+        """
         return read_birth(self._meta("genesis"), self._broken)[1]
 
     @property
@@ -76,12 +79,15 @@ class LedgerHistory:
 
     @property
     def head(self) -> str:
-        """The last hash: it names the whole history."""
+        """Return the last hash, which identifies the whole history."""
         return read_head(self._meta("head"), self._broken)[1]
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Every loss that counts, in order: charges, and reserves that nothing has settled."""
+        """Return every loss that counts, in order.
+
+        Charges, and reserves that nothing has settled.
+        """
         return tuple(Charge.read(e.body["loss"]) for e in counted(self.entries))
 
     def total(self, *more: Charge, upto: int | None = None) -> Total:
@@ -105,12 +111,17 @@ class LedgerHistory:
             )  # fmt: skip
 
     def refusals(self, *, enforced: bool = False) -> int:
-        """Return how many runs the data refused: all of them, or those under `ingest: enforce`."""
+        """Return the number of runs that the data refused.
+
+        All of them, or those under `ingest: enforce`.
+        """
         found = (entry.body for entry in self.entries if entry.kind == "refusal")
         return sum(not enforced or body.get("ingest") == "enforce" for body in found)
 
     def may_refuse(self, *, enforced: bool = False) -> None:
-        """Raise OS402 when so many runs were refused by the data that another would tell too much.
+        """Raise OS402 after too many refusals by the data.
+
+        Another refusal would reveal too much.
 
         Args:
             enforced: whether the run is under `ingest: enforce`. It is refused for a cut file or
@@ -143,7 +154,10 @@ class LedgerHistory:
         )
 
     def outcome_of(self, charge: Entry) -> Entry | None:
-        """Return the entry that says what became of a charge; None for a run that did not end."""
+        """Return the outcome of a charge.
+
+        None for a run that did not end.
+        """
         return next(
             (
                 e
@@ -154,7 +168,10 @@ class LedgerHistory:
         )
 
     def head_told(self, store: str) -> tuple[int, str, bool] | None:
-        """Return the place and hash of a store's chain that were recorded last, and if it ended there."""
+        """Return the last recorded place and hash of a store's chain.
+
+        And whether the store ended there.
+        """
         found = [
             (e.body["place"], e.body["head"], bool(e.body.get("ended")))
             for e in self.entries
@@ -163,7 +180,10 @@ class LedgerHistory:
         return found[-1] if found else None
 
     def turn_of(self, store: str) -> str | None:
-        """Return the turn in which a store was last opened, "" if never; None if it is not charged."""
+        """Return the turn in which a store was last opened.
+
+        "" if never; None if it is not charged.
+        """
         entries = self.entries
         turns = [
             e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store

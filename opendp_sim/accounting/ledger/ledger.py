@@ -1,4 +1,6 @@
-"""The ledger of a dataset: every loss, durable before the data is looked at, chained by hashes.
+"""Record every loss durably before the data is read.
+
+Entries are chained by hashes.
 
 Its rows are in one SQLite file (``_file.py``: locked from ``open`` to ``close``, OS403 for a second
 process; checkpointed after every entry, so that the file alone is always the whole ledger) or in a
@@ -58,7 +60,10 @@ class Ledger(LedgerHistory):
         self._known: list[Entry] = []  # what this process has read and verified
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse to be copied or pickled: the lock belongs to one object (OS403)."""
+        """Refuse copies and pickles (OS403).
+
+        The lock belongs to one object.
+        """
         raise refused(self.path, "one open ledger", "a copy of it", "open the file again.")
 
     @classmethod
@@ -187,7 +192,10 @@ class Ledger(LedgerHistory):
     # --- writing ----------------------------------------------------------------------------------
 
     def refusal(self, about: dict[str, Any]) -> Entry:
-        """Record that the data refused a run: nothing is charged, but it counts (``ingest.md``)."""
+        """Record that the data refused a run.
+
+        Nothing is charged, but it counts (``ingest.md``).
+        """
         return self._once(lambda: self._append({"kind": "refusal", **about}))
 
     def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
@@ -200,7 +208,9 @@ class Ledger(LedgerHistory):
         return self._spend("charge", charge, about)
 
     def reserve(self, charge: Charge, about: dict[str, Any]) -> Entry:
-        """Record a loss before the data is looked at; it counts as spent until it is settled.
+        """Record a loss before the data is read.
+
+        It counts as spent until it is settled.
 
         Raises:
             BudgetError (OS402): the limit would be passed; nothing is recorded.
@@ -217,7 +227,9 @@ class Ledger(LedgerHistory):
     def settle(
         self, reserve: Entry, kind: Literal["charge", "refusal", "void"], about: dict[str, Any]
     ) -> Entry:
-        """Say what became of a reserve: once, and again only if it is the same.
+        """Record a reserve's outcome once.
+
+        Again only if it is the same.
 
         Args:
             reserve: what ``reserve`` returned.
@@ -256,7 +268,7 @@ class Ledger(LedgerHistory):
     def opened(
         self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
     ) -> Entry:
-        """Record that a session's store was opened, before it answers, or has ended, and its head."""
+        """Record that a session's store was opened or ended, with its head."""
         told: dict[str, Any] = {} if head is None else {"place": head[0], "head": head[1]}
         told |= {"ended": True} if ended else {}
         return self._once(
@@ -264,7 +276,10 @@ class Ledger(LedgerHistory):
         )
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
-        """Record what became of a charge; its absence says that the run did not finish."""
+        """Record a charge's outcome.
+
+        Without it the run did not finish.
+        """
         return self._once(lambda: self._append({"kind": "outcome", "of": of.seq, **about}))
 
     def _once(self, decide: Callable[[], Entry]) -> Entry:
@@ -303,7 +318,7 @@ def is_there(path: str | Path) -> bool:
 
 
 def head_of(path: str | Path) -> str | None:
-    """Return the head of the ledger at ``path``, or None when there is no ledger yet."""
+    """Return the head of the ledger at ``path``, or None."""
     if not is_there(path):
         return None
     with Ledger.open(path) as ledger:

@@ -1,1 +1,1 @@
-"""Privacy measures: Gaussian DP, conversions, attackers."""
+"""Define privacy measures, conversions, and bounds on attackers."""

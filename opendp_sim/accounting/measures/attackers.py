@@ -1,4 +1,4 @@
-"""What a claim means for an attacker: power at a false-positive rate, and the greatest advantage.
+"""Bound an attacker's power and advantage under a claim.
 
 The attacker knows every other record, the mechanism and its output, and tests whether one record (or a
 group) was in the data. Under Gaussian DP the bound is the trade-off function itself, certified; under
@@ -33,7 +33,7 @@ _ULPS = 1 + 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Attacker:
-    """What tests of a claim can do at most; every number is rounded up.
+    """Bound the tests of a claim, rounded up.
 
     Attributes:
         measure: the claim's measure.
@@ -47,7 +47,10 @@ class Attacker:
     exact: bool = False
 
     def power(self, rate: float) -> float:
-        """Return the greatest true-positive rate at false-positive rate ``rate`` in (0, 1) (Lemma A1)."""
+        """Return the greatest true-positive rate (Lemma A1).
+
+        At false-positive rate ``rate`` in (0, 1).
+        """
         first = self.loss[0]
         if math.isinf(first):
             return 1.0
@@ -75,7 +78,7 @@ class Attacker:
 
     @property
     def right(self) -> str:
-        """How many guesses in 100 are right at most, at even odds (Lemma A3), rounded up."""
+        """Return the right guesses in 100 at even odds (Lemma A3)."""
         value = 50 * (1 + self.advantage)
         digits = 3 if value < 99 else 4 if value < 99.9 else 6
         return up_text(min(100.0, value * (1 - 1e-12)), digits)
@@ -88,12 +91,12 @@ class Attacker:
 
     @property
     def words(self) -> str:
-        """All words for a protection, each with the guesses right in 100 that it goes up to."""
+        """Return all words for protection with their largest right guesses."""
         told = ", ".join(f"{word} up to {most}" for most, word in WORDS[:-1])
         return f"by such guesses: {told}, {VERY_WEAK} above"
 
     def plain(self) -> dict[str, Any]:
-        """The JSON form: the advantage, and the trade-off curve at ``RATES``."""
+        """Return the advantage and the trade-off curve at ``RATES``."""
         return {
             "exact": self.exact,
             "advantage": self.advantage,
@@ -101,11 +104,14 @@ class Attacker:
         }
 
     def found(self, rate: float) -> str:
-        """Say how many in 100 are found at most at false-positive rate ``rate``, rounded up."""
+        """Return the records found in 100 at false-positive rate ``rate``."""
         return up_text(min(100.0, 100 * self.power(rate) * (1 - 1e-12)), 3)
 
     def sentence(self, of: str) -> str:
-        """Return one true sentence for a plan; ``of`` is what is protected: records or people."""
+        """Return one true sentence for a plan.
+
+        ``of`` is the protected unit: records or people.
+        """
         return (
             f"someone who knows all other {of}, and wrongly names 1 in 100 of the absent, finds at most "
             f"{self.found(0.01)} in 100 of the present; guessing finds 1"
@@ -114,7 +120,10 @@ class Attacker:
 
 @lru_cache(maxsize=256)
 def attacker_of(measure: MeasureName, loss: tuple[float, ...], *, exact: bool = False) -> Attacker:
-    """Return the attacker of a total in a program's measure (``gdp`` losses are mu squared over 2)."""
+    """Return the attacker of a total in a program's measure.
+
+    ``gdp`` losses are mu squared over 2.
+    """
     return Attacker(measure, loss, exact)
 
 
@@ -127,7 +136,7 @@ def _up(value: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _gaussian_power(m: Fraction, rate: float) -> float:
-    """Return ``Q(z - mu)``, ``Q(z) = rate``, rounded up: z from below, mu from above."""
+    """Return ``Q(z - mu)`` with ``Q(z) = rate``, rounded up."""
     mu = Fraction(root_bounds(m, _BITS)[1], 1 << _BITS) if m else Fraction(0)
     argument = _quantile_down(rate) - mu
     return min(1.0, float_up(upper_tail(argument**2, _BITS, negative=argument < 0)[1]))
@@ -161,7 +170,7 @@ def _orders() -> NDArray[np.float64]:
 
 
 def _within(p: float, q: float, rho: float) -> bool:
-    """Whether the pair of coins keeps all listed Rényi bounds, one way (any list is a valid bound)."""
+    """Return whether two coins satisfy all listed Rényi bounds."""
     if not (0 < p < 1 and 0 < q < 1):
         return False
     orders = _orders()
@@ -181,7 +190,7 @@ def _renyi_power(rho: float, rate: float) -> float:
 
 @lru_cache(maxsize=256)
 def _renyi_advantage(rho: float) -> float:
-    """The pair (1 + v) / 2 against (1 - v) / 2, which is the best one (Lemma A2)."""
+    """Return the best pair's advantage (Lemma A2)."""
     low, high = 0.0, 1.0
     while (v := (low + high) / 2) not in (low, high):
         fits = v < 1 and _within((1 + v) / 2, (1 - v) / 2, rho)

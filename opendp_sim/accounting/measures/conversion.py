@@ -1,4 +1,6 @@
-"""Conversions and compositions in this package's own arithmetic: the second opinion.
+"""Convert and compose losses independently of OpenDP.
+
+It is the second opinion.
 
 OpenDP decides every bound. What is here re-derives the same numbers from the types, in exact
 rationals where the formula is rational, so that a mistake in either place shows as a disagreement.
@@ -31,12 +33,14 @@ def gaussian_rho(l2_squared: Exact, d_in: int, scale: float) -> Fraction:
 
 
 def pure_to_zcdp(epsilon: Exact) -> Fraction:
-    """Return ``epsilon^2 / 2``: Bun and Steinke, Proposition 1.4."""
+    """Return ``epsilon^2 / 2`` (Bun and Steinke, Proposition 1.4)."""
     return Fraction(epsilon) ** 2 / 2
 
 
 def zcdp_to_epsilon(rho: float, delta: float) -> float:
-    """Return the least epsilon with (epsilon, delta) implied by rho-zCDP through one Rényi order.
+    """Return the least epsilon implied by rho-zCDP at delta.
+
+    Through one Rényi order.
 
     Minimises ``a rho + log((a - 1) / a) - (log(delta) + log(a)) / (a - 1)`` over orders a > 1:
     Canonne, Kamath and Steinke, Proposition 12 with Corollary 13. Its derivative is

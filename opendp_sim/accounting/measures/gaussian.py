@@ -1,4 +1,6 @@
-"""Gaussian differential privacy: its curve delta(epsilon) and the curve's inverses, rounded outward.
+"""Compute Gaussian DP's curve and its inverses, rounded outward.
+
+The curve is delta(epsilon).
 
 A mechanism is mu-GDP if no test tells its outputs on two neighbours apart better than one draw of N(0, 1)
 from N(mu, 1) (Dong, Roth and Su 2019). Everything is kept in ``m = mu**2``, a rational, which is what
@@ -77,7 +79,7 @@ def _product(near: Fraction, far: Fraction, bits: int, *, ahead: bool) -> tuple[
 
 
 def delta_up(m: Fraction, epsilon: float | Fraction) -> float:
-    """Return a float that is at least delta(epsilon) of sqrt(m)-GDP, and next to it."""
+    """Return the next float at or above sqrt(m)-GDP's delta(epsilon)."""
     if epsilon == math.inf:
         return 0.0
     return min(1.0, float_up(delta_bounds(Fraction(m), Fraction(epsilon))[1]))
@@ -122,7 +124,9 @@ def mu_squared_down(epsilon: float, delta: float) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
-    """Return an m with: every epsilon-DP mechanism is sqrt(m)-GDP; the least of 40 digits (Lemma N5).
+    """Return an m such that epsilon-DP implies sqrt(m)-GDP (Lemma N5).
+
+    The least of 40 digits.
 
     From ``Q(mu / 2) = 1 / (1 + e**epsilon)``; beyond epsilon 256 the simpler bound ``8 epsilon``.
     """
@@ -141,7 +145,7 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
 
 
 def _exponent(holds: Callable[[Fraction], bool]) -> int:
-    """Return the e at which ``holds`` fails for 2**e and is true for 2**(e + 1).
+    """Return the e where ``holds`` starts between 2**e and 2**(e + 1).
 
     Strides double up to ``_STRIDE`` and are halved after: budgets at the ends of floats are a thousand
     powers of two away, and far beyond the answer each question is dear.
@@ -158,7 +162,7 @@ def _exponent(holds: Callable[[Fraction], bool]) -> int:
 
 
 def _least(holds: Callable[[Fraction], bool], *, below: bool = False) -> Fraction:
-    """Return the least number of 40 binary digits from which on ``holds``; or the one ``below`` it.
+    """Return the least 40-digit number where ``holds`` starts, or ``below``.
 
     Bisection over dyadic numbers, with no float and no guess: the answer is a function of the question.
     """

@@ -1,4 +1,4 @@
-"""How protection wears off: several runs on the same data, and persons with several records.
+"""Bound protection over several runs and several records.
 
 Both follow from a claim alone, whatever ran. Proofs: Lemmas A4 and A5 of ``attackers.md``.
 """
@@ -17,13 +17,19 @@ _UNITS = (2, 10)
 
 
 def after_runs(attacker: Attacker, runs: int) -> Attacker:
-    """Return what ``runs`` runs with the same claim on the same data allow together (Lemma A4)."""
+    """Return the attacker after ``runs`` runs on the same data (Lemma A4).
+
+    All with the same claim.
+    """
     first, *deltas = (_times(part, runs) for part in attacker.loss)
     return attacker_of(attacker.measure, (first, *(min(1.0, delta) for delta in deltas)))
 
 
 def of_units(attacker: Attacker, count: int) -> Attacker | None:
-    """Return what is allowed about ``count`` units together (Lemma A5), None where it says nothing."""
+    """Return the attacker of ``count`` units together (Lemma A5).
+
+    None where the lemma bounds nothing.
+    """
     first = attacker.loss[0]
     if attacker.measure in ("gdp", "zcdp"):
         return attacker_of(attacker.measure, (_times(first, count * count),))
@@ -37,7 +43,7 @@ def of_units(attacker: Attacker, count: int) -> Attacker | None:
 
 
 def wear(attacker: Attacker, *, rows: bool) -> Iterator[tuple[str, str]]:
-    """Yield (what happens, how many guesses in 100 are right then at most).
+    """Yield each situation with its right guesses in 100.
 
     Args:
         attacker: of one run and one privacy unit.

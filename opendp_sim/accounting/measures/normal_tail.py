@@ -1,4 +1,6 @@
-"""The normal law's upper tail between certified integers: Mills' ratio, the density, their product.
+"""Bound the normal tail by certified integers.
+
+Mills' ratio, the density, their product.
 
 Every argument is given by its square, a rational, so that the only root taken is an integer one.
 Lemmas N1 and N2 in ``gaussian.md``.
@@ -27,7 +29,9 @@ def root_bounds(square: Fraction, bits: int) -> Bracket:
 
 
 def mills_bounds(square: Fraction, bits: int) -> Bracket:
-    """Bracket ``R(x) * 2**bits`` for x = sqrt(square) >= 0, R = Q / phi Mills' ratio (Lemma N1).
+    """Bracket Mills' ratio ``R(x) * 2**bits`` (Lemma N1).
+
+    x = sqrt(square) >= 0, R = Q / phi.
 
     Args:
         square: x**2, a rational, at least 0.
@@ -43,7 +47,10 @@ def mills_bounds(square: Fraction, bits: int) -> Bracket:
 
 
 def density_bounds(square: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Bracket the standard normal density at sqrt(square), to a relative gap of about 2**-bits."""
+    """Bracket the standard normal density at sqrt(square).
+
+    To a relative gap of about 2**-bits.
+    """
     places = bits + math.ceil(float(square) / (2 * math.log(2))) + _GUARD
     low, high = exp_neg_bounds(square / 2, places)
     root_low, root_high = _root_half_pi(places)
@@ -66,7 +73,7 @@ def upper_tail(square: Fraction, bits: int, *, negative: bool = False) -> tuple[
 
 
 def _spare(square: Fraction) -> int:
-    """Bits that R is below 1: R(x) > 1 / (x + 1 / x)."""
+    """Return the bits by which R is below 1."""
     return max(2, square.numerator.bit_length() - square.denominator.bit_length() + 2)
 
 

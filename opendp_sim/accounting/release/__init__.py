@@ -1,1 +1,1 @@
-"""Releases: saved answers and the queries they take."""
+"""Save answers, and the queries that they take."""

@@ -1,4 +1,7 @@
-"""What a release answered to public queries: a table with a row for each query, or query and class."""
+"""Arrange a release's answers to public queries as a table.
+
+One row for each query, or query and class.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from opendp_sim.domains.cell import columned
 
 
 class Answers(Table):
-    """The answers to public queries, computed from a release alone: no further privacy loss.
+    """Answer public queries from a release alone.
+
+    No further privacy loss.
 
     ``answers["density"]`` is the numpy array of that name, of shape (q,) or (q, L) for L classes.
     As a table it is long: one row for each query and class.
@@ -61,7 +66,7 @@ class Answers(Table):
         return found
 
     def table(self) -> dict[str, NDArray[Any]]:
-        """Return columns of one length: one row for each query, or for each query and class."""
+        """Return columns with one row a query or class."""
         rows = max((len(np.atleast_1d(a)) for a in self.columns.values()), default=0)
         classes = self.labels if self.labels is not None and len(self.labels) > 1 else None
         long = classes is not None and any(self._by_class(a) for a in self.columns.values())
@@ -91,7 +96,7 @@ class Answers(Table):
 
 
 def _spread(name: str, array: NDArray[Any], each: int) -> dict[str, NDArray[Any]]:
-    """Return a column of vectors as columns ``name_0``, ``name_1``, ..., each entry repeated."""
+    """Return a column of vectors as columns ``name_0``, ``name_1``, ...."""
     if array.ndim == 1:
         return {name: np.repeat(array, each)}
     flat = array.reshape(len(array), -1)

@@ -1,4 +1,7 @@
-"""Questions to a release in Python: public queries in, answers out, and no further loss."""
+"""Ask a release in Python.
+
+Public queries in, answers out, no further loss.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def questions_of(release: Any) -> tuple[str, ...]:
 
 
 def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[str, Any]) -> Answers:
-    """Answer ``queries`` from a release alone: what ``Release.ask`` does."""
+    """Answer ``queries`` from a release alone."""
     points = parameters.get("public")
     if points is not None and not isinstance(points, str):
         parameters = {**parameters, "public": "points"}
@@ -175,7 +178,10 @@ def read_queries(opened: Callable[[], Source], where: str, *, private: Origin) -
 
 
 def query_records(records: Records, stages: Sequence[Stage]) -> Records:
-    """Return the columns of a query: the features, without bounds, labels or persons."""
+    """Return a query's columns.
+
+    The features, without bounds, labels or persons.
+    """
     chosen: set[str] = set()
     for stage in stages:
         features = getattr(stage.mechanism, "features", None)

@@ -1,4 +1,6 @@
-"""Public queries block by block: what is held is one block and the answers, however long the file is.
+"""Answer public queries block by block.
+
+In memory are one block and the answers, however long the file is.
 
 A file says in its header how many bytes its records take. A small file that says it holds very many is
 refused before anything of it is read: noise and measurements do not shrink a thousandfold, air does.
@@ -30,7 +32,9 @@ _TEXT = 49
 
 
 def query_blocks(opened: Callable[[], Source], where: str, *, private: Origin) -> Iterator[Block]:
-    """Yield the queries of a source; refuse none, any that is no possible record, and air (OS607).
+    """Yield a source's queries in blocks.
+
+    Refuses an empty source, impossible records and empty bytes (OS607).
 
     Args:
         opened: opens them.
@@ -85,7 +89,10 @@ def together(blocks: Iterator[Block], where: str) -> Block:
 
 
 def one_block(blocks: Iterator[Block], *claims: Post, where: str = "queries") -> Iterator[Block]:
-    """Yield the blocks, or all of them as one where an answer depends on the other queries."""
+    """Yield the blocks, or all of them as one.
+
+    As one where an answer depends on the other queries.
+    """
     if all(claim.by_query for claim in claims):
         return blocks
     return iter([together(blocks, where)])
@@ -94,7 +101,9 @@ def one_block(blocks: Iterator[Block], *claims: Post, where: str = "queries") ->
 def answered_in_blocks(
     answer: Callable[[Block], Any], blocks: Iterator[Block], where: str
 ) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Return the answers to all queries, and the queries' columns of single numbers or texts.
+    """Return the answers to all queries, and the queries' columns.
+
+    The columns are of single numbers or texts.
 
     Args:
         answer: of a block of queries: a mapping of column name to array, or an array, one row a query.
@@ -120,7 +129,10 @@ def answered_in_blocks(
 
 
 def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put blocks one after another, a column at a time; one block stays as it is."""
+    """Join blocks, a column at a time.
+
+    One block stays as it is.
+    """
     if len(parts) == 1:
         return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

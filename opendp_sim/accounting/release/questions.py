@@ -1,7 +1,13 @@
-"""Where type checkers find a release's questions as methods: ``questions.pyi``, which is generated."""
+"""Declare a release's question methods for type checkers.
+
+In ``questions.pyi``, which is generated.
+"""
 
 from __future__ import annotations
 
 
 class Questions:
-    """Every question is a method of a release (``Release.__getattr__``); nothing is defined here."""
+    """Declare every question as a release's method.
+
+    ``Release.__getattr__`` gives them; nothing is defined here.
+    """

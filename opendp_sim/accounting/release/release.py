@@ -1,4 +1,6 @@
-"""A release: named arrays and a header of public facts, in one file without pickle.
+"""Save named arrays and a public header in one file.
+
+Without pickle.
 
 The header holds everything that a question needs on another machine: the source's declaration, the
 steps with their seeds, the noise, the privacy claim, versions, and the sha256 of every array and of
@@ -64,7 +66,10 @@ class _Noise(Strict):
 
 
 class Header(Strict):
-    """What a release says of itself; descriptors and steps are read by their own strict records."""
+    """Hold a release's public facts.
+
+    Descriptors and steps are read by their own strict records.
+    """
 
     format: Literal["opendp_sim/release/1"]
     versions: dict[str, str]
@@ -136,7 +141,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
 
 
 def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
-    """Refuse, before anything is inflated, members that no release has: too long, or nothing but air.
+    """Refuse oversized or empty members before inflating them.
 
     ``zipfile`` reads no more of a member than its directory says.
     """
@@ -151,7 +156,7 @@ def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
-    """Refuse an array whose own header is not what the release's header says of it, or of objects."""
+    """Refuse arrays that differ from the release's header."""
     _, shape, _, dtype = header_of(member)
     plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
     if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
@@ -159,7 +164,10 @@ def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> Non
 
 
 def foreign(path: str | os.PathLike[str] | None = None) -> ReleaseError:
-    """Return the refusal of what is no release: of a file, it says what that is instead."""
+    """Return the refusal of a file that is no release.
+
+    It names the kind of the file.
+    """
     got, where = "a truncated, changed or foreign file", "release"
     hint = (
         "name the .npz of an output without `post`; if it is that, copy it again from its source."
@@ -202,7 +210,7 @@ def _version(name: str) -> str:
 
 @dataclass(frozen=True)
 class Release(Questions):
-    """What left the private side: arrays by block name, and the header."""
+    """Hold a release's arrays by block name, and its header."""
 
     header: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
@@ -249,7 +257,10 @@ class Release(Questions):
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The pipeline, bound again from the header; its matrices are re-drawn and compared."""
+        """Return the pipeline, bound again from the header.
+
+        Its matrices are drawn again and compared.
+        """
         try:
             domain: Domain = from_json(self.header["source"])
             metric: Metric = from_json(self.header["metric"])
@@ -296,7 +307,9 @@ class Release(Questions):
         return questions_of(self)
 
     def ask(self, question: str, queries: Any = None, **parameters: Any) -> Answers:
-        """Answer public queries from this release alone: no data is opened and nothing is spent.
+        """Answer public queries from this release alone.
+
+        No data is opened and nothing is spent.
 
         Args:
             question: a query mechanism, one of ``ops``: ``density``, ``distance``, ``classify``, ...
@@ -314,7 +327,10 @@ class Release(Questions):
         return answers_of(self, question, queries, parameters)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a question as a method: ``release.density(queries, confidence=0.9)``."""
+        """Return a question as a method.
+
+        As in ``release.density(queries, confidence=0.9)``.
+        """
         if name in REGISTRY and REGISTRY[name].room == "queries":
             return partial(self.ask, name)
         near = get_close_matches(name, [k for k, c in REGISTRY.items() if c.room == "queries"], n=1)
@@ -326,7 +342,7 @@ class Release(Questions):
         return [*super().__dir__(), *self.ops]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Keep header and arrays: bound stages hold functions, which are derived again."""
+        """Keep header and arrays when pickled."""
         return {"header": self.header, "arrays": self.arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -350,7 +366,10 @@ class Release(Questions):
     # --- the file -------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the release to ``path`` atomically: a zip of .npy members and a JSON header."""
+        """Write the release to ``path`` atomically.
+
+        A zip of .npy members and a JSON header.
+        """
         return write(path, self.header, self.arrays)
 
     @classmethod
@@ -364,7 +383,7 @@ class Release(Questions):
 
 
 def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
-    """Return the arrays that a release of this stage holds; None where there is nothing to ask."""
+    """Return the arrays of a stage's release, or None."""
     claim = stage.claim
     if isinstance(claim, Stable) and isinstance(claim.output, Sketch):
         return claim.output

@@ -1,4 +1,7 @@
-"""A small table of what was released: numpy, pandas, Polars, Arrow and a notebook read it."""
+"""Show released columns as a small table.
+
+numpy, pandas, Polars, Arrow and a notebook read it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ _FREE = "post-processing, no further privacy loss"
 
 
 class Table:
-    """Released columns by name: computed from a release alone, so reading it loses no privacy.
+    """Hold released columns by name.
+
+    Computed from a release alone, so reading it loses no privacy.
 
     It is no ``Mapping``, because data frame libraries would then take it for a dict of columns.
 
@@ -77,7 +82,7 @@ class Table:
         )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the table over as an Arrow stream, which most data frame libraries read."""
+        """Export the table as an Arrow stream."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
@@ -85,7 +90,10 @@ class Table:
         return _needs("pandas", "pandas").DataFrame(self.table())
 
     def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``; texts and numbers in one column as ``to_arrow`` writes them."""
+        """Return a ``polars.DataFrame``.
+
+        Texts and numbers in one column as ``to_arrow`` writes them.
+        """
         table = {name: of_one_type(column) for name, column in self.table().items()}
         return _needs("polars", "polars").DataFrame(
             {k: v.tolist() if v.dtype == object else v for k, v in table.items()}
@@ -97,7 +105,7 @@ class Table:
         return f"{type(self).__name__}({len(self)} rows: {names}; {_FREE})"
 
     def __str__(self) -> str:
-        """Return the first rows as text, every column that fits into a line of 80."""
+        """Return the first rows as text, in lines of 80."""
         table = self.table()
         cells = [
             [name, *(_cell(value) for value in column[:_SHOWN].tolist())]

@@ -1,1 +1,1 @@
-"""Sessions: interactive releases whose store outlives the process."""
+"""Run interactive releases whose store outlives the process."""

@@ -1,4 +1,6 @@
-"""The chain of a session's store: every entry hashed with the one before it, and what was folded away.
+"""Chain a session store's entries by hashes.
+
+Each entry is hashed with the previous one and with the folded part.
 
 An entry's hash holds the hash before it, its kind, payload, charges and the full copy of the purses that
 was made with it, so a row that was edited, removed, swapped or renumbered is found, and so is one flipped
@@ -86,7 +88,10 @@ class Folded:
 
 
 def linked(before: str, row: tuple[Any, ...]) -> str:
-    """Return the hash of an entry (place, kind, payload, who, units, answers, copy) after ``before``."""
+    """Return the hash of an entry after ``before``.
+
+    The entry is (place, kind, payload, who, units, answers, copy).
+    """
     place, kind, payload, who, units, answers, copy = row
     parts = [hashlib.sha256(part or b"").hexdigest() for part in (payload, who, units)]
     text = "\n".join([before, str(place), str(kind), *parts, str(answers), str(copy)])
@@ -94,7 +99,7 @@ def linked(before: str, row: tuple[Any, ...]) -> str:
 
 
 def start(name: str) -> str:
-    """Return the hash before the first entry of the store of this name."""
+    """Return the hash before the first entry of a store."""
     return hashlib.sha256(f"opendp_sim/session/3\n{name}".encode()).hexdigest()
 
 
@@ -116,14 +121,20 @@ def read_head(db: sqlite3.Connection) -> Head:
 
 
 def read_told(db: sqlite3.Connection) -> list[Head]:
-    """Read the heads that a ledger was told; raises ValueError or TypeError for anything else."""
+    """Read the heads in a ledger.
+
+    Raises ValueError or TypeError for anything else.
+    """
     text = _about(db, "told")
     found = RootModel[list[_Head]].model_validate_json("[]" if text is None else text, strict=True)
     return [Head(head.place, head.hash) for head in found.root]
 
 
 def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
-    """Return the chain's hash at a place; None where there is no such place, or it was forgotten."""
+    """Return the chain's hash at a place, or None.
+
+    None for an unknown or forgotten place.
+    """
     if place == 0:
         return start(str(_about(db, "name")))
     if place == folded.place:
@@ -137,7 +148,10 @@ def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
 
 
 def read_about(db: sqlite3.Connection) -> dict[str, str]:
-    """Read what a store says of itself; raises ValueError or TypeError for anything else."""
+    """Read a store's own description.
+
+    Raises ValueError or TypeError for anything else.
+    """
     limit = getattr(db, "setlimit", None)  # a server bounds what it holds by itself
     before = limit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST) if limit else 0
     try:
@@ -166,7 +180,7 @@ _ROWS = "SELECT place, kind, payload, who, units, answers, copy, hash FROM entry
 
 
 def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
-    """Check every row of the file, and the full copy of the purses; return the head.
+    """Check every row and the purses' copy, and return the head.
 
     Raises:
         ValueError: an edited, missing, swapped or renumbered entry, or another copy of the purses.
@@ -197,7 +211,7 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
 def _check_row(
     place: Any, kind: Any, payload: Any, who: Any, units: Any, answers: Any, copy: Any
 ) -> None:
-    """Refuse a value of another type than was written: SQLite keeps any in any column (ValueError)."""
+    """Refuse a value of an unexpected type (ValueError)."""
     paid = (who is units is None) or (isinstance(who, bytes) and isinstance(units, bytes))
     typed = isinstance(payload, bytes) and all(isinstance(text, str) for text in (kind, copy))
     most = _MOST_ANSWERS if kind in ANSWERS else 0
@@ -206,13 +220,18 @@ def _check_row(
 
 
 def bound(units: bytes, folded: Folded) -> str:
-    """Return what an entry's hash holds of a full copy of the purses, and of what is folded before it."""
+    """Return an entry hash's part for a full copy.
+
+    Of the purses, and of everything folded before it.
+    """
     text = json.dumps(asdict(folded), sort_keys=True)
     return hashlib.sha256(hashlib.sha256(units).digest() + text.encode()).hexdigest()
 
 
 def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) -> Folded:
-    """Fold entries up to ``upto`` in the caller's transaction; a full copy of the purses lies after it.
+    """Fold entries up to ``upto`` in the caller's transaction.
+
+    A full copy of the purses lies after it.
 
     Args:
         db: the store, in a transaction.

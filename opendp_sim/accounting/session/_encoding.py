@@ -1,4 +1,7 @@
-"""What an entry of a session's store looks like in bytes. Whole numbers and plain arrays; no pickle."""
+"""Encode session entries as integers and plain arrays.
+
+No pickle.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def packed_charges(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
 
 
 class LatePayload(Mapping[str, NDArray[Any]]):
-    """A payload that is unpacked when it is first looked at: most answers never are."""
+    """Hold a payload that is unpacked at first use.
+
+    Most answers are never read.
+    """
 
     def __init__(self, blob: bytes) -> None:
         self._blob = blob
@@ -56,8 +62,10 @@ class LatePayload(Mapping[str, NDArray[Any]]):
 
 
 def packed_arrays(payload: Payload) -> bytes:
-    """Return arrays as bytes: small ones as one record in numpy's format, which is made at a seventh of
-    the time of an archive; others as an archive.
+    """Return arrays as bytes.
+
+    Small ones as one record in numpy's format, which takes a seventh of an archive's time; others
+    as an archive.
     """
     sizes = [array.nbytes for array in payload.values()]
     with io.BytesIO() as out:
@@ -73,7 +81,7 @@ def packed_arrays(payload: Payload) -> bytes:
 
 
 def _of_record(blob: bytes) -> Payload:
-    """Return the arrays of a record; raises ValueError or TypeError for any other bytes."""
+    """Return a record's arrays."""
     stream = io.BytesIO(blob)
     version, shape, _, kind = header_of(stream)
     rest = stream.read()
@@ -86,7 +94,9 @@ def _of_record(blob: bytes) -> Payload:
 
 
 def unpacked_arrays(blob: bytes) -> Payload:
-    """Return the arrays of an entry; they are kept as they are, so they are no longer than the entry.
+    """Return an entry's arrays.
+
+    They are stored uncompressed, so they are no longer than the entry.
 
     Raises:
         BudgetError (OS407): they are none, or would be longer.

@@ -1,4 +1,4 @@
-"""The tables of a session's store: how a new one is filled, and how entries and purses are read back."""
+"""Create a session store's tables, and read entries and purses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from opendp_sim.accounting.session.identity import damaged
 
 
 def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
-    """Return every entry in order; answers are unpacked when they are looked at."""
+    """Return every entry in order.
+
+    Answers are unpacked at first use.
+    """
     rows = store.execute("SELECT kind, payload FROM entry ORDER BY place")
     return [
         (kind, LatePayload(blob) if kind in chain.ANSWERS else unpacked_arrays(blob))
@@ -28,7 +31,9 @@ def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
 
 
 def read_purses(store: sqlite3.Connection) -> NDArray[np.int64]:
-    """Return the purses after the last commit: the last full copy, less what was paid since.
+    """Return the purses after the last commit.
+
+    The last full copy, less all payments since.
 
     Raises:
         BudgetError (OS407): the store is damaged.

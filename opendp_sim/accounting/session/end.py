@@ -1,4 +1,6 @@
-"""The end of a session that its ledger could not be told: a note beside the ledger's file.
+"""Note a session's end beside its ledger.
+
+For a ledger that could not be written.
 
 A ledger may be in use by another run for long. Then the end of a store's chain is written into a file of
 its own beside the ledger, named after a digest of the store's name, while the lock of that name is
@@ -53,5 +55,5 @@ def noted_end(ledger: Path, name: str) -> End | None:
 
 
 def remove_note(ledger: Path, name: str) -> None:
-    """Remove the note: the ledger knows more by now, and no later turn asks for it."""
+    """Remove the note, which the ledger has replaced."""
     beside_ledger(ledger, name, _NOTE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What tells a session's store from its copies, and how its refusals are called."""
+"""Distinguish a session's store from its copies, and name refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Mark:
 
 
 def mark_of(path: str | Path) -> Mark | None:
-    """Return the mark of a store that nobody has open; None where there is no file.
+    """Return a closed store's mark, or None without a file.
 
     Raises:
         BudgetError (OS407): it is open, damaged or no store.
@@ -110,13 +110,18 @@ def mark_in(about: Mapping[str, str]) -> Mark:
 
 
 def beside_ledger(ledger: Path, name: str, ending: str = "") -> Path:
-    """Return a path beside a ledger's file that is a store's own, whatever its name is made of."""
+    """Return a store's own path beside a ledger's file.
+
+    Whatever its name consists of.
+    """
     real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
     return real.with_name(f"{real.name}.{digest}{ending}")
 
 
 def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
-    """Lock the name of a store under a ledger's file; return what lets go of it, as dying does.
+    """Lock a store's name under a ledger's file.
+
+    Returns the function that releases the lock; the process's death does too.
 
     A store and its copies share a name, and not a file: so of all of them one is served at a time, on
     one machine. The lock's file lies beside the ledger and is named after a digest of the name, which
@@ -143,7 +148,7 @@ _STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN",
 
 
 def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError:
-    """Say what is wrong with the file; what the system says of it is not passed on."""
+    """Return the refusal of a file, without the system's text."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if isinstance(error, OSError) or name.startswith(_STORAGE):
         return BudgetError(
@@ -155,5 +160,5 @@ def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError
 
 
 def damaged() -> BudgetError:
-    """Return the refusal of a store whose bytes are not what was written."""
+    """Return the refusal of a store whose bytes changed."""
     return refused("every entry, and the purses after them", "a damaged store")

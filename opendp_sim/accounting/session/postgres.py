@@ -1,4 +1,6 @@
-"""A session's store in PostgreSQL: the entries, hashes and refusals of the file, kept by a server.
+"""Keep a session's store in PostgreSQL.
+
+The entries, hashes and refusals are those of the file.
 
 ``store: "postgresql:SERVICE/STORE"`` names a service of libpq and a store in its database. Who serves it
 holds a lock of the server's for as long as its connection lives, and a *fence*, drawn at each opening,
@@ -59,7 +61,10 @@ _ACTIVE = (
 
 
 class LostError(BudgetError):
-    """The server did not answer: what it was asked for last was done, or was not."""
+    """Report a server without an answer.
+
+    Its last request was carried out, or was not.
+    """
 
 
 def _failed(cause: Cause) -> BudgetError:
@@ -80,7 +85,7 @@ _STILL_HELD = Cause(
 
 
 class Tables:
-    """A connection whose statements find one store's tables; it is used as SQLite's is."""
+    """Connect to one store's tables, with SQLite's interface."""
 
     def __init__(self, path: Path) -> None:
         self._psycopg, self._path, self._db = psycopg_of(path), path, cast("Any", None)
@@ -108,14 +113,19 @@ class Tables:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the server waits for an end of what was begun; a fork has begun nothing."""
+        """Return whether the server waits in a transaction.
+
+        A fork has begun none.
+        """
         if os.getpid() != self._owner:
             return False
         status = self._psycopg.pq.TransactionStatus
         return self._db.info.transaction_status in (status.INTRANS, status.INERROR)
 
     def close(self) -> None:
-        """Close the connection; the server takes back what was not committed, and the lock.
+        """Close the connection.
+
+        The server rolls back, and releases the lock.
 
         In a fork, do nothing: it would end the connection of the process that opened it.
         """
@@ -123,7 +133,7 @@ class Tables:
             self._db.close()
 
     def _safely(self, action: Callable[[], Any]) -> Any:
-        """Run, and pass on no text of the driver: it may quote values."""
+        """Run a statement without passing on the driver's texts."""
         if os.getpid() != self._owner:
             raise refused("the process that opened the session", "a fork of it")
         found: Exception
@@ -136,7 +146,10 @@ class Tables:
 
 
 def schema_of(path: Path) -> str:
-    """Return the schema of a store: its name may be anything, a schema's may not."""
+    """Return a store's schema.
+
+    A store's name may be anything, a schema's may not.
+    """
     return "opendp_sim_" + hashlib.sha256(named(path)[1].encode()).hexdigest()[:32]
 
 
@@ -152,7 +165,9 @@ def opened(path: Path) -> Tables:
 
 
 def locked(db: Tables) -> bool:
-    """Take the store's lock until the connection ends; False where another connection has it.
+    """Acquire the store's lock, or return False.
+
+    It lasts until the connection ends.
 
     A server ends a connection some moments after its client said goodbye, so it is asked for a second.
     """
@@ -165,7 +180,9 @@ def locked(db: Tables) -> bool:
 
 
 def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:
-    """Say whether a store's tables are there, and nothing else; where nothing is, ``fill`` makes them.
+    """Return whether exactly a store's tables exist.
+
+    Where nothing exists, ``fill`` creates them.
 
     Raises:
         BudgetError (OS407): the store is open elsewhere, or the schema holds something else.
@@ -215,7 +232,7 @@ def store_at(
     forgets: bool = False,
     place: Place | None = None,
 ) -> SessionStore:
-    """Open the store at a place: a file, or ``postgresql:SERVICE/STORE``."""
+    """Open a store."""
     kind = SharedStore if is_shared(path) else SessionStore
     return kind(path, identity, name, forgets=forgets, place=place)
 
@@ -230,7 +247,7 @@ def place_at(path: str | Path) -> Place:
 
 
 def mark_at(path: str | Path) -> Mark | None:
-    """Return the mark of a store that nobody has open; None where there is none.
+    """Return a closed store's mark, or None if there is none.
 
     Raises:
         BudgetError (OS407): it is open, damaged or no store, or its server does not answer.
@@ -260,7 +277,9 @@ class SharedPlace(Place):
 
 
 class SharedStore(SessionStore):
-    """What a session remembers, on a server. As the file's, but for a lost connection.
+    """Keep a session on a server.
+
+    As in a file, but for a lost connection.
 
     Args:
         path: ``postgresql:SERVICE/STORE``.
@@ -298,7 +317,10 @@ class SharedStore(SessionStore):
             yield
 
     def _settle(self) -> None:
-        """Nothing: COMMIT is durable, which was looked at when the connection was made."""
+        """Do nothing.
+
+        COMMIT is durable, which was checked on connecting.
+        """
 
     def _trouble(self) -> tuple[str, str] | None:
         return None
@@ -310,7 +332,7 @@ class SharedStore(SessionStore):
         charges: Sequence[Charge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        """Commit; again where the answer was lost: the head tells whether the first try was kept."""
+        """Commit, again if the answer was lost."""
         lost: LostError | None = None
         for _ in tries():
             try:
@@ -326,7 +348,7 @@ class SharedStore(SessionStore):
         self._db.close()
 
     def _come_back(self) -> None:
-        """Connect anew and take the lock again; whether another one had it meanwhile the fence tells."""
+        """Connect again and acquire the lock."""
         self._db.close()
         self._db = opened(self._path)
         self._check_fence(_FENCE)

@@ -1,4 +1,7 @@
-"""A session: an interactive release whose purses and transcript outlive the process."""
+"""Serve an interactive release across processes.
+
+Its purses and transcript are stored.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from opendp_sim.io.fold import collect_rows
 
 
 class Session:
-    """Questions to a private dataset, with answers that are charged before they leave.
+    """Answer questions to a private dataset, each charged before its answer.
 
     A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
     for whoever keeps the data. Records and queries are given as the source has them: they go
@@ -85,7 +88,7 @@ class Session:
         return f"Session({self._store!r})"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse to be copied or pickled: a copy would be a second set of the same purses (OS407)."""
+        """Refuse copies and pickles (OS407)."""
         raise BudgetError(
             "OS407", "session", expected="one object for an open session", got="a copy of it",
             hint="hand questions to the session itself; another process opens the store when this one "
@@ -133,28 +136,37 @@ class Session:
         self._store.keep(release)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
-        """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
+        """Mark the store as opened, and return the mark.
+
+        A ledger can then refuse its copies.
+        """
         with self._turn():
             return self._store.take_turn(name, last, ledger)
 
     def tell(self) -> tuple[int, str]:
-        """Return the place and hash of the store's last entry, for a ledger to keep."""
+        """Return the last entry's place and hash, for a ledger."""
         with self._turn():
             return self._store.tell()
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
-        """Refuse a store that does not hold what a ledger was told, or goes on after its end (OS407)."""
+        """Refuse a store that contradicts its ledger (OS407).
+
+        It lacks a recorded entry, or continues after its end.
+        """
         with self._turn():
             self._store.check_head(place, digest, ended)
 
     @property
     def answered(self) -> int:
-        """How many queries this store has answered: public."""
+        """Return the number of answered queries, which is public."""
         with self._turn():
             return self._store.answered
 
     def ask(self, queries: Any) -> Any:
-        """Answer public queries, in order; all of them are charged before the first one leaves."""
+        """Answer public queries in order.
+
+        All of them are charged before the first one leaves.
+        """
         with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
             return self._service.predict(on_queries(self._maps, queries))
 
@@ -188,7 +200,10 @@ class Session:
             self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
-        """Send new records through the row maps, which must not depend on the records before."""
+        """Apply the row maps to new records.
+
+        The maps must not depend on earlier records.
+        """
         if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
             # What such a map keeps was decided over all records at once; new ones judged by
             # themselves would come on top of what their person already has.
@@ -204,7 +219,7 @@ class Session:
 
 
 def _kind_of_ids(first: Stage) -> type | None:
-    """Return the declared kind of the persons' ids; None where nothing declares it."""
+    """Return the declared kind of persons' ids, or None."""
     if not isinstance(first.domain, Records) or not isinstance(first.metric, IdDistance):
         return None
     column = first.domain.column(first.metric.identifier_column)
@@ -227,7 +242,7 @@ def _surveys(stage: Stage) -> bool:
 
 
 def _identity(stages: Sequence[Stage], rows: Rows) -> str:
-    """Return everything that purses belong to: steps, space, and a fingerprint of the data."""
+    """Return everything that purses belong to."""
     parts = [rows.values, rows.labels, None if rows.ids is None else packed(rows.ids)]
     steps = [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
     about = {

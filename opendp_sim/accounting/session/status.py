@@ -1,4 +1,4 @@
-"""What a session's store says to a mere reader: which store it is, and how much it answered."""
+"""Read a session store's public standing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, refuse
 
 @dataclass(frozen=True)
 class SessionStanding:
-    """The public part of a store, checked: no purse, no update and no answer is in it.
+    """Hold a store's public part, checked.
+
+    No purse, no update and no answer is in it.
 
     Attributes:
         mark: which store it is, and under which ledger.
@@ -28,7 +30,9 @@ class SessionStanding:
 
 
 def standing_of(file: Path) -> SessionStanding | None:
-    """Read a store that nobody has open; None for a file that is none. Its whole chain is checked.
+    """Read a closed store's standing, or None.
+
+    Its whole chain is checked.
 
     Raises:
         BudgetError (OS407): it is open elsewhere, or damaged.

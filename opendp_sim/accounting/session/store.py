@@ -1,4 +1,4 @@
-"""The embedded store of a session: charges that are durable before an answer leaves.
+"""Store a session's charges durably before each answer leaves.
 
 One SQLite file in write-ahead mode, checkpointed after every commit and locked by the process that
 has it open. Each commit holds an entry (a public answer, or an update by the curator) together with
@@ -54,21 +54,29 @@ _T = TypeVar("_T")
 
 
 class SessionHistory:
-    """The reading side of a store; who opens one sets its tables, and the part that was folded."""
+    """Read a store's history.
+
+    Whoever opens one sets its tables, and the folded part.
+    """
 
     _db: Any
     _folded: chain.Folded
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return everything that was committed, in order. Secret: it holds the curator's updates."""
+        """Return every committed entry, in order.
+
+        Secret: it contains the curator's updates.
+        """
         return read_entries(self._db)
 
     def transcript(self) -> list[tuple[str, Payload]]:
-        """Return the public part: reference queries, and queries with their answers."""
+        """Return the public reference queries, and queries with answers."""
         return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
 
     def purses(self) -> NDArray[np.int64] | None:
-        """Return what every purse holds after the last commit; None for a new store. Secret.
+        """Return every purse after the last commit.
+
+        Secret. None for a new store.
 
         Raises:
             BudgetError (OS407): the store is damaged.
@@ -79,18 +87,18 @@ class SessionHistory:
 
     @property
     def answered(self) -> int:
-        """How many answers the store gave: public."""
+        """Return the number of answers, which is public."""
         rows = "SELECT coalesce(sum(answers), 0) FROM entry"
         return int(self._db.execute(rows).fetchone()[0]) + self._folded.answers
 
     @property
     def head(self) -> tuple[int, str]:
-        """The last place of the chain and its hash: what a ledger keeps."""
+        """Return the chain's last place and hash, for a ledger."""
         head = self._read(chain.read_head)
         return head.place, head.hash
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
-        """Refuse a store whose chain does not hold what a ledger was told of it (OS407).
+        """Refuse a store whose chain contradicts its ledger (OS407).
 
         Args:
             place: of the entry that the ledger was told of.
@@ -123,7 +131,9 @@ _FORMAT = "opendp_sim/session/4"
 
 
 class SessionStore(SessionHistory):
-    """What a session remembers across processes. A context manager; nobody else can open it.
+    """Store a session across processes.
+
+    A context manager; nobody else can open it.
 
     What it says is in ``session_history``; here are opening, locking and committing.
 
@@ -173,7 +183,7 @@ class SessionStore(SessionHistory):
     def _connect(
         self, undo: ExitStack, about: dict[str, str], name: str, place: Place | None
     ) -> Any:
-        """Lock and open the file, made whole where there is none; ``undo`` gets what closes it."""
+        """Lock and open the file, creating it if absent."""
         if place is None:
             undo.callback(claimed(self._path).release)
         else:
@@ -206,7 +216,7 @@ class SessionStore(SessionHistory):
         checkpoint(self._db)
 
     def _trouble(self) -> tuple[str, str] | None:
-        """Return (what was expected, what was found) of a place that is not this store's any more."""
+        """Return the expected and the found state of a lost place."""
         return self._place.trouble()
 
     def __repr__(self) -> str:
@@ -214,7 +224,7 @@ class SessionStore(SessionHistory):
         return f"SessionStore({str(self._path)!r})"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        """Refuse copies and pickles (OS407)."""
         raise refused("one open store", "a copy of it")
 
     def __enter__(self) -> Self:
@@ -231,18 +241,21 @@ class SessionStore(SessionHistory):
         self.close()
 
     def close(self) -> None:
-        """Close the file, and let go of the lock after it; in a fork, do nothing."""
+        """Close the file, then release the lock.
+
+        In a fork, do nothing.
+        """
         if os.getpid() == self._owner:
             self._open.close()
 
     def keep(self, release: Callable[[], None]) -> None:
-        """Let go of what is held for this store as well, after its file and its lock."""
+        """Release a further resource after the store's file and lock."""
         file, self._open = self._open, ExitStack()
         self._open.callback(release)
         self._open.callback(file.close)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
-        """Draw a turn, and keep it beside the one that a ledger knows.
+        """Draw a turn, and keep it beside the ledger's last one.
 
         A process that ends here can open the store again.
 
@@ -341,7 +354,7 @@ class SessionStore(SessionHistory):
         self._since = chain.DENSE
 
     def tell(self) -> tuple[int, str]:
-        """Remember the head, which a ledger is told next, so that folding keeps it; return it.
+        """Return the head for a ledger, and keep it unfolded.
 
         Raises:
             BudgetError (OS407): the file cannot be written.

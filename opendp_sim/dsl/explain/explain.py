@@ -1,4 +1,7 @@
-"""Pages about a mechanism, an error code or a stage, as plain text made from the declarations."""
+"""Explain a mechanism, an error code or a stage.
+
+Plain text made from the declarations.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _OF_AUDITS = {"audit": "guide.md", "known_limits": "known_limits.md"}
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """Return every mechanism: key, room, what it does, what it goes with, evidence."""
+    """Return every mechanism with its key, room, partners and evidence."""
     order = ("rows", "sketches", "measurements", "queries")
     return [
         {
@@ -55,13 +58,16 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 def partners(key: str) -> list[str]:
-    """Return the queries that a release of a sketch answers, or the sketches that answer a query."""
+    """Return a sketch's queries, or a query's sketches."""
     cls = REGISTRY[key]
     return asking(cls.offers) or sorted({k for name in cls.asks_for for k in offering(name)})
 
 
 def explain(word: str) -> str:
-    """Return the page of a mechanism, an error code, a word of a spec, or a name that is printed."""
+    """Return the page of a name.
+
+    A mechanism, an error code, a word of a spec, or a printed name.
+    """
     if word.upper() in CATALOGUE:
         return _error(word.upper())
     if word in _OF_AUDITS:
@@ -100,7 +106,10 @@ def explain(word: str) -> str:
 
 
 def facts_of(word: str) -> dict[str, Any]:
-    """Return what a program reads of a page of ``explain``; nothing of a word of a spec."""
+    """Return a page's facts for programs.
+
+    Empty for a word of a spec.
+    """
     if word.upper() in CATALOGUE:
         code = word.upper()
         return {"error": {"code": code, "means": CATALOGUE[code], "exit": _EXITS[code[2]]}}
@@ -162,7 +171,7 @@ def _mechanism(cls: type[Mechanism]) -> str:
 
 
 def _behind(key: str) -> list[str]:
-    """Return what was recorded, in a line each: laws, audits, broken twins."""
+    """Return the recorded laws, audits and broken twins."""
     found = record(key)
     if found is None:
         return ["nothing recorded"]
@@ -184,7 +193,10 @@ def _behind(key: str) -> list[str]:
 
 
 def explain_stage(plan: Plan, name: str) -> str:
-    """Return the page of one stage of a program: its type, step by step, and its loss."""
+    """Return the page of one stage.
+
+    Its type, step by step, and its loss.
+    """
     if name not in plan.types:
         raise SpecError(
             "OS303",

@@ -1,4 +1,7 @@
-"""Pages about parameters: which mechanisms have one of that name, and what it is there."""
+"""Explain parameters.
+
+Which mechanisms have one of a name, and its meaning in each.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ def parameters(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, A
 
 
 def options(registry: Mapping[str, type[Mechanism]]) -> dict[str, list[str]]:
-    """Return every option that a parameter is chosen from, such as `gaussian` of `kernel`, with pages."""
+    """Return the options of parameters, with their pages.
+
+    Such as `gaussian` of `kernel`.
+    """
     return {name: [_option(cls, at) for at, cls in of] for name, of in _options(registry).items()}
 
 
 def _options(
     registry: Mapping[str, type[Mechanism]],
 ) -> dict[str, list[tuple[str, type[BaseModel]]]]:
-    """Return (whose option it is, its record) by name; options of options are left to those."""
+    """Return options by name with owner and record."""
     found: dict[str, list[tuple[str, type[BaseModel]]]] = {}
     for key, cls in sorted(registry.items()):
         for name, info in cls.model_fields.items():
@@ -54,13 +60,19 @@ def _option(cls: type[BaseModel], inside: str) -> str:
 
 
 def page_of_an_option(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the page of an option: whose it is, and its own parameters."""
+    """Return the page of an option.
+
+    Its owners, and its own parameters.
+    """
     found = options(registry).get(word)
     return None if found is None else "\n\n".join([f"{word} (an option of a parameter)", *found])
 
 
 def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the page of a parameter; mechanisms that say the same share a paragraph."""
+    """Return the page of a parameter.
+
+    Mechanisms with equal texts share a paragraph.
+    """
     alike: dict[tuple[str, ...], list[str]] = {}
     for key, about in parameters(registry).get(name, {}).items():
         default = "required" if about.default == "required" else f"default {about.default}"

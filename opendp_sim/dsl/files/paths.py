@@ -1,4 +1,7 @@
-"""Where a program reads and writes: private data is no query, and no output lands on an input."""
+"""Check the places that a program reads and writes.
+
+Private data is no query, and no output lands on an input.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _file(path: File) -> _Place:
 
 
 def _keys(place: _Place) -> Iterator[Hashable]:
-    """Yield what two places share if they are one: the name, or another name of the same file."""
+    """Yield the keys that two places share if they are one."""
     yield from file_names(place[1]) if place[0] == "file" else [place]
 
 
@@ -56,13 +59,16 @@ def one_file(one: File, other: File) -> bool:
 
 
 def beside(file: File) -> Iterator[File]:
-    """Yield a ledger or store and every file that is kept beside it."""
+    """Yield a ledger or store and every file beside it."""
     for side in ("", LOCK, *SIDES):
         yield File(f"{file}{side}")
 
 
 def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str, File]]:
-    """Yield (what it is, path) of all that a program reads, keeps and saves in the spec's folder."""
+    """Yield the files that a program reads, keeps and saves.
+
+    As (kind, path), in the spec's folder.
+    """
     for what, (kind, name) in _inputs(program, spec):
         if kind == "file":
             yield what, File(name)
@@ -72,7 +78,10 @@ def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str,
 
 
 def absent(program: Program) -> list[str]:
-    """Return a sentence for each dataset whose file is not there now: a plan opens none, a run does."""
+    """Return a sentence for each dataset without a file.
+
+    A plan opens none, a run does.
+    """
     told = []
     for entry in program.data:
         kind, name = _place(entry.source, program.folder)
@@ -113,7 +122,9 @@ def is_private(program: Program, ref: SourceRef) -> bool:
 
 
 def check_places(program: Program, notes: Notes, spec: str | None = None) -> None:
-    """Report what is wrong with the places of a program; files are compared, none is opened.
+    """Report wrong places of a program.
+
+    Files are compared, none is opened.
 
     Args:
         program: what was read.
@@ -180,7 +191,7 @@ def _check_encoding(program: Program, notes: Notes) -> None:
 
 
 def _counting(program: Program) -> list[tuple[Path, str]]:
-    """Return (where, file) of what counts what is spent: ledgers and stores."""
+    """Return the files that count spending, as (where, file)."""
     kept: list[tuple[Path, str]] = [
         (("data", e.name, "ledger"), e.ledger.file) for e in program.data if e.ledger is not None
     ]
@@ -190,7 +201,9 @@ def _counting(program: Program) -> list[tuple[Path, str]]:
 
 
 def _check_link(program: Program, notes: Notes, spec: File) -> None:
-    """Report a spec whose name is a link from another folder, if it counts in its own folder (OS304).
+    """Report a linked spec that counts in its own folder (OS304).
+
+    The link is in another folder.
 
     Each name would have a ledger of its own, beside it, and the budget would be spent once for each.
     """
@@ -208,7 +221,7 @@ def _check_link(program: Program, notes: Notes, spec: File) -> None:
 
 
 def _check_names(program: Program, notes: Notes) -> None:
-    """Report what would be kept in a folder that is called as the private one of a run (OS304)."""
+    """Report files in a folder named like a run's private folder (OS304)."""
     kept: list[tuple[Path, str]] = [
         (("outputs", o.name, "save"), o.save) for o in program.outputs if o.save is not None
     ]
@@ -237,7 +250,10 @@ def _check_stores(program: Program, notes: Notes) -> None:
 
 
 def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:
-    """Report outputs that would replace an input, the ledger, the spec or another output (OS304)."""
+    """Report outputs that would replace other files (OS304).
+
+    An input, the ledger, the spec or another output.
+    """
     taken: dict[Hashable, str] = {}
     for what, place in _inputs(program, spec):
         for key in _keys(place):
@@ -255,7 +271,7 @@ def check_saves(program: Program, notes: Notes, into: File, spec: str | None = N
 
 
 def check_inside(program: Program, notes: Notes, into: File) -> None:
-    """Report outputs that would be saved outside the folder ``into`` (OS304), links followed."""
+    """Report outputs outside the folder ``into`` (OS304)."""
     folder = File(_file(into)[1])
     for output in program.outputs:
         if output.save is None:
@@ -268,7 +284,10 @@ def check_inside(program: Program, notes: Notes, into: File) -> None:
 
 
 def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
-    """Yield (what it is, place) of everything that a run must leave as it is."""
+    """Yield everything that a run must leave unchanged.
+
+    As (kind, place).
+    """
     if spec is not None:
         yield "the spec", _file(File(spec))
     for entry in program.data:

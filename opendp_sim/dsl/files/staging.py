@@ -1,4 +1,6 @@
-"""Where the outputs of a run wait, complete and synchronised, until their charge is durable.
+"""Stage a run's outputs until their charge is durable.
+
+Complete and synchronised.
 
 A run that saves anything makes one private folder beside its outputs, ``.opendp_sim-<token>``. What it
 will publish is written there first; a list of it (``run.json``, written last) says that everything is
@@ -36,7 +38,7 @@ _OWN = re.compile(
 
 
 class Saved(Strict):
-    """One output of a run: where it waits, where it goes, and what it is."""
+    """Describe one output's staging place, target and kind."""
 
     output: str
     staged: FileName
@@ -60,7 +62,10 @@ class _List(Strict):
 
 
 class RunFolder:
-    """A private folder that one process holds; it is removed when it is let go of, unless kept."""
+    """Hold a private folder of one process.
+
+    It is removed on release unless kept.
+    """
 
     def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
@@ -70,7 +75,7 @@ class RunFolder:
 
     @classmethod
     def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
-        """Make one, and hold room on the disk for what is to come.
+        """Create a folder, and reserve room on the disk.
 
         Args:
             beside: the folder that it is made in.
@@ -101,7 +106,7 @@ class RunFolder:
         return self.path.name.rpartition("-")[2]
 
     def give_room(self) -> None:
-        """Give the held part of the disk to the files that are written now."""
+        """Release the reserved part of the disk to new files."""
         for held in self.path.glob(f"{_ROOM}*"):
             held.unlink(missing_ok=True)
 
@@ -114,7 +119,10 @@ class RunFolder:
         ledger: str | None,
         signer: str | None,
     ) -> None:
-        """Write the list of the files, all of which are complete: from here on the folder is kept."""
+        """Write the list of the complete files.
+
+        From here on the folder is kept.
+        """
         listed = _List(
             format="opendp_sim/run/1",
             program=program,
@@ -133,7 +141,9 @@ class RunFolder:
         self.listed, self._keep = listed, True
 
     def open_list(self, seal: str | None) -> None:
-        """Read the list of a folder that another process left, and see that it is the one it wrote.
+        """Read and check another process's list.
+
+        It must be the one that process wrote.
 
         Args:
             seal: what the ledger recorded before the run; None for an entry from before there were
@@ -152,11 +162,14 @@ class RunFolder:
         self.listed = _listed(text)
 
     def done(self) -> None:
-        """Say that everything was published: the folder goes when it is let go of."""
+        """Mark everything as published.
+
+        The folder is removed on release.
+        """
         self._keep = False
 
     def release(self) -> None:
-        """Let go of the folder; remove it unless it holds what is still to be published."""
+        """Release the folder, removing it unless files wait."""
         try:
             if not self._keep:
                 # The list first: without it nobody takes a half removed folder for a complete one.
@@ -176,7 +189,7 @@ class RunFolder:
 
 
 def kept_folders(beside: File) -> Iterator[RunFolder]:
-    """Yield the folders of runs that no process holds and that had all their files; remove others.
+    """Yield complete folders of dead processes, removing the others.
 
     Args:
         beside: the folder that ``save:`` paths start from.
@@ -209,7 +222,7 @@ def is_run_folder(name: str) -> bool:
 
 
 def _is_foreign(path: File) -> bool:
-    """Say whether a folder holds what no run leaves, and no run's list: nothing of it is touched."""
+    """Return whether a folder has foreign files."""
     try:
         names = os.listdir(path)  # noqa: PTH208 - names alone
         return _LIST not in names and not all(map(_OWN.fullmatch, names))
@@ -221,7 +234,7 @@ def _is_foreign(path: File) -> bool:
 
 
 def _taken(lock: Any, path: File) -> bool:
-    """Take a folder's lock; False where a process holds it, or it is another person's, or gone."""
+    """Acquire a folder's lock, or return False."""
     try:
         lock.acquire()
     except (filelock.Timeout, PermissionError, FileNotFoundError):
@@ -251,7 +264,7 @@ def _unreadable(path: File) -> ReleaseError:
 
 
 def listed_program(path: File, *, charged: bool = False) -> str | None:
-    """Return the program whose complete run a folder says that it holds; None if it says nothing.
+    """Return the program of a folder's complete run, or None.
 
     Args:
         path: the folder.
@@ -268,7 +281,7 @@ def _listed(text: bytes) -> _List:
 
 
 def changed(folder: RunFolder) -> ReleaseError:
-    """Return the refusal of a folder whose files are not those that the run left (OS701)."""
+    """Return the refusal of a folder with changed files (OS701)."""
     return _changed(f"changed or missing ones in {folder.path}")
 
 

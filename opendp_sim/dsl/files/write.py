@@ -1,4 +1,7 @@
-"""Writing outputs: releases and tables, each to a temporary file that is renamed when complete."""
+"""Write releases and tables atomically.
+
+Each to a temporary file that is renamed when complete.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def digests(files: Mapping[str, File]) -> dict[str, str]:
 
 
 def check_writable(path: File, where: str) -> None:
-    """Make the folder of ``path`` and write a file of the longest name beside it, or refuse (OS609)."""
+    """Check that ``path`` can be written, or refuse (OS609).
+
+    Creates its folder, and a file of the longest name beside it.
+    """
     token = secrets.token_hex(8)
     try:
         if os.path.lexists(path) and not path.is_file():
@@ -111,7 +117,7 @@ def _arrays(value: Any) -> dict[str, Any]:
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that a file without pickles can hold: objects that are no one text each as JSON."""
+    """Return an array for a file without pickles."""
     if array.dtype != object:
         return array
     held = columned(array.ravel().tolist()).reshape(array.shape)
@@ -121,7 +127,9 @@ def _stored(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
-    """Return (column names, rows) of answers; a two-axis column has one name a label.
+    """Return column names and rows of answers.
+
+    A two-axis column has one name a label.
 
     A column called ``label`` holds indices into the public labels and is written as the labels.
     """
@@ -142,7 +150,7 @@ def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], lis
 
 
 def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
-    """Return answers with labels by name, and ``classes`` where a column has one entry a class."""
+    """Return answers with labels by name."""
     if labels is None or not isinstance(value, Mapping):
         return value
     columns = {str(name): columned(given) for name, given in value.items()}

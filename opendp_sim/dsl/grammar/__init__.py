@@ -1,1 +1,4 @@
-"""The grammar: every section of a spec, declared once (see ``section.py``)."""
+"""Declare every section of a spec once.
+
+See ``section.py``.
+"""

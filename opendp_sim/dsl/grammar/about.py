@@ -1,4 +1,7 @@
-"""The ``about`` section: what people have to know who decide about a program; no number depends on it."""
+"""Declare the ``about`` section.
+
+For the people who decide about a program; no number depends on it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _LONGEST = 500
 
 
 class About(Section):
-    """Who answers for the data, who wrote this, why, and who gets the results.
+    """Name the data's owner, the author, the purpose and the recipients.
 
     Free text for people: it is printed on the report and stands in certificates, and nothing is computed
     from it. A page of `opendp-sim report` has an empty line for each that is left out.
@@ -33,7 +36,10 @@ class About(Section):
     )
 
     def said(self) -> Iterator[tuple[str, str]]:
-        """Yield (word, text) of what is said, in the order of a page."""
+        """Yield the given words with their texts.
+
+        In the order of a page.
+        """
         for name in FORM:
             text = getattr(self, name)
             if text is not None:

@@ -1,4 +1,7 @@
-"""What may be lost: a budget, and the ledger that holds all runs on a dataset to one."""
+"""Declare budgets and ledgers.
+
+A ledger bounds all runs on a dataset.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def _bound(text: str) -> Any:
 
 
 class BudgetWords(Section):
-    """What may be lost: {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once."""
+    """Bound the privacy loss.
+
+    {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once.
+    """
 
     epsilon: Maybe = _bound("Bound on epsilon, at `delta` where that is given.")
     delta: Maybe = _bound("The delta at which epsilon holds; below one over the people.")
@@ -81,7 +87,10 @@ class BudgetWords(Section):
 
 
 def check_budget(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
-    """Report a budget that bounds nothing, or is no budget of ``measure`` where that is known."""
+    """Report an invalid budget.
+
+    It bounds nothing, or is no budget of ``measure`` where that is known.
+    """
     try:
         budget.check(measure)
     except SimError as error:
@@ -100,7 +109,9 @@ BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
 
 
 class LedgerRef(Section):
-    """A file that adds up what a dataset has lost, and refuses what passes its limit.
+    """Name a file that adds up a dataset's losses.
+
+    It refuses a loss beyond its limit.
 
     `file: "postgresql:SERVICE/LEDGER"` keeps it in a database, for several machines: SERVICE stands in
     libpq's service file, LEDGER is any name, and a password is never written here.

@@ -1,4 +1,7 @@
-"""The ``flow`` section: stages, their steps, what they expect, how they are released."""
+"""Declare the ``flow`` section.
+
+Stages, their steps, expectations and releases.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _norm(norm: str) -> Any:
 
 
 class Norms(Section):
-    """The greatest change that one record makes to a sketch, in each norm."""
+    """Bound one record's change of a sketch, in each norm."""
 
     l1: float | None = _norm("L1")
     l2: float | None = _norm("L2")
@@ -41,7 +44,10 @@ class Norms(Section):
 
 
 class Expect(Section):
-    """What the author believes about a stage: `check` fails when the types say more."""
+    """State the author's expectations of a stage.
+
+    `check` fails when the types exceed them.
+    """
 
     stability: int | None = word("How many rows a changed record changes at most.", None)
     sensitivity: Norms | None = word(
@@ -54,7 +60,7 @@ class Expect(Section):
         return () if self.sensitivity is None else tuple(self.sensitivity.plain().items())
 
     def plain(self) -> Any:
-        """The form that is hashed, which keeps the word of the first specs."""
+        """Return the hashed form, with the first specs' word."""
         said = {"stability": self.stability, "faces": dict(self.claimed) or None}
         return {name: value for name, value in said.items() if value is not None}
 
@@ -64,7 +70,9 @@ class Expect(Section):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDecl:
-    """How a stage leaves the private side: noise on a sketch, or a mechanism that releases by itself.
+    """Declare a stage's release.
+
+    Noise on a sketch, or a mechanism that releases by itself.
 
         release: {noise: gaussian, scale: solve, spend: 60%}   # the least noise that fits the share
         release: {noise: laplace, scale: 40.0}                 # or a scale of your own
@@ -147,7 +155,10 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
 
 
 def noise_keys() -> list[str]:
-    """Return the mechanisms that are noise and nothing else: a scale, perhaps how it is drawn."""
+    """Return the mechanisms of pure noise.
+
+    A scale, and perhaps a sampler.
+    """
     drawn = {"scale", "sampler", "factor", "accounting"}
     return [
         key
@@ -185,7 +196,7 @@ def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl |
 
 
 def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:
-    """Return the parameter to solve: one that says ``solve``, or a required one left out."""
+    """Return the parameter to solve."""
     for name in SOLVABLE:
         if name in cls.model_fields and params.get(name) == "solve":
             return name
@@ -250,7 +261,10 @@ def _release_schema() -> Schema:
 
 
 class StageDecl(Section):
-    """Stages by name. Each starts `from` a dataset or a stage, and has steps, or a release, or both."""
+    """Declare stages by name.
+
+    Each starts `from` a dataset or a stage, and has steps, or a release, or both.
+    """
 
     some_of: ClassVar = ("anyOf", ("steps", "release"), Refusal(
         "stage `{name}` does nothing", "add one of them.", code="OS305",

@@ -1,4 +1,4 @@
-"""The JSON Schema that pydantic writes of a section, in the form in which ours is published."""
+"""Convert pydantic's JSON Schema to the published form."""
 
 from __future__ import annotations
 

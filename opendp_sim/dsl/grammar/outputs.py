@@ -1,4 +1,7 @@
-"""The ``outputs`` section: what is computed from releases, and where it goes."""
+"""Declare the ``outputs`` section.
+
+Answers computed from releases, and their files.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ first.""",
         return None if self.serve is None else self.queries
 
     def plain(self) -> dict[str, Any]:
-        """The form that is hashed, which keeps the words of the first specs."""
+        """Return the hashed form, with the first specs' words."""
         found: dict[str, Any] = dict(super().plain())
         if self.queries is not None:
             found["public_queries" if self.query is None else "query"] = found.pop("queries")

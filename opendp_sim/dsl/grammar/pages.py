@@ -1,4 +1,4 @@
-"""Pages of ``explain`` about the words of a spec, made from where they are declared."""
+"""Make the pages of a spec's words from their declarations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Place = tuple[str, Word | None, type | None]
 
 
 def words_of_a_spec(spec: type[Section]) -> dict[str, list[Place]]:
-    """Return every word that a spec can hold, with the places where it can stand."""
+    """Return every word of a spec, with its places."""
     found: dict[str, list[Place]] = {}
     for said, place in _walk(spec, "a spec"):
         others = found.setdefault(said, [])
@@ -92,7 +92,10 @@ def _values(annotation: Any) -> Iterator[str]:
 
 
 def page_of(word: str, places: list[Place]) -> str:
-    """Return the page of a word: what it means wherever it stands, and what stands under it."""
+    """Return the page of a word.
+
+    Its meaning in every place, and the words under it.
+    """
     parts = []
     for inside, w, about in places:
         lines = [f"{word} (a word of a spec, under {inside})", ""]

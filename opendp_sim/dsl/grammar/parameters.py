@@ -1,4 +1,7 @@
-"""``${name}``: public parameters with a declared type and range, and holes (``???``)."""
+"""Read ``${name}`` parameters and holes (``???``).
+
+Public parameters with a declared type and range.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def _typed(value: Any, name: str, declared: Parameter, path: Path, notes: Notes)
 
 
 def _last(path: Path) -> str:
-    """Return the last name of a path, with the places in lists that follow it."""
+    """Return a path's last name, with following list indices."""
     at = next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i], str)), 0)
     return str(path[at]) + "".join(f"[{place}]" for place in path[at + 1 :])
 

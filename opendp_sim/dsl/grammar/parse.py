@@ -1,4 +1,7 @@
-"""Reading a section: its words, typed values, and one finding for each that is wrong."""
+"""Read a section.
+
+Its words, typed values, and one finding for each wrong one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _HOMES = {
 
 
 def read_section(cls: type[Section], value: Any, path: Path, notes: Notes, **given: Any) -> Any:
-    """Return the section, or None where anything of it is wrong or left open (reported)."""
+    """Return the section, or None if anything is wrong or open."""
     values, whole = read_words(cls, value, path, notes)
     if not whole:
         return None
@@ -76,7 +79,7 @@ def read_words(
 
 
 def _read_word(w: Word, value: Any, path: Path, notes: Notes) -> Any:
-    """Return the value of a word, as pydantic is to check it; HOLE where nothing is left to check."""
+    """Return a word's value for pydantic's check."""
     if value is HOLE:
         return HOLE
     if w.reader is not None or w.section is not None:
@@ -106,14 +109,14 @@ def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> 
 
 
 def _meant(value: str, words: list[str]) -> str:
-    """Return the advice to write the nearest word; of a short one only if it has the same letters."""
+    """Return advice to write the nearest word."""
     if len(value) <= _SHORT:
         words = [one for one in words if sorted(one) == sorted(value) or len(one) > _SHORT]
     return nearest(value, words)
 
 
 def missing(w: Word, value: Any, words: Mapping[str, Word], path: Path, notes: Notes) -> None:
-    """Report that a word is not there, unless it is there misspelt (reported as unknown)."""
+    """Report a missing word, unless a misspelt one was reported."""
     if not misspelt(w.spelled, (strange for strange in value if strange not in words)):
         notes.error("OS305", f"`{w.spelled}` is missing", (*path, f"?{w.spelled}"), part="key",
                     label=f"no `{w.spelled}` here",
@@ -170,10 +173,13 @@ def _refuse(
 
 
 def named(section: type[Section], empty: Refusal | None) -> Reader:
-    """Declare a mapping of free names to sections, and what is said of an empty one."""
+    """Declare named sections, and the refusal of an empty mapping."""
 
     def read(value: Any, path: Path, notes: Notes) -> dict[str, Any] | None:
-        """Return the sections by name; None stands for one that is wrong (reported)."""
+        """Return the sections by name.
+
+        None stands for a wrong one, which was reported.
+        """
         if not isinstance(value, dict):
             wrong(value, "mapping", path, notes)
             return None

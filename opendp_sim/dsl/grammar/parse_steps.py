@@ -1,4 +1,7 @@
-"""Steps: one-key mappings looked up in the catalogue, their parameters checked by the record."""
+"""Read steps.
+
+One-key mappings looked up in the catalogue, their parameters checked by the record.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, nearest
 def read_steps(
     value: Any, path: Path, notes: Notes, rooms: Collection[str]
 ) -> tuple[Mechanism, ...] | None:
-    """Return the mechanisms of a list of steps, or None when one of them is wrong (reported)."""
+    """Return the mechanisms of steps, or None."""
     if not isinstance(value, list):
         if value is not HOLE:
             notes.error("OS304", f"`{path[-1]}` must be a list of steps", path,
@@ -67,7 +70,7 @@ def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]
 
 
 def known_key(key: str, path: Path, notes: Notes, rooms: Collection[str]) -> bool:
-    """Say whether ``key`` is a mechanism of one of ``rooms``; report it if not."""
+    """Return whether ``key`` is a mechanism of ``rooms``."""
     cls = REGISTRY.get(current_key(key))
     if cls is not None and cls.room in rooms:
         return True
@@ -95,7 +98,9 @@ def read_record(
     notes: Notes,
     solved: Iterable[str] = (),
 ) -> Mechanism | None:
-    """Return the record, or None with a finding for every parameter that is wrong.
+    """Return the record, or None.
+
+    With a finding for every wrong parameter.
 
     ``solved`` names parameters that the language will fill in: absence is no finding, and then the
     result is None as well.
@@ -194,7 +199,7 @@ def _options(cls: type[Mechanism]) -> Iterator[type[Option]]:
 
 
 def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:
-    """Return the place of the parameter that an error of ``key`` is about.
+    """Return the place of the parameter in an error.
 
     An error names ``key.parameter`` or, for a choice, ``option.parameter``, and where inside that;
     or the word it objects to is itself the value of a parameter.
@@ -217,7 +222,7 @@ def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:
 
 
 def _named(value: Any, word: str, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield every place inside ``value`` where an option is called ``word``, and what stands there."""
+    """Yield the places of the option ``word`` inside ``value``."""
     if value == word:
         yield path, value
     within: Iterable[tuple[Any, Any]] = ()
@@ -233,14 +238,14 @@ def _named(value: Any, word: str, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _objects_to(option: Any, name: str, got: object) -> bool:
-    """Say whether this option is refused: it has the value, the strange word, or lacks the parameter."""
+    """Return whether an error is about this option."""
     if not isinstance(option, dict):
         return True
     return (option[name] == got) if name in option else (got == MISSING or got in option)
 
 
 def _within(path: Path, value: Any, error: Any) -> Path:
-    """Follow the error's place inside a parameter as far as the document has it."""
+    """Follow the error's place through the document."""
     for part in getattr(error, "inside", ()):
         try:
             value = value[part]

@@ -1,4 +1,7 @@
-"""The ``privacy`` section: unit, measure, budget, numerics."""
+"""Declare the ``privacy`` section.
+
+Unit, measure, budget, numerics.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _COUNT = Refusal("a unit hides at least one record", "1 is usual; at most 1,000,
 
 
 class Unit(Section):
-    """The privacy unit: how many rows, or persons, are hidden."""
+    """Declare the privacy unit.
+
+    How many rows, or persons, are protected.
+    """
 
     some_of: ClassVar = ("oneOf", ("add_remove", "replace"), Refusal(
         "a unit is `add_remove` or `replace`", "write {add_remove: 1, of: row}.", code="OS305",
@@ -48,7 +54,10 @@ class Unit(Section):
 
     @property
     def d_in(self) -> int:
-        """Input distance: replacing is removing and adding."""
+        """Return the input distance.
+
+        Replacing is removing and adding.
+        """
         return self.count if self.kind == "add_remove" else 2 * self.count
 
 
@@ -78,7 +87,10 @@ privacy:
 def read_privacy(
     section: Any, data: Mapping[str, DataEntry | None], notes: Notes
 ) -> tuple[Privacy | None, Unit | None]:
-    """Return the privacy claim and its unit; each is None when it is wrong (reported)."""
+    """Return the privacy claim and its unit.
+
+    Each is None when it is wrong (reported).
+    """
     path: Path = ("privacy",)
     found, whole = read_words(Privacy, section, path, notes)
     unit, budget = found.get("unit"), found.get("budget")
@@ -90,7 +102,7 @@ def read_privacy(
 
 
 def _hides_somebody(unit: Unit, data: Mapping[str, DataEntry | None], notes: Notes) -> bool:
-    """Say whether ``of`` is a row or names a person; a broken dataset might have said so."""
+    """Return whether ``of`` is a row or names a person."""
     known = [entry for entry in data.values() if entry is not None]
     named = {e.records.privacy_id.name for e in known if e.records.privacy_id and not e.public}
     if unit.of == "row" or unit.of in named or len(known) < len(data):

@@ -1,4 +1,6 @@
-"""The typed form of a program: frozen data, one canonical JSON, one hash.
+"""Hold a program as frozen data.
+
+One canonical JSON, one hash.
 
 YAML and Python both end here, with ``${params}`` resolved and every default filled in, so that two
 programs have equal hashes exactly when they mean the same. The sections are declared in ``grammar/``.
@@ -43,7 +45,7 @@ VERSION = "opendp_sim/1"
 
 
 class Spec(Section):
-    """A program: everything written in it is public."""
+    """Hold a program, all of which is public."""
 
     template: ClassVar[str] = """\
 # yaml-language-server: $schema=./schema.json
@@ -94,7 +96,9 @@ def current_folder() -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole program. ``folder`` (what paths are relative to) and ``values`` are not hashed.
+    """Hold a whole program.
+
+    ``folder`` (the base of relative paths) and ``values`` are not hashed.
 
     A relative ``written_folder`` stays the folder that it named when the program was read, also after
     ``os.chdir``: else a run would charge another ledger.
@@ -114,12 +118,15 @@ class Program:
 
     @property
     def folder(self) -> str:
-        """What paths are relative to: as it was written, while that names the same folder."""
+        """Return the base of relative paths.
+
+        As it was written, while that names the same folder.
+        """
         here = current_folder() == self.home
         return self.written_folder if here else os.path.join(self.home, self.written_folder)  # noqa: PTH118 - a text
 
     def plain(self) -> dict[str, Any]:
-        """The canonical spec: reading it again gives an equal program."""
+        """Return the canonical spec, which reads as an equal program."""
         found: dict[str, Any] = {"spec": VERSION, "name": self.name}
         for section in ("data", "flow", "outputs"):
             found[section] = {one.name: plain_of(one) for one in getattr(self, section)}
@@ -134,7 +141,10 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """sha256 of the canonical JSON: what a plan, a charge and a certificate name."""
+        """Return the sha256 of the canonical JSON.
+
+        A plan, a charge and a certificate contain it.
+        """
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
     def entry(self, name: str) -> DataEntry | None:

@@ -1,4 +1,7 @@
-"""From plain data to the typed form, through every section; all findings in one go."""
+"""Read plain data into the typed form.
+
+Through every section; all findings at once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ _DISCRETE, _ROUNDED = "gaussian", "rounded_gaussian"
 def rounded_stages(
     stages: Mapping[str, StageDecl | None], notes: Notes
 ) -> dict[str, StageDecl | None]:
-    """Return the stages of a ``gdp`` program with Gaussian noise as the rounded law; refuse samplers."""
+    """Return Gaussian stages under the rounded law.
+
+    For a ``gdp`` program; a chosen sampler is refused.
+    """
     return {name: None if decl is None else _stage(decl, notes) for name, decl in stages.items()}
 
 
@@ -63,7 +69,10 @@ def _renamed(release: ReleaseDecl, params: Mapping[str, object]) -> ReleaseDecl:
 
 @dataclass
 class Draft:
-    """What could be read of a program, which names are broken, and the findings so far."""
+    """Hold a partly read program with its findings.
+
+    And the names that are broken.
+    """
 
     program: Program
     broken: frozenset[str]
@@ -134,7 +143,7 @@ def _draft(
 
 
 def _got(data: Any) -> str:
-    """Say what came instead of a mapping: nothing of it is quoted."""
+    """Describe the value found in place of a mapping."""
     if data is None:
         return "got nothing"
     what = "a list" if isinstance(data, list) else "a text or a number"

@@ -1,4 +1,7 @@
-"""The JSON Schema of specs, made from the grammar, for yaml-language-server and other editors."""
+"""Make the specs' JSON Schema from the grammar.
+
+For yaml-language-server and other editors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a section of a spec is: a record whose fields are its words, declared once.
+"""Define sections of a spec.
+
+A section is a record whose fields are its words, declared once.
 
 From the declaration follow reading (every finding in one go, at its place), defaults, refusals with the
 nearest word, the JSON Schema, the canonical form, the signatures of the builder and the pages of
@@ -68,7 +70,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What is said where a value has the right type and is refused all the same."""
+    """Refuse a value of the right type."""
 
     title: str
     help: str
@@ -81,7 +83,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Reader:
-    """How a value that is no plain one is read: None stands for a wrong one, which was reported."""
+    """Read a value that is not plain.
+
+    None stands for a wrong value, which was reported.
+    """
 
     read: Callable[[Any, Path, Notes], Any]
     schema: Callable[[], Schema]
@@ -90,7 +95,7 @@ class Reader:
     expected: str = "mapping"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        """The value is a record of ours by the time that pydantic sees it."""
+        """Accept the value, already a record of ours."""
         del source, handler
         return core_schema.any_schema()
 
@@ -138,7 +143,7 @@ def word(
 
 
 def own() -> Any:
-    """Declare a field that is no word: it comes from around the section."""
+    """Declare a field that is no word of the section."""
     return Field(exclude=True)
 
 
@@ -195,7 +200,10 @@ def expected_of(annotation: Any) -> tuple[str, str]:
 
 
 class Section(BaseModel):
-    """Base of the sections; the docstring of each is its page of ``explain``."""
+    """Define the base of sections.
+
+    The docstring of each is its page of ``explain``.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True
@@ -221,7 +229,10 @@ class Section(BaseModel):
         """Report what is wrong between words that are fine by themselves."""
 
     def plain(self) -> Any:
-        """Return the canonical form: every word that says something, defaults included."""
+        """Return the canonical form.
+
+        Every word with a value, defaults included.
+        """
         values = {w.spelled: getattr(self, w.field) for w in self.words().values()}
         return {name: plain_of(v) for name, v in values.items() if v is not None and v != ()}
 
@@ -267,7 +278,10 @@ def _declared(cls: type[Section]) -> Iterator[Word]:
 
 
 def plain_of(value: Any) -> Any:
-    """Return plain data of a value: sections and whatever else has a ``plain`` by themselves."""
+    """Return plain data of a value.
+
+    Sections and other classes with ``plain`` by themselves.
+    """
     if hasattr(value, "plain"):
         return value.plain()
     if hasattr(value, "spec"):  # a mechanism

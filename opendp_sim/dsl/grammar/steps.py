@@ -1,4 +1,7 @@
-"""Steps and mechanisms inside a section: read from their records, and the records' JSON Schema."""
+"""Read steps and mechanisms inside a section.
+
+From their records; and the records' JSON Schema.
+"""
 
 from __future__ import annotations
 

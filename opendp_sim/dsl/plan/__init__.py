@@ -1,1 +1,1 @@
-"""Plan a program: losses, scales, expected errors."""
+"""Plan a program's losses, scales and expected errors."""

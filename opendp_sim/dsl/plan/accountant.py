@@ -1,4 +1,6 @@
-"""OpenDP is the accountant: chains, casts, and one composition. ``solve.py`` inverts its maps.
+"""Account with OpenDP.
+
+Chains, casts, and one composition; ``solve.py`` inverts its maps.
 
 No formula of ours decides anything here; ``losses.py`` has the second opinion.
 """
@@ -42,7 +44,7 @@ def steps_of(typed: Typed, norm: Norm | None) -> Steps:
 
 
 def chained(steps: Steps) -> dp.Transformation | None:
-    """Return the steps, chained by ``>>``; None for a release of bare records."""
+    """Return the chained steps, or None for bare records."""
     transformation = None
     for _, made in steps:
         transformation = made if transformation is None else transformation >> made
@@ -50,18 +52,24 @@ def chained(steps: Steps) -> dp.Transformation | None:
 
 
 def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
-    """Return all that is before a release as one OpenDP transformation; None for bare records."""
+    """Return everything before a release as one OpenDP transformation.
+
+    None for bare records.
+    """
     return chained(steps_of(typed, norm))
 
 
 def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
-    """Return one OpenDP measurement: everything before the release, and the release."""
+    """Return one OpenDP measurement of steps and release."""
     release: dp.Measurement = build(bound.claim, bound.record.key, bound.domain, bound.metric)
     return release if before is None else before >> release
 
 
 def maps_of(steps: Steps, d_in: int) -> list[tuple[str, float]]:
-    """Evaluate every OpenDP map of the chain at ``d_in``: (step, distance after it)."""
+    """Evaluate every OpenDP map of the chain at ``d_in``.
+
+    As (step, distance after it).
+    """
     out: list[tuple[str, float]] = []
     distance: Any = d_in
     for key, made in steps:
@@ -99,7 +107,7 @@ def cast(
 
 
 def _as_gaussian(measurement: dp.Measurement, have: str, *, gaussian: bool) -> dp.Measurement:
-    """Return a release of a ``gdp`` program with its loss as ``mu**2 / 2``, or refuse it."""
+    """Return a ``gdp`` release with its loss as ``mu**2 / 2``."""
     if gaussian:
         return measurement
     if have == "max_divergence":
@@ -129,7 +137,9 @@ _BETTER = {
 
 
 def loss_of(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
-    """Return the map's value at ``d_in`` as a tuple of floats; a curve is read at ``delta``.
+    """Return the map's value at ``d_in`` as floats.
+
+    A tuple; a curve is read at ``delta``.
 
     A first part that overflows is infinite: no budget has room for it.
     """
@@ -146,7 +156,10 @@ def compose(measurements: Sequence[dp.Measurement]) -> dp.Measurement:
 
 @dataclass(frozen=True)
 class Target:
-    """The budget in the measure in which releases compose: the most that all may lose together."""
+    """State the budget in the measure of composition.
+
+    The most that all releases may lose together.
+    """
 
     measure: MeasureName
     exact: tuple[Fraction, ...]
@@ -165,13 +178,19 @@ class Target:
         return tuple(float_down(part * spend * room) for part in self.exact)
 
     def delta_of(self, spend: Fraction, budget: Budget) -> float:
-        """Return the delta at which a release that may spend this part states what it converts."""
+        """Return the delta for a release's conversion.
+
+        The release may spend this part.
+        """
         share = self.share(spend)
         return share[1] if len(share) > 1 else (budget.down("delta") or 0.0)
 
 
 def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Target:
-    """Return the target; ``with_delta`` says whether any mechanism has a delta of its own."""
+    """Return the target.
+
+    ``with_delta`` states whether any mechanism has a delta of its own.
+    """
     epsilon, delta, rho = (budget.exact(name) for name in ("epsilon", "delta", "rho"))
     if measure == "pure":
         return Target(measure, (epsilon or _NO_END,), None)
@@ -192,7 +211,9 @@ def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Targ
 
 @cache
 def _rho_for(epsilon: float, delta: float) -> float:
-    """Return the greatest rho that OpenDP converts to at most ``epsilon`` at ``delta``.
+    """Return the greatest rho within ``epsilon`` at ``delta``.
+
+    As OpenDP converts.
 
     The rho is that of OpenDP's own Gaussian on one integer, whose scale is searched.
     """
@@ -214,7 +235,9 @@ def _rho_for(epsilon: float, delta: float) -> float:
 def claim_of(
     total: dp.Measurement, target: Target, d_in: int, limit: float | None = None
 ) -> Loss | None:
-    """Return the total as (epsilon, delta) where one was asked for: through OpenDP's conversion.
+    """Return the total as (epsilon, delta) where asked.
+
+    Through OpenDP's conversion.
 
     Under ``gdp`` OpenDP's total is ``mu**2 / 2``, and the exact curve converts it; ``limit`` is the
     epsilon that the budget states.
@@ -239,7 +262,7 @@ def _epsilon(curve: dp.PrivacyProfile, delta: float) -> float:
 
 
 def _or_infinite(evaluate: Callable[[], Any]) -> Any:
-    """Return what OpenDP says, or infinity where the number is too large for it to hold."""
+    """Return OpenDP's value, or infinity if it is too large."""
     try:
         return evaluate()
     except dp.OpenDPException as error:

@@ -1,4 +1,4 @@
-"""What a plan could be told before it is run: things that are allowed and seldom meant."""
+"""Advise on plans that are allowed but seldom meant."""
 
 from __future__ import annotations
 
@@ -42,12 +42,18 @@ def advice(plan: Plan) -> list[str]:
 
 
 def warnings_of(plan: Plan) -> list[str]:
-    """Return what says that a claim promises next to nothing: it is told before all else."""
+    """Return warnings of claims that promise next to nothing.
+
+    They come before all other lines.
+    """
     return [*_little(plan), *_delta(plan)]
 
 
 def advised_of(plan: Plan) -> list[str]:
-    """Return what steps and plan advise, once each: what an author sees, a signatory sees too."""
+    """Return the advice of steps and plan, once each.
+
+    A signatory reads the same advice as the author.
+    """
     steps = (step for typed in plan.types.values() for step in stage_plain(typed)["steps"])
     told = [f"{step['step']}: {text}" for step in steps for text in step.get("advice", ())]
     return list(dict.fromkeys([*told, *advice(plan)]))
@@ -67,7 +73,7 @@ def _delta(plan: Plan) -> Iterator[str]:
 
 
 def size_guess(plan: Plan) -> int | None:
-    """Return how many records a mechanism was told to expect, the most of them; None where none was."""
+    """Return the largest expected number of records, or None."""
     stated = [
         dict(t.release.params).get("size") for t in plan.types.values() if t.release is not None
     ]
@@ -100,7 +106,7 @@ def _unspent(plan: Plan) -> Iterator[str]:
 
 
 def _ways(plan: Plan) -> Iterator[str]:
-    """Yield what would use what is left: a share counts only where the noise is solved for it."""
+    """Yield ways to use the remaining budget."""
     solved = [r for r in plan.releases.values() if r.spend is not None]
     stated = [name for name, r in plan.releases.items() if r.spend is None]
     if solved and sum(r.spend or 0 for r in solved) < 1:
@@ -112,7 +118,7 @@ def _ways(plan: Plan) -> Iterator[str]:
 
 
 def _too_few(name: str, output: OutputType) -> Iterator[str]:
-    """Say how many people a mean needs, where a step keeps few rows of each: a plan knows no more."""
+    """Return the people that a mean needs."""
     least = output.expected.get("least records", 0.0)
     kept = (s.mechanism for s in output.stage.stages if s.mechanism.key == "bound_contributions")
     bound: Any = next(kept, None)
@@ -146,7 +152,9 @@ def _by_a_model(plan: Plan) -> Iterator[str]:
 
 
 def _by_features(plan: Plan) -> Iterator[str]:
-    """Advise public random features where a linear model sees a table's columns themselves.
+    """Advise public random features for a linear model.
+
+    Where it is trained on a table's columns themselves.
 
     Measured on two tables of 16 and 36 columns (``benchmarks/results/linear``); on pixels and
     embeddings they gained little.
@@ -166,7 +174,7 @@ def _by_features(plan: Plan) -> Iterator[str]:
 
 
 def _rho(plan: Plan, release: ReleasePlan) -> float | None:
-    """Return the loss of a release in zCDP; None where a linear model could not be released."""
+    """Return a release's loss in zCDP, or None."""
     measure = None if plan.privacy is None else plan.privacy.measure
     if measure not in ("zcdp", "approx_zcdp", "gdp") or not release.loss or release.loss[0] <= 0:
         return None

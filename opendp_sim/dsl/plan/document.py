@@ -1,4 +1,7 @@
-"""A plan as a document: reviewed by one person, run by another, and refused once anything moved."""
+"""Write a plan as a document.
+
+Reviewed by one person, run by another, and refused after any change.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class _Document(Strict):
 
 
 def save_plan(plan: Plan, path: str | File) -> None:
-    """Write the plan of a spec file: the spec's path and parameters, versions, ledger, all numbers."""
+    """Write the plan of a spec file.
+
+    The spec's path and parameters, versions, ledger, all numbers.
+    """
     if plan.path is None:
         raise SpecError(
             "OS309", str(path), expected="a plan that was made from a spec file",
@@ -74,7 +80,7 @@ def save_plan(plan: Plan, path: str | File) -> None:
 
 
 def _is_text(path: str) -> bool:
-    """Say whether a path can be written: bytes that are no UTF-8 came in as lone surrogates."""
+    """Return whether a path can be written."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -83,7 +89,10 @@ def _is_text(path: str) -> bool:
 
 
 def is_plan(path: str | File) -> bool:
-    """Say whether a file is a plan document (JSON) and not a spec (YAML)."""
+    """Return whether a file is a plan document.
+
+    A plan is JSON, a spec is YAML.
+    """
     return kind_of_file(path).name == "plan"
 
 
@@ -101,13 +110,18 @@ def _read(path: str | File) -> bytes | None:
 
 
 def spec_of(path: str | File) -> tuple[File, Plain]:
-    """Return the spec's path and parameters as a plan document names them; the spec is not opened."""
+    """Return a plan's spec path and parameters.
+
+    The spec is not opened.
+    """
     found = _document(path)
     return File(path).parent / found.spec, found.values
 
 
 def outputs_of_plan(path: str | File, plan: Plan) -> str | None:
-    """Return the folder that outputs of a plan document are saved under: its own; None beside its spec.
+    """Return the output folder of a plan document.
+
+    Its own; None beside its spec.
 
     A document may be carried elsewhere and names its spec from there: what is saved never leaves the
     folder of the one who runs it. Data and ledger stay where the spec names them.

@@ -1,4 +1,7 @@
-"""The unit of each error that a plan expects: what may stand on one axis."""
+"""Return the unit of each expected error.
+
+Errors of one unit may share an axis.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,17 @@ _SUMS = {
 
 
 def unit_of_answers(plan: Planned, output: str) -> str:
-    """Return what an output's answers are counted in; nothing where its question does not say."""
+    """Return the unit of an output's answers.
+
+    Empty where its question states none.
+    """
     return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
 
 
 def unit_of(plan: Planned, name: str) -> str | None:
-    """Return the unit of an error of answers or of their sums, None for what is an error of neither.
+    """Return an error's unit, or None.
+
+    Of answers or of their sums.
 
     Args:
         plan: the plan.
@@ -38,14 +46,19 @@ def unit_of(plan: Planned, name: str) -> str | None:
 
 
 def divisor_of(name: str) -> int:
-    """Return what a drawn error is divided by: a number of records for that of a mean, else 1."""
+    """Return the divisor of a drawn error.
+
+    A number of records for that of a mean, else 1.
+    """
     return BESIDE[0] if name.partition(": ")[2] in _OF_MEANS else 1
 
 
 def of_one_unit(
     plan: Planned, errors: Mapping[str, Sequence[float]]
 ) -> tuple[str, dict[str, Sequence[float]], tuple[str, ...]]:
-    """Return the first unit, the errors that have it, and the names of all others.
+    """Return the first unit with its errors.
+
+    And the names of all other errors.
 
     What one record may be off by has another unit than a sum, and no budget changes it.
     """

@@ -1,4 +1,7 @@
-"""How wrong answers will be, in plain words, from what questions and releases state."""
+"""State expected errors in plain words.
+
+From the facts of questions and releases.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,9 @@ DRAWN, FIXED = tuple(_DRAWN.values()), tuple(_FIXED.values())
 
 @dataclass(frozen=True)
 class Whole:
-    """What the error of a sum is made of, each in the sum's own unit.
+    """Hold the parts of a sum's error.
+
+    Each in the sum's own unit.
 
     Attributes:
         noise: its deviation, the same for any number of records.
@@ -72,7 +77,10 @@ class Whole:
     cuts: tuple[str, ...] = ()
 
     def at(self, records: int) -> float:
-        """Return a bound on the root mean square of the whole error with this number of records."""
+        """Bound the whole root mean square error.
+
+        With this number of records.
+        """
         drawn = (records * value for value in self.drawn.values())
         return math.hypot(self.noise, *drawn) + records * sum(self.fixed.values())
 
@@ -88,12 +96,18 @@ class Whole:
         yield from sorted((part for part in named if part[1]), key=lambda part: -part[1])
 
     def cut_off(self) -> str:
-        """Return the sentence about steps whose share no plan knows; nothing where there are none."""
+        """Return the sentence about steps of unknown share.
+
+        Empty where there are none.
+        """
         return "".join(f". What `{key}` {_CUTS[key]} comes on top" for key in self.cuts)
 
 
 def whole_of(output: OutputType, noise: float) -> Whole:
-    """Return what the error of an output's sums is made of, as its claims state it."""
+    """Return the parts of an output's errors.
+
+    As its claims state them.
+    """
     expected = output.expected
     fixed = {word: expected.get(f"{word}{_ENDING}", 0.0) for word in _FIXED}
     fixed["bias"] += expected.get("bias per record", 0.0)
@@ -113,7 +127,9 @@ def whole_of(output: OutputType, noise: float) -> Whole:
 
 
 def _projected(output: OutputType) -> float:
-    """Bound what a projection does to a record's kernel (Lemma 3 of ``jl_projection.md``).
+    """Bound a projection's effect on a record's kernel.
+
+    Lemma 3 of ``jl_projection.md``.
 
     0 where there is none, and for kernels that the lemma has no number of.
     """
@@ -154,7 +170,9 @@ _SUMS_OF_PRODUCTS = "noise of a sum of products"
 
 
 def how_wrong(plan: Planned) -> dict[str, Wrong]:
-    """Return what is expected of each output's error, by name; a release that is asked later is left out.
+    """Return each output's expected error, by name.
+
+    A release that is asked later is left out.
 
     Noise is told in records wherever it is known what one record can add: that is the one scale which
     every reader has.
@@ -168,7 +186,9 @@ def how_wrong(plan: Planned) -> dict[str, Wrong]:
 
 
 def asked_later(plan: Planned) -> dict[str, Wrong]:
-    """Return the errors of the questions that a saved release answers, by question and release.
+    """Return the errors of a saved release's questions.
+
+    By question and release.
 
     A program that only saves a release, as the recipes do, says nothing of answers by itself.
     """
@@ -265,12 +285,12 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
 
 
 def _worst(can_predict: bool) -> str:
-    """Say that noise is told where it is largest, and what tells more, if that can be asked for."""
+    """Add that noise is stated at its largest."""
     return f"{_WORST}{f', and {_LIKE}' if can_predict else ''}"
 
 
 def _short(unit: str) -> str:
-    """Return a unit for a terminal's one line: "units", "squared units"."""
+    """Return a short unit for one line."""
     return unit.partition(" of ")[0].partition(",")[0]
 
 
@@ -286,7 +306,9 @@ def _percent(share: float) -> str:
 
 
 def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) -> Wrong:
-    """Tell the error of a mean kernel value at two numbers of records (Lemma 7 of ``density.md``).
+    """State a mean kernel value's error at two sizes.
+
+    Lemma 7 of ``density.md``.
 
     The number that sums are divided by is noisy too, and never below ``least records``.
     """
@@ -335,7 +357,9 @@ def _of_means(whole: Whole, least: float, unit: str, *, can_predict: bool) -> Wr
 
 
 def _at_sizes(whole: Whole, least: float) -> str:
-    """Tell the error of a mean at two numbers of records, or that so few are not told from noise.
+    """State a mean's error at two numbers of records.
+
+    Or that noise hides so few.
 
     Such a mean is pulled to 0 by the floor of its divisor, by more than noise moves it.
     """
@@ -349,18 +373,23 @@ def _at_sizes(whole: Whole, least: float) -> str:
 
 
 def _compares_sums(last: Any) -> bool:
-    """Say whether an answer is the class of the largest sum: so is ``classify`` by its rule ``map``."""
+    """Return whether an answer is the largest sum's class."""
     return last.key == "classify" and getattr(last, "rule", "") == "map"
 
 
 def safe_deviations(classes: int) -> float:
-    """Return from how many deviations of two sums' difference on a lead is safe among so many classes."""
+    """Return the lead, in deviations, that is safe.
+
+    Among so many classes, of two sums' difference.
+    """
     rivals = max(classes - 1, 1)
     return 2.0 if rivals == 1 else -float(special.ndtri(special.ndtr(-2.0) / rivals))
 
 
 def _lead(records: float, own: str, classes: int) -> Wrong:
-    """Say how large a lead is safe among the classes of a release (Lemma 3 of ``classify.md``).
+    """State the safe lead among a release's classes.
+
+    Lemma 3 of ``classify.md``.
 
     The difference of two sums has sqrt(2) times the noise of one, and beyond two of its deviations a
     normal variable goes in 2.3 of 100 cases, on one side: that chance is shared among all rivals.

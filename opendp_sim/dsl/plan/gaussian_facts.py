@@ -1,4 +1,7 @@
-"""What a plan says about its Gaussian total, and about attackers under any measure."""
+"""State a plan's Gaussian total and its attackers.
+
+Attackers under any measure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from opendp_sim.dsl.plan.records import Planned
 
 
 def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
-    """Return the rational mu**2 of a ``gdp`` program, which everything else is computed from.
+    """Return the rational mu**2 of a ``gdp`` program.
+
+    Everything else is computed from it.
 
     ``mu_squared`` is in force: twice OpenDP's total. ``by_types`` is the same from the types alone.
     """
@@ -31,7 +36,10 @@ def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
 def check_gaussian(
     measure: MeasureName, total: tuple[float, ...], claim: tuple[float, ...] | None
 ) -> None:
-    """Stop with OS901 unless the exact curve's epsilon is at most that of zCDP's conversion."""
+    """Check the exact curve against zCDP's conversion (OS901).
+
+    Its epsilon is at most that of zCDP.
+    """
     if measure != "gdp" or claim is None:
         return
     most = zcdp_to_epsilon(total[0], claim[1])
@@ -43,7 +51,10 @@ def check_gaussian(
 
 
 def attackers_of(plan: Planned) -> dict[str, Any] | None:
-    """Return what tests can do against the program: against one record, and against the unit."""
+    """Return the attackers of the program.
+
+    Against one record, and against the unit.
+    """
     if plan.privacy is None or not plan.total:
         return None
     measure, exact = plan.privacy.measure, is_tight(plan)
@@ -54,7 +65,10 @@ def attackers_of(plan: Planned) -> dict[str, Any] | None:
 
 
 def is_tight(plan: Planned) -> bool:
-    """Whether the Gaussian curve is every release's own claim; a pure one's mu is an upper bound."""
+    """Return whether the Gaussian curve is exact.
+
+    A pure release's mu is an upper bound.
+    """
     if plan.privacy is None or plan.privacy.measure != "gdp":
         return False
     bounds = [release.bound for release in plan.releases.values() if release.bound is not None]

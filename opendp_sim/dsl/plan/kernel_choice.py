@@ -1,4 +1,7 @@
-"""Which sketch holds a Gaussian kernel density: chosen from public numbers alone."""
+"""Choose the sketch of a Gaussian kernel density.
+
+From public numbers alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def gaussian_kernel_step(
     seed: int = 0,
     per_label: bool = False,
 ) -> tuple[Mapping[str, Any], Engine]:
-    """Return the step of a sketch for the kernel ``exp(-(r / sigma)**2)``, and its engine.
+    """Return the sketch step for ``exp(-(r / sigma)**2)``.
+
+    And the sketch's name.
 
     Args:
         sigma: the bandwidth, in the units of the rows that come in.

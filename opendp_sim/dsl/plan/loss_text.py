@@ -1,4 +1,7 @@
-"""What epsilon, delta and the absence of a ledger mean, each in one plain sentence."""
+"""Explain epsilon, delta and a missing ledger.
+
+One plain sentence each.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from opendp_sim.dsl.plan.plan import Plan
 
 
 def spent_of(plan: Plan) -> tuple[float, ...] | None:
-    """Return (epsilon,) or (epsilon, delta) of one run, or None where the claim has another form."""
+    """Return one run's (epsilon,) or (epsilon, delta).
+
+    None where the claim has another form.
+    """
     if plan.privacy is None:
         return None
     if plan.claim is None and plan.privacy.measure in {"pure", "approx"}:
@@ -23,7 +29,9 @@ def spent_of(plan: Plan) -> tuple[float, ...] | None:
 def epsilon_in_words(
     epsilon: float, *, replaced: bool = False, of: str = "the protected records"
 ) -> str:
-    """Say what an epsilon bounds: a factor between two likelihoods, for whoever is protected.
+    """Explain epsilon as a factor between two likelihoods.
+
+    For the protected unit.
 
     ``replaced`` is whether neighbours differ by what a record says, not by which records there are;
     ``of`` is what is protected: what is said holds for each one by itself.
@@ -44,14 +52,20 @@ def epsilon_in_words(
 
 
 def of_whom(unit: Unit) -> str:
-    """Return what is protected: one record, or all rows of one name, or several of them."""
+    """Return the protected unit.
+
+    One record, or all rows of one name, or several of them.
+    """
     if unit.of == "row":
         return "one record" if unit.count == 1 else f"{unit.count} records"
     return "all rows of one person" if unit.count == 1 else f"all rows of {unit.count} persons"
 
 
 def delta_in_words(delta: float, of: str = "people") -> str:
-    """Say what a delta adds; ``of`` is what is protected, in the plural."""
+    """Explain a delta.
+
+    ``of`` is the protected unit, in the plural.
+    """
     if not delta:
         return "delta 0: that limit has no exceptions."
     return (

@@ -1,4 +1,6 @@
-"""The same bounds a second time, from the types: exact rationals, and our own conversion.
+"""Compute the bounds again from the types.
+
+Exact rationals, and our own conversion.
 
 A disagreement with OpenDP beyond rounding is OS901 and nothing runs.
 """
@@ -31,7 +33,9 @@ _TINY = 1e-12
 
 
 def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, Exact]:
-    """Return (measure, loss) of one release, from the sensitivity or from the mechanism's own map.
+    """Return the (measure, loss) of one release.
+
+    From the sensitivity or from the mechanism's own map.
 
     A curve is read at ``delta``.
     """
@@ -56,7 +60,7 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
 
 
 def _on_curve(square: Fraction, delta: float) -> Exact:
-    """Return a Gaussian curve at ``delta``, or refuse a delta at which floats do not hold it."""
+    """Return a Gaussian curve at ``delta``, or refuse."""
     if delta >= MOST_DELTA:
         raise BudgetError(
             "OS401", "privacy.budget", expected=f"delta < {MOST_DELTA:g} for a curve", got=f"{delta}",
@@ -78,7 +82,10 @@ def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
 def cast_exactly(
     have: str, loss: Exact, want: MeasureName, delta: float, *, gaussian: bool
 ) -> Exact:
-    """Return a loss under the program's measure: the casts of ``accountant.cast``, in rationals."""
+    """Return a loss under the program's measure.
+
+    The casts of ``accountant.cast``, in rationals.
+    """
     if want == "gdp" and have == "max_divergence":
         return (mu_squared_of_pure(loss[0]) / 2,)
     if have == MEASURES[want] and (want != "gdp" or gaussian):
@@ -104,7 +111,10 @@ def cast_exactly(
 
 
 def total(losses: Sequence[Exact]) -> Exact:
-    """Return the sum, part by part: basic composition of pure, zCDP, and their approximate kinds."""
+    """Return the sum of losses, part by part.
+
+    Basic composition of pure, zCDP, and their approximate kinds.
+    """
     return tuple(sum(parts, Fraction(0)) for parts in zip(*losses, strict=True))
 
 
@@ -119,7 +129,9 @@ def converted(measure: MeasureName, loss: Exact, delta: float) -> tuple[float, f
 def agree(
     what: str, opendp: Loss, ours: Sequence[Fraction | float], *, converted: bool = False
 ) -> None:
-    """Stop with OS901 unless the two computations of one bound agree up to rounding.
+    """Check that two computations of a bound agree (OS901).
+
+    Up to rounding.
 
     ``converted`` says that logarithms were taken: then tiny numbers agree when both are tiny, and
     OpenDP may say more than 0 where ours is 0 (it does not look at every order, which is safe).

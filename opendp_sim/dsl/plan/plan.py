@@ -1,4 +1,7 @@
-"""The plan: every loss, scale, conversion and expected error of a program, without its data."""
+"""Plan a program without its data.
+
+Every loss, scale, conversion and expected error.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ _MOST_KEPT = 256
 def account(
     program: Program, types: Mapping[str, Typed], notes: Notes
 ) -> tuple[dict[str, ReleasePlan], Target | None, Loss, Loss | None, Loss]:
-    """Return each release's plan, the target, the total, the claim and the loss at one record.
+    """Return the plans of releases with their total.
+
+    And the target, the claim and the loss at one record.
 
     What cannot be had is reported in ``notes``.
     """
@@ -117,7 +122,7 @@ def _has_delta(typed: Typed) -> bool:
 def _least_noise(
     typed: Typed, privacy: Privacy, target: Target, solved: _Solved
 ) -> tuple[ReleasePlan, dp.Measurement]:
-    """Plan a release by its exact curve, where the author left that open and the measure has one."""
+    """Plan a release by its exact curve, where possible."""
     if (curved := by_curve(typed, privacy.measure)) is not None:
         # A curve is stated up to some scale and number of rounds; beyond, its bound in rho is near it.
         with suppress(ParameterError, BudgetError):
@@ -182,7 +187,7 @@ def _finite(typed: Typed, own: Loss, joined: Loss) -> tuple[Loss, Loss]:
 def _derived(
     typed: Typed, privacy: Privacy, bound: Bound, delta: float, had: tuple[Loss, Loss]
 ) -> tuple[Fraction, ...]:
-    """Return the loss that the types derive; what OpenDP said of it, ``had``, has to agree."""
+    """Return the loss derived from the types."""
     converted = privacy.measure == "approx"
     have, exact = losses.derived(typed, bound, privacy.unit.d_in, delta)
     losses.agree(f"flow.{typed.name}", had[0], exact, converted=converted)
@@ -246,7 +251,9 @@ def _as_written(claim: Loss, budget: Budget) -> Loss:
 
 
 def as_opendp(plan: Planned, *, curve: bool = False) -> dp.Measurement:
-    """Return OpenDP's composition of a plan's releases, or the same under its exact curve.
+    """Return OpenDP's composition of a plan's releases.
+
+    Or the same under its exact curve.
 
     Args:
         plan: a plan; its data is not opened, and no ledger is charged by what is returned.
@@ -295,7 +302,7 @@ def _joined(plan: Planned, release: ReleasePlan) -> dp.Measurement:
 
 
 def _curve(composed: dp.Measurement, d_in: Any) -> Callable[[float], float]:
-    """Return the exact curve of a Gaussian total: twice OpenDP's rho, a rational, is mu**2."""
+    """Return a Gaussian total's exact curve."""
     whole_distance(d_in, "plan.map")
     return partial(delta_up, 2 * Fraction(composed.map(d_in)))
 
@@ -335,7 +342,7 @@ class Plan(Planned):
         }
 
     def __repr__(self) -> str:
-        """Return ten lines: the promise, the errors to expect, the cost."""
+        """Return the promise, errors and cost in ten lines."""
         return "\n".join(f"{word:<10}{text}" for word, text in lines_of(self))
 
     def _repr_html_(self) -> str:
@@ -343,7 +350,7 @@ class Plan(Planned):
         return as_html(self)
 
     def to_opendp(self, *, curve: bool = False) -> dp.Measurement:
-        """Return the whole program as one OpenDP measurement: see ``as_opendp``."""
+        """Return the program as one OpenDP measurement."""
         return as_opendp(self, curve=curve)
 
     def to_yaml(self) -> str:
@@ -351,12 +358,15 @@ class Plan(Planned):
         return as_yaml(self)
 
     def errors(self, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
-        """Return the errors that this program would have at other budgets; nothing is spent."""
+        """Return this program's errors at other budgets."""
         return _errors_at(self, epsilon, delta)
 
     @property
     def canonical(self) -> str:
-        """The canonical text: two plans of equal text are the same plan."""
+        """Return the canonical text.
+
+        Two plans of equal text are the same plan.
+        """
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
 
 
@@ -416,7 +426,7 @@ def _check_sizes(types: Mapping[str, Typed], notes: Notes) -> None:
 
 
 def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
-    """Plan the same program at other budgets and return the errors that its outputs state.
+    """Plan at other budgets, and return the outputs' errors.
 
     Args:
         plan: a plan of a private program whose scales are solved from the budget.

@@ -1,4 +1,7 @@
-"""What is planned: the record that a plan is, without the texts and the forms that it is shown in."""
+"""Define the record of a plan.
+
+Without its texts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Planned:
-    """Types, releases, losses and outputs of a program: what every text of a plan is made from."""
+    """Hold a program's types, releases, losses and outputs.
+
+    Every text of a plan is made from it.
+    """
 
     program: Program
     types: Mapping[str, Typed]
@@ -74,7 +80,10 @@ class Planned:
 
     @property
     def promised(self) -> dict[str, Any]:
-        """What the promise in words is made from: the unit, the measure, the total and the claim."""
+        """Return the facts of the promise.
+
+        The unit, the measure, the total and the claim.
+        """
         if self.privacy is None:
             return {"public": True}
         claim = None if self.claim is None else list(self.claim)
@@ -88,7 +97,10 @@ def ledger_entry(plan: Planned) -> DataEntry | None:
 
 
 def ledger_path(plan: Planned) -> File | None:
-    """Return the ledger's file; relative paths start from the spec's folder, whoever runs it."""
+    """Return the ledger's file.
+
+    Relative paths start from the spec's folder, whoever runs it.
+    """
     entry = ledger_entry(plan)
     if entry is None or entry.ledger is None:
         return None

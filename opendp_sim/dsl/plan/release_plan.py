@@ -1,4 +1,7 @@
-"""The plan of one release: what it loses, and what its noise is."""
+"""Plan one release.
+
+Its loss, and its noise.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from opendp_sim.dsl.types.records import Bound, Typed
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """One release: the record with its solved parameter, its claim, and its loss."""
+    """Hold a release's solved record, claim and loss."""
 
     typed: Typed
     bound: Bound | None
@@ -41,7 +44,10 @@ class ReleasePlan:
 
     @property
     def asked_stages(self) -> tuple[Stage, ...] | None:
-        """The pipeline whose release can be asked: a sketch with noise, or a mechanism of its own."""
+        """Return the pipeline of a release for questions.
+
+        A sketch with noise, or a mechanism of its own.
+        """
         typed, bound = self.typed, self.bound
         if typed.is_sketch and typed.release_kind in ("noise", "none"):
             return typed.stages

@@ -1,4 +1,7 @@
-"""The parameter at which a loss first fits: the inverse of OpenDP's maps, to the last bit."""
+"""Solve the parameter at which a loss first fits.
+
+The inverse of OpenDP's maps, to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,9 @@ def solve(
 def _near_a_power(
     loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool], start: float
 ) -> tuple[float, float] | None:
-    """Return two values near each other, the upper of which fits and the lower does not, or None.
+    """Return neighbouring values around the first fit, or None.
+
+    The upper one fits and the lower does not.
 
     Secants of log loss over log value: two steps reach a power law to its last bits, and a few more what
     is only near one.
@@ -85,7 +90,9 @@ def _near_a_power(
 
 
 def least_value(fits: Callable[[float], bool], where: str) -> float:
-    """Return the least float at which ``fits`` holds, by doubling and then bisection.
+    """Return the least float at which ``fits`` holds.
+
+    By doubling and then bisection.
 
     Raises:
         BudgetError: OS401, it holds nowhere below 2**58.

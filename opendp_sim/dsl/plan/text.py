@@ -1,4 +1,7 @@
-"""A plan in some ten lines (promise, expected errors, cost), and its errors at other budgets."""
+"""Show a plan in some ten lines.
+
+Promise, expected errors, cost; and its errors at other budgets.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from opendp_sim.dsl.types.describe import bytes_a_record, labels, memory_a_core,
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """The errors that a program would have at several budgets, before anything is spent.
+    """Hold a program's errors at several budgets.
+
+    Before anything is spent.
 
     Attributes:
         epsilon: the budgets.
@@ -42,7 +47,10 @@ class ErrorCurve:
 
 
 def lines_of(plan: Planned) -> list[tuple[str, str]]:
-    """Return (what it is about, the line): promise, data, steps, noise, errors, cost."""
+    """Return (topic, line) of a plan.
+
+    Promise, data, steps, noise, errors, cost.
+    """
     return [(word, text) for word, text in _lines(plan) if text]
 
 
@@ -71,7 +79,10 @@ def _lines(plan: Planned) -> Iterator[tuple[str, str]]:
 
 
 def each_record(plan: Planned) -> str:
-    """Say what all rows together add to the memory, where a mechanism needs them; and further cores."""
+    """State the memory of all rows together.
+
+    Where a mechanism needs them; and further cores.
+    """
     held = sum(
         bytes_a_record(typed)
         for typed in plan.types.values()
@@ -97,7 +108,7 @@ def _gate(entry: Any) -> str:
 
 
 def as_html(plan: Planned) -> str:
-    """Return the lines as a table for a notebook; every text is escaped."""
+    """Return the lines as a notebook table, with escaped texts."""
     rows = "".join(
         f"<tr><th>{html.escape(word)}</th><td>{html.escape(text)}</td></tr>"
         for word, text in lines_of(plan)
@@ -106,7 +117,10 @@ def as_html(plan: Planned) -> str:
 
 
 def as_yaml(plan: Planned) -> str:
-    """Return the program as a spec, every default written out: it has the same hash."""
+    """Return the program as a spec.
+
+    Every default is written out; it has the same hash.
+    """
     return yaml_text(plan.program.plain())
 
 

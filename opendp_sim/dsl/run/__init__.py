@@ -1,1 +1,4 @@
-"""Run a plan: reserve, compute, write, charge, publish."""
+"""Run a plan.
+
+Reserve, compute, write, charge, publish.
+"""

@@ -1,4 +1,7 @@
-"""Questions to a saved release: no spec, no data, no further loss."""
+"""Ask a saved release.
+
+No spec, no data, no further loss.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,10 @@ def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | 
 
 
 def reference(text: str) -> SourceRef:
-    """Return the source that a command line names: a file by its ending, or a built-in dataset."""
+    """Return a command line's source.
+
+    A file by its ending, or a built-in dataset.
+    """
     ending = File(text).suffix.removeprefix(".")
     if ending in ("npz", "npy", "csv", "parquet"):
         return SourceRef(ending, str(File(text).resolve()))
@@ -143,7 +149,9 @@ def notes_of(
     answers: Any,
     public: SourceRef | None = None,
 ) -> list[str]:
-    """Return what a reader of answers should know of them; nothing private is opened.
+    """Return notes for a reader of answers.
+
+    Nothing private is opened.
 
     Args:
         release: what was asked.

@@ -1,4 +1,6 @@
-"""Certificates of outputs: the statement, made before the charge, and what binds it afterwards.
+"""Make certificates of outputs.
+
+The statement is made before the charge, and bound to it afterwards.
 
 A statement says everything about one output, its digest included. The charge in the ledger holds the
 digest of the file and of the statement, and the certificate quotes that entry: one chain from the program
@@ -26,7 +28,10 @@ from opendp_sim.dsl.plan.release_plan import ReleasePlan
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
-    """Return what is claimed about one release: it travels in its header and certificates."""
+    """Return one release's claim.
+
+    Its header and certificates contain it.
+    """
     privacy = plan.privacy
     if privacy is None or release.bound is None:
         return {"public": True}
@@ -41,12 +46,12 @@ def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
 
 
 def certificate_path(saved: File) -> File:
-    """Return where the certificate of an output lies: beside it."""
+    """Return the path of an output's certificate, beside it."""
     return saved.with_name(saved.name + ".certificate.json")
 
 
 def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
-    """Return the part of a statement that follows from the program and this package alone."""
+    """Return the statement's part that the program determines."""
     typed = plan.outputs[output].stage
     keys = (*typed.mechanisms, *_asked(plan, output))
     return {
@@ -97,7 +102,10 @@ def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
 
 
 def standing(total: Total) -> dict[str, Any]:
-    """Return what is spent and left; a number that is infinite is left out."""
+    """Return the spent and the remaining budget.
+
+    An infinite number is left out.
+    """
     spent = {
         "measure": total.measure,
         "loss": [_finite(part) for part in total.loss],
@@ -113,7 +121,10 @@ def _finite(value: float | None) -> float | None:
 
 
 def bound(stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None) -> dict[str, Any]:
-    """Return the whole certificate: the statement, the entry that pays for it, and a signature."""
+    """Return the whole certificate.
+
+    The statement, the entry that pays for it, and a signature.
+    """
     whole = {**stated, "charge": None if charge is None else quoted(charge), "signature": None}
     if signer is not None:
         whole["signature"] = signer.sign(whole)
@@ -121,20 +132,23 @@ def bound(stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None
 
 
 def evidence_of(plan: Plan, output: str) -> dict[str, Any]:
-    """Return what stands behind every mechanism of an output, queries included: laws, audits, twins."""
+    """Return the evidence of an output's mechanisms.
+
+    Laws, audits and twins; queries included.
+    """
     keys = (*plan.outputs[output].stage.mechanisms, *_asked(plan, output))
     return {key: {"tier": tier(key), "record": record(key)} for key in keys}
 
 
 def _asked(plan: Plan, output: str) -> list[str]:
-    """Return the queries behind an output, in order; those of an output that it starts from first."""
+    """Return the queries behind an output, in order."""
     decl = plan.outputs[output].decl
     before = _asked(plan, decl.source) if decl.source in plan.outputs else []
     return [*before, *(step.key for step in decl.post)]
 
 
 def _sentence(key: str) -> str:
-    """Return the first sentence of a mechanism's page: what it does, in plain words."""
+    """Return the first sentence of a mechanism's page."""
     from opendp_sim.dsl.text.plain_text import plain_text  # noqa: PLC0415 - its reader of formulas is heavy
 
     first = doc_of(REGISTRY[key]).split("\n\n")[0]

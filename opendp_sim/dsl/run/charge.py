@@ -1,4 +1,6 @@
-"""Reserve, run, settle: the one order in which every run, here or on a cluster, is charged.
+"""Charge every run in one order.
+
+Reserve, run, settle, here or on a cluster.
 
 A run that the data refuses costs nothing, and the refusal is public: with bounds chosen by whoever
 writes the spec it answers a question about the extremes of a column. So with a ledger, the loss of a
@@ -48,7 +50,7 @@ _MOST = 256
 def refuse_lost(
     plan: Plan, path: File, folder: File | None = None, store: Mark | None = None
 ) -> None:
-    """Refuse to go on as if a ledger's file had never been there (OS407).
+    """Refuse a new ledger in a lost one's place (OS407).
 
     Args:
         plan: what is to run.
@@ -69,7 +71,7 @@ def refuse_lost(
 def trace_of(
     plan: Plan, path: File, folder: File | None = None, store: Mark | None = None
 ) -> str | None:
-    """Say what knows that a ledger was at ``path``; None where nothing does."""
+    """Return the trace of a ledger at ``path``, or None."""
     if was_opened(path):
         return "the file of its lock is there still"
     if store is not None and store.ledger == path.name:
@@ -101,7 +103,7 @@ def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
 
 
 def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None:
-    """Refuse a ledger that does not hold an entry that a certificate quotes of it (OS407).
+    """Refuse a ledger without an entry that certificates quote (OS407).
 
     It is an older copy that was put back, or another file in its place: what it does not know of would be
     spent again. A ledger that was begun anew, and says so, is not asked for what others were charged.
@@ -133,7 +135,9 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
 
 
 def _certificates(plan: Plan, into: File) -> Iterator[File]:
-    """Yield the certificates of the program's own outputs, and some of those that lie beside them.
+    """Yield certificates of the program's outputs and their neighbours.
+
+    Only some of the neighbours.
 
     They are looked for in the spec's folder too: other runs saved there.
     """
@@ -189,7 +193,7 @@ def unit_text(plan: Plan) -> str:
 
 
 def terms_of(plan: Plan) -> Terms | None:
-    """Return the terms of the ledger that the plan's dataset names, or None."""
+    """Return the ledger terms of the plan's dataset, or None."""
     entry = ledger_entry(plan)
     if entry is None or entry.ledger is None or plan.privacy is None:
         return None
@@ -198,7 +202,9 @@ def terms_of(plan: Plan) -> Terms | None:
 
 
 def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
-    """Say whether a session's store was charged for: by this ledger, and since then opened under it.
+    """Return whether a session's store was charged for.
+
+    By this ledger, and since then opened under it.
 
     Raises:
         BudgetError (OS407): an older copy of the store, or a copy of it was opened meanwhile.
@@ -217,7 +223,7 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
 
 
 def unserved(plan: Plan, ledger: Ledger | None, output: str) -> str | None:
-    """Return the name of a store that this program was charged for and that never answered.
+    """Return a charged store that never answered, by name.
 
     A run leaves one for each session that nobody has asked yet, and so does a process that died between
     the charge and the opening: the next session takes it over and pays nothing (``charge.md``, Lemma 4).
@@ -235,7 +241,9 @@ def unserved(plan: Plan, ledger: Ledger | None, output: str) -> str | None:
 
 
 def settle_store(ledger: Ledger | None, store: str) -> None:
-    """Settle the open reserve of a session's store as a charge, if there is one: the gate let it pass.
+    """Settle a session store's open reserve as a charge.
+
+    If there is one: the gate accepted the data.
 
     That of a run with files stays open, and counts: the run may be finished yet.
     """
@@ -254,7 +262,9 @@ def _loss(plan: Plan) -> object:
 def open_ledger(
     plan: Plan, stack: ExitStack, *, store: Mark | None = None, folder: File | None = None
 ) -> Ledger | None:
-    """Open the plan's ledger until ``stack`` closes, if the plan may be put to the data at all.
+    """Open the plan's ledger until ``stack`` closes.
+
+    If the plan may run on the data at all.
 
     Args:
         plan: what is to run.
@@ -279,7 +289,9 @@ def open_ledger(
 
 
 def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
-    """Make the plan's ledger before its first run; return its path, and what was forgotten with it.
+    """Create the plan's ledger before its first run.
+
+    Returns its path, and the forgotten history.
 
     Args:
         plan: what names the ledger.
@@ -371,7 +383,7 @@ def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
 
 
 def _told(plan: Plan, code: str) -> dict[str, str]:
-    """Return what a ledger records of a refusal: its code, and whether the declaration was enforced."""
+    """Return the ledger's record of a refusal."""
     entry = ledger_entry(plan)
     enforced = entry is not None and entry.ingest == "enforce"
     return {"code": code, **({"ingest": "enforce"} if enforced else {})}
@@ -384,7 +396,9 @@ def gate(
     reserved: Entry | None,
     charged: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[None]:
-    """Return the reserve if the data gate refuses, durably, before anybody hears of it.
+    """Return the reserve if the data gate refuses.
+
+    Durably, before the refusal is reported.
 
     Anything but a refusal by the gate leaves the reserve as it is: it stands as a charge.
     """
@@ -402,7 +416,10 @@ def gate(
 
 @contextmanager
 def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
-    """Count whatever ends a look at the data that was paid for before (a session, opened again)."""
+    """Count every end of a paid reading of the data.
+
+    Of a session that is opened again.
+    """
     try:
         yield
     except Exception as error:
@@ -413,7 +430,7 @@ def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
 
 
 def _harmless(error: Exception) -> bool:
-    """Say whether no record was looked at: the error says so, or a store cannot be had."""
+    """Return whether no record was read."""
     if isinstance(error, BudgetError):
         return error.got in (LOCKED, UNWRITABLE)
     return isinstance(error, DataError) and error.unread

@@ -1,4 +1,6 @@
-"""How close a run came: private answers beside exact ones, for data that is public anyway.
+"""Compare a run's private answers with exact ones.
+
+For data that is public anyway.
 
 Kernel sums and classes by them stand beside exact sums; a model's labels beside those of the same fit
 without noise.
@@ -35,7 +37,9 @@ _METRICS = {"l1": "cityblock", "l2": "euclidean"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One output against the exact answers to the same queries; errors are mean absolute values.
+    """Compare one output with exact answers.
+
+    To the same queries; errors are mean absolute values.
 
     Attributes:
         exact: mean over the queries of the exact kernel sum, on the rows that the kernel is a function
@@ -67,7 +71,9 @@ class Comparison:
 
 
 def refuse_private(plan: Plan) -> None:
-    """Refuse a plan whose exact answers nobody may see, or that gives none; call it before anything runs.
+    """Refuse a plan without comparable public answers.
+
+    Before anything runs.
 
     Raises:
         SpecError (OS306): a dataset is neither built in nor declared public. DataError (OS607): there is
@@ -90,7 +96,7 @@ def refuse_private(plan: Plan) -> None:
 
 
 def compare(done: Applied) -> list[Comparison]:
-    """Compare every answered output of a run that asks for kernel sums, or for classes by them.
+    """Compare a run's kernel sums and classes with exact ones.
 
     Raises:
         SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
@@ -100,7 +106,7 @@ def compare(done: Applied) -> list[Comparison]:
 
 
 def _to_compare(plan: Plan) -> dict[str, OutputType]:
-    """Return the answered outputs whose exact answers are kernel sums or classes by them."""
+    """Return the outputs of kernel sums or of their classes."""
     return {
         name: output
         for name, output in plan.outputs.items()
@@ -111,7 +117,7 @@ def _to_compare(plan: Plan) -> dict[str, OutputType]:
 
 
 def _comparable(answers: object) -> bool:
-    """Say whether answers are kernel sums or the labels of classes: draws and summits are neither."""
+    """Return whether answers are kernel sums or classes' labels."""
     columns = set(answers.columns) if isinstance(answers, Answers) else set()
     return {"density", "noise_error"} <= columns or {"label", "margin"} <= columns
 
@@ -123,7 +129,7 @@ def _offered(output: OutputType, plan: Plan) -> Mapping[str, Any]:
 
 
 def _model(output: OutputType, done: Applied, model: ClassScores) -> Comparison:
-    """Compare labels with those of the same fit without noise, on the same rows."""
+    """Compare labels with those of a fit without noise."""
     rows, queries, labels = _through(output, done, output.stage.stages)
     scores, right = model.scores(model.without_noise(rows), queries), None
     if labels is not None:
@@ -170,13 +176,13 @@ def _mean(errors: NDArray[np.float64]) -> float:
 
 
 def _chosen(output: OutputType) -> list[Stage]:
-    """Return the steps from real rows to real rows: what a kernel behind them means is their choice."""
+    """Return the steps from real rows to real rows."""
     real = [stage for stage in output.stage.stages if isinstance(stage.domain, RealRows)]
     return real[:-1]
 
 
 def _claimed(output: OutputType, distance: str) -> str:
-    """Return the distance before the grid: an embedding of l2 into l1 makes an l1 kernel one of l2."""
+    """Return the distance before the grid."""
     grid = getattr(output.stage.stages[-1].domain, "distortion", ())
     return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
 
@@ -193,7 +199,10 @@ def _sums(
 
 
 def _means(sums: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
-    """Return exact mean kernel values by class; 0 for a class without records."""
+    """Return exact mean kernel values by class.
+
+    0 for a class without records.
+    """
     sizes = np.array([len(rows)])
     if sums.shape[1] > 1 and rows.labels is not None:
         sizes = np.bincount(rows.labels, minlength=sums.shape[1])
@@ -217,7 +226,7 @@ def _labels(
 def _rows(
     output: OutputType, done: Applied, *, mapped: bool
 ) -> tuple[Rows, NDArray[np.float64], Any]:
-    """Return private rows and queries in real units, before or behind the grid; and labels."""
+    """Return private rows, queries and labels in real units."""
     stages = output.stage.stages
     real = [i for i, stage in enumerate(stages) if isinstance(stage.domain, RealRows)]
     used = stages[:-1] if mapped or not real else stages[: real[-1]]
@@ -229,7 +238,7 @@ def _rows(
 def _through(
     output: OutputType, done: Applied, used: Sequence[Stage]
 ) -> tuple[Rows, NDArray[np.float64], Any]:
-    """Return private rows and queries behind these steps, and the queries' labels if they have any."""
+    """Return private rows and queries behind these steps."""
     stages = output.stage.stages
     entry, folder = output.stage.entry, done.plan.program.folder
     rows = collect_rows(used, source_of(entry.source, entry.records, folder, {}).blocks)

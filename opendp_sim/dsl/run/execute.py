@@ -1,4 +1,7 @@
-"""``apply``: reserve, one data gate, the releases, complete outputs, the charge, and then the names."""
+"""Run a plan.
+
+Reserve, one data gate, the releases, complete outputs, the charge, and then the names.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,10 @@ def released(
 
 
 def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told) -> Any:
-    """Return what is released, before noise: a sum, a fold, or all rows."""
+    """Return a release's data before noise.
+
+    A sum, a fold, or all rows.
+    """
     typed = release.typed
     blocks = inputs.blocks[typed.entry.name]
     last = typed.stages[-1].claim if typed.stages else None
@@ -119,7 +125,9 @@ def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
 
 
 def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
-    """Finish a run of this plan whose outputs are complete and charged or reserved; None for none.
+    """Finish a run with complete outputs, or return None.
+
+    It is charged or reserved.
 
     Raises:
         ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
@@ -157,7 +165,7 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
 
 
 def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
-    """Return what was reserved for the run of a folder: its name tells, not what is in it."""
+    """Return the reserve of a folder's run."""
     return next(
         (
             e
@@ -196,7 +204,9 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Appl
 
 
 def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
-    """Refuse another key than the run's (OS702): it would vouch for data that another person handed over.
+    """Refuse a signer that is not the run's (OS702).
+
+    The key would vouch for data that another person delivered.
 
     Args:
         key: the public key that the run was started with; None also where an earlier version kept none.
@@ -219,7 +229,7 @@ def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
 
 
 def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
-    """Refuse kept files that are not what the list says, or that would go anywhere else (OS701)."""
+    """Refuse kept files that differ from the list (OS701)."""
     listed = waiting.listed
     assert listed is not None  # noqa: S101 - the caller asked
     saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
@@ -246,7 +256,10 @@ class Engine(Protocol):
     """What sums up private records elsewhere (``opendp_sim.engines``)."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that cannot be run so, before anything is reserved or read (OS611)."""
+        """Refuse a plan that this engine cannot run (OS611).
+
+        Before anything is reserved or read.
+        """
 
     def sums(self, plan: Plan) -> dict[str, Any]:
         """Return what every private release releases, before noise, behind the data gate."""
@@ -272,7 +285,9 @@ def apply(
     resume: int | None = None,
     sign: str | File | None = None,
 ) -> Applied:
-    """Run exactly this plan; or finish a run of it that was charged and could not be finished.
+    """Run exactly this plan, or finish a charged run.
+
+    A run that was charged and could not be finished.
 
     Args:
         plan: what ``plan_of`` made.
@@ -484,7 +499,9 @@ def _beside(refused: SimError, done: Applied) -> SimError:
 def _gated(
     plan: Plan, run: Run, memory: Memory, public: Inputs, reserved: Entry | None
 ) -> tuple[Inputs, dict[str, Any], Exception | None]:
-    """Put the private data through the gate, in the one pass that makes the first sum or all of them.
+    """Check the private data in one pass of sums.
+
+    The pass makes the first sum or all of them.
 
     Returns:
         What further releases read; sums before noise; and what a mechanism failed with, which is
@@ -505,7 +522,7 @@ def _gated(
 def _first(
     plan: Plan, inputs: Inputs, run: Run
 ) -> tuple[dict[str, Any], Exception | None, DataError | None]:
-    """Make the sum of the first private release while the gate looks at its records.
+    """Sum the first private release while the gate checks records.
 
     Returns:
         The sum; or what it failed with; or, whatever became of it, what the gate refuses.

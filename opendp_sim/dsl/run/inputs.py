@@ -1,4 +1,7 @@
-"""Opening data and public queries: everything that can fail does so before the charge."""
+"""Open data and public queries.
+
+Everything that can fail does so before the charge.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ Told = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads: gated blocks of every dataset, and the queries of every output.
+    """Hold a run's inputs.
+
+    Gated blocks of every dataset, and the queries of every output.
 
     ``finish`` ends the check of private data that is not looked at as a whole yet.
     """
@@ -61,7 +66,7 @@ class Inputs:
 
 
 def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
-    """Return the source that a spec names, or the arrays of that name."""
+    """Return a spec's source, or the arrays of its name."""
     if ref.kind != "memory":
         return open_source(ref.kind, ref.argument, records, File(folder))
     if ref.argument not in memory:
@@ -81,7 +86,10 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
 
 
 def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
-    """Draw what is public, open and check public data and queries: what fails here tells nothing."""
+    """Open and check everything public.
+
+    A failure here reveals nothing.
+    """
     for release in plan.releases.values():
         for claim in (stage.claim for stage in release.typed.stages):
             if isinstance(claim, Stable):
@@ -101,7 +109,9 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
 
 
 def check_forms(plan: Plan, memory: Memory) -> None:
-    """Tell faults of the form of private data (file, header, columns, stored types): no record is read.
+    """Check the form of private data without reading records.
+
+    File, header, columns, stored types.
 
     Why this is told before anything is reserved or counted: ``io/ingest.md``, "Form".
     """
@@ -121,7 +131,7 @@ def check_forms(plan: Plan, memory: Memory) -> None:
 def open_private(
     plan: Plan, memory: Memory, told: Told, public: Inputs, *, whole: bool = True
 ) -> Inputs:
-    """Open the private dataset behind the one data gate, beside what is public.
+    """Open the private dataset behind the one data gate.
 
     Args:
         plan: whose data it is.
@@ -191,7 +201,7 @@ def _finish(checked: Checked, entry: DataEntry) -> None:
 
 
 def _unread(error: DataError, ref: SourceRef, memory: Memory) -> bool:
-    """Say of a source that could not be opened whether no record can have been looked at.
+    """Return whether a failed source had no record read.
 
     A table in memory that was handed over may run a query, or read a stream, as it is opened: only one
     that is not there was not looked at.
@@ -217,7 +227,7 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
 
 
 def open_points(output: OutputType, folder: str, memory: Memory, *, private: Origin) -> Block:
-    """Read the public points of an output into memory, checked as queries are."""
+    """Read an output's public points into memory, checked as queries."""
     assert output.decl.public is not None  # noqa: S101 - the caller asked
     features = query_records(output.stage.entry.records, output.stage.stages)
     where, ref = f"outputs.{output.decl.name}.public", output.decl.public
@@ -229,7 +239,10 @@ def open_points(output: OutputType, folder: str, memory: Memory, *, private: Ori
 def open_queries(
     ref: SourceRef, output: OutputType, folder: str, memory: Memory, *, private: Origin
 ) -> Block:
-    """Read public queries into memory, checked; values may lie outside the data's bounds."""
+    """Read public queries into memory, checked.
+
+    Values may lie outside the data's bounds.
+    """
     features = query_records(output.stage.entry.records, output.stage.stages)
     where = f"outputs.{output.decl.name}.queries"
     block = read_queries(lambda: source_of(ref, features, folder, memory), where, private=private)

@@ -1,4 +1,7 @@
-"""Where a plan stands with its ledger: what is spent, what it would take, what would be left."""
+"""State a plan's place in its ledger.
+
+Spent, the plan's loss, and the remaining budget.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _MOST = 1000
 
 
 def standing(plan: Plan) -> dict[str, Any] | None:
-    """Return the ledger's file, unit, limit, and what is spent, taken and left; None without one.
+    """Return a ledger's status for a plan, or None.
+
+    File, unit, limit; spent, the plan's loss, left.
 
     Nothing is written. A ledger that cannot be read has ``refused`` instead: why not.
     """
@@ -61,7 +66,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
 
 
 def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Budget) -> int | None:
-    """Return how many more runs our own conversion lets through; None where none is needed."""
+    """Return our own conversion's count of further runs."""
     if measure not in ("zcdp", "approx_zcdp") or charge.measure != measure or not limit.epsilon:
         return None
     delta = converted_at(measure, limit)
@@ -76,7 +81,9 @@ def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Budget
 def room(
     total: Callable[..., Total], charge: Charge, measure: str, guess: int | None = None
 ) -> int:
-    """Return how many more runs of this loss a ledger lets through, at most ``_MOST``.
+    """Return how many more runs a ledger allows.
+
+    Of this loss, at most ``_MOST``.
 
     Args:
         total: what the ledger holds with these charges added.

@@ -1,4 +1,7 @@
-"""What ``-o`` and ``save:`` may replace: a file of the kind that is written, and nothing needed."""
+"""Decide which files ``-o`` and ``save:`` may replace.
+
+A file of the kind that is written, and nothing needed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from opendp_sim.dsl.text.diagnostic import Refused
 
 @dataclass(frozen=True)
 class Earlier:
-    """Outputs whose files are there already, and what is known about the run that wrote them.
+    """Describe existing output files and the run behind them.
 
     Attributes:
         names: the outputs.
@@ -75,7 +78,9 @@ Kept = Iterable[tuple[str, File]]
 
 
 def check_target(path: File, kind: str, kept: Kept) -> None:
-    """Refuse a file that ``-o`` must not replace (OS609); nothing is written but a trial file.
+    """Refuse a file that ``-o`` must not replace (OS609).
+
+    Nothing is written but a trial file.
 
     Args:
         path: where the command would write.
@@ -101,7 +106,9 @@ def check_target(path: File, kind: str, kept: Kept) -> None:
 
 
 def check_replaced(path: File, where: str) -> None:
-    """Refuse to put an output where a file lies that no run wrote (OS609); a rerun replaces its own.
+    """Refuse to replace a file that no run wrote (OS609).
+
+    A rerun replaces its own.
 
     A run leaves a certificate beside its output, which names it; one that was lost is missed for a
     release only, which is known by itself.
@@ -117,7 +124,9 @@ def check_replaced(path: File, where: str) -> None:
 
 
 def check_own(path: File, where: str, program: str) -> None:
-    """Refuse to put an output where another program's release lies: it was paid for (OS609).
+    """Refuse to replace another program's release (OS609).
+
+    It was paid for.
 
     Args:
         path: where the output goes.
@@ -141,7 +150,7 @@ _FREE = "public"
 
 
 def _maker(path: File) -> str | None:
-    """Return the hash of the program that wrote an output; None where no run is known to have done so."""
+    """Return the program's hash behind an output, or None."""
     claims: list[Mapping[str, Any]] = []
     with suppress(SimError, OSError):
         record, _ = read_certificate(certificate_path(path))
@@ -154,12 +163,17 @@ def _maker(path: File) -> str | None:
 
 
 def kept_by(program: Program, spec: str | None) -> Kept:
-    """Yield the spec, what its program reads, its ledgers and stores, and what it saves."""
+    """Yield every file that a program needs.
+
+    The spec, its inputs, ledgers and stores, and outputs.
+    """
     yield from kept_files(program, spec)
 
 
 def kept_of(about: str) -> Kept:
-    """Yield the file that a command is about, what lies beside it, and what its program needs.
+    """Yield every file that a command's file needs.
+
+    The file, its companions, and its program's files.
 
     Args:
         about: a spec, plan, certificate, ledger, release or audit; one that cannot be read yields

@@ -1,4 +1,7 @@
-"""What a plan's answers will be off by, from public points and a public size: no private data."""
+"""Predict answers' errors from public points and size.
+
+No private data.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ _EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error
 
 
 def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
-    """Return the expected error of every output that answers `density` or `distance` to its queries.
+    """Return every output's expected error.
+
+    Outputs that answer `density` or `distance` to their queries.
 
     Args:
         plan: the plan; only its queries are opened.

@@ -1,4 +1,6 @@
-"""From results to published files: complete and synchronised, then charged, then renamed.
+"""Publish results as files.
+
+Complete and synchronised, then charged, then renamed.
 
 Each step can be repeated (``execute.py``). Proof: ``charge.md``.
 """
@@ -38,7 +40,10 @@ what the ledger keeps beside it while it writes."""
 
 @dataclass(frozen=True)
 class Run:
-    """How a plan is run: where its outputs go, what it is charged to, who signs, how many threads."""
+    """Hold a run's settings.
+
+    Its output folder, ledger, signer and number of threads.
+    """
 
     folder: File
     ledger: Ledger | None
@@ -50,14 +55,19 @@ class Run:
 
 
 def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
-    """Settle a reserve as a charge, durably; the same again if it was settled so before."""
+    """Settle a reserve as a charge, durably.
+
+    The same again if it was settled so before.
+    """
     return None if ledger is None or reserved is None else ledger.settle(reserved, "charge", about)
 
 
 def run_folder(
     plan: Plan, folder: File, queries: Mapping[str, Block]
 ) -> AbstractContextManager[RunFolder | None]:
-    """Make the private folder of a run that saves something, with room on the disk for its files.
+    """Create a run's private folder with reserved disk room.
+
+    For a run that saves something.
 
     Raises:
         DataError (OS609): the disk is full; nothing was looked at and nothing was charged.
@@ -78,7 +88,7 @@ def run_folder(
 
 
 def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
-    """Return the bytes that an output may take: from public sizes, generously."""
+    """Return an output's largest bytes, from public sizes."""
     typed = plan.outputs[name].stage
     made = getattr(plan.outputs[name].domain, "sketch", typed.domain)
     certificate = 4 * len(plan.canonical) + _SLACK
@@ -100,7 +110,9 @@ def stage(
     time: str,
     signer: Signer | None,
 ) -> list[Saved]:
-    """Write every output and its statement into the run's folder, complete and synchronised.
+    """Write every output and statement into the run's folder.
+
+    Complete and synchronised.
 
     Raises:
         DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
@@ -152,7 +164,9 @@ def publish(
     done: Applied,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Settle the charge with the digests of the files, and then rename them to where they belong.
+    """Settle the charge, then rename the files.
+
+    The charge contains the files' digests.
 
     Args:
         waiting: where they wait.
@@ -213,7 +227,7 @@ def _kept() -> Iterator[None]:
 
 
 def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
-    """Rename one output, then write its certificate; never is there one that is not the other's."""
+    """Rename one output, then write its certificate."""
     final, made = run.folder / file.save, waiting.path / file.staged
     beside, stated = certificate_path(final), stated_of(waiting, file)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +240,7 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
 
 
 def stated_of(waiting: RunFolder, file: Saved) -> dict[str, Any]:
-    """Return what an output's certificate states, and nothing else; refuse another text (OS701).
+    """Return an output's statement alone, or refuse (OS701).
 
     The digest is of all members but those that are written later, which are not there yet.
     """

@@ -1,4 +1,7 @@
-"""What a run of a plan left: for ``execute.py``, which makes it, and ``publish.py``, which fills it."""
+"""Hold a run's results.
+
+``execute.py`` makes the record, and ``publish.py`` fills it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Applied:
     resumed: int | None = None
 
     def __repr__(self) -> str:
-        """Return what was written and what it cost: the plan's own text speaks of the time before."""
+        """Return the written files and the cost."""
         said = [f"{name} -> {file}" for name, file in self.files.items()]
         said += [f"{name} not saved" for name in self.results if name not in self.files]
         said += [f"{name} asked from {store}" for name, store in self.stores.items()]

@@ -1,4 +1,7 @@
-"""Serving a session: from a plan with ``serve: session`` to an open, durable session."""
+"""Serve a session.
+
+From a plan with ``serve: session`` to an open, durable session.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ from opendp_sim.io.protocol import from_arrays
 
 
 def columns_of(records: Records, rows: Any) -> dict[str, Any]:
-    """Turn rows of plain values into checked columns; text of values never leaves here."""
+    """Convert plain values to checked columns.
+
+    The text of a value never leaves this function.
+    """
     whole = f"a list of records, each with {described(records.columns)}"
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise unfit(whole, "a row that is no record" if rows else "no record")
@@ -68,14 +74,14 @@ def columns_of(records: Records, rows: Any) -> dict[str, Any]:
 
 
 def described(columns: Sequence[Column]) -> str:
-    """Name columns with what belongs in them: public declarations."""
+    """Describe columns by their public declarations."""
     return ", ".join(
         f"`{c.name}` ({'one of its declared keys' if c.keys else c.dtype})" for c in columns
     )
 
 
 def _raw(column: Column, values: list[Any]) -> Any:
-    """Return a column's plain values as an array; texts and identifiers as they are."""
+    """Return a column's plain values as an array."""
     if column.dtype == "str":
         return boxed(persons([*values, "-"])[:-1])
     if column.keys and not any(isinstance(value, bool) for value in values):
@@ -87,13 +93,16 @@ def _raw(column: Column, values: list[Any]) -> Any:
 
 
 def has_truths(values: Any) -> bool:
-    """Whether a list holds true or false, which numpy reads as 1 or 0."""
+    """Return whether a list contains true or false.
+
+    numpy reads them as 1 or 0.
+    """
     return isinstance(values, list) and any(isinstance(value, bool) for value in values)
 
 
 @contextmanager
 def plain_values(expected: str) -> Iterator[None]:
-    """Turn whatever numpy says of values that fit no column into one refusal."""
+    """Turn numpy's errors on unfit values into one refusal."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -118,7 +127,10 @@ def unfit(expected: str, got: str) -> DataError:
 
 @dataclass(frozen=True)
 class Served:
-    """An open session of a spec: a context manager that takes queries and records as plain values."""
+    """Serve a spec's open session.
+
+    A context manager that takes queries and records as plain values.
+    """
 
     session: Session
     records: Records
@@ -142,7 +154,10 @@ class Served:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close the store; the session can be opened again. In a fork, do nothing."""
+        """Close the store.
+
+        The session can be opened again. In a fork, do nothing.
+        """
         if os.getpid() != self.owner:
             return
         with self.session.lock:  # no thread is answered after the ledger heard of the end
@@ -152,7 +167,9 @@ class Served:
                 self.session.close()
 
     def ask(self, queries: Sequence[Any]) -> Any:
-        """Answer queries, each a list of numbers or a mapping of columns to values.
+        """Answer queries.
+
+        Each is a list of numbers or a mapping of columns to values.
 
         Returns:
             ``Predictions`` in order: ``labels``, and the noisy ``counts`` and ``votes`` behind them (a
@@ -165,7 +182,9 @@ class Served:
         return self.session.ask(self.queries(queries))
 
     def reference(self, queries: Sequence[Any]) -> bool:
-        """Say what public queries look like, before the first question; it costs nothing.
+        """Set the public reference queries, before the first question.
+
+        It costs nothing.
 
         A service that has to see how near records are (``ind_knn`` without ``threshold``) takes them
         here, or 50 or more first questions. They are public: no row of the private table.
@@ -186,7 +205,9 @@ class Served:
         return columns_of(self.features, queries)
 
     def update(self, what: str, records: Any) -> None:
-        """Insert or relabel records (mappings of columns to values), or delete person ids.
+        """Insert, relabel or delete records.
+
+        Records are mappings of columns to values; deletion takes person ids.
 
         Ids are of the declared type of their column: ``"5"`` is not 5, and is refused.
         """

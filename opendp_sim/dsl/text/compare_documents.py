@@ -1,4 +1,4 @@
-"""Whether two documents say the same, where each was calculated by another processor.
+"""Compare documents calculated by different processors.
 
 numpy has its own exponentials and logarithms for processors with wide registers, and a library of
 linear algebra adds in another order on each: the last digits of a loss differ by where it was
@@ -26,7 +26,10 @@ _RATIO = re.compile(r"([0-9]{1,400})/([0-9]{1,400})")
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Say whether two plain values are the same: dicts, lists and tuples member by member."""
+    """Return whether two plain values are the same.
+
+    Dicts, lists and tuples member by member.
+    """
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, list | tuple) and type(ours) is type(theirs):
@@ -56,7 +59,7 @@ _TOLD = 5
 
 
 def differences(ours: Any, theirs: Any, at: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield each field that differs, and where it is missing: "first", "second" or nothing."""
+    """Yield each differing field, and where it is missing."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in [*ours, *(name for name in theirs if name not in ours)]:
             inside = (*at, name)
@@ -74,7 +77,7 @@ def differences(ours: Any, theirs: Any, at: Path = ()) -> Iterator[tuple[Path, s
 def told_differences(
     ours: Any, theirs: Any, *, first: str = "the spec", second: str = "the certificate"
 ) -> str:
-    """Return the fields that differ as a text: their names, without any value."""
+    """Return the names of differing fields, without values."""
     found = list(islice(differences(ours, theirs), _TOLD + 1))
     by_side = {"first": f" (only in {first})", "second": f" (only in {second})", "": ""}
     told = [f"`{pretty(path)}`{by_side[side]}" for path, side in found[:_TOLD]]

@@ -1,4 +1,6 @@
-"""Diagnostics: what is wrong with a program, where, why, and what to do.
+"""Report a program's findings.
+
+The place, the reason, and the correction.
 
 A place is a path into the program (``("flow", "sketch", "steps", 0)``), so that a program written in
 Python is diagnosed by the same code; only a YAML document turns a path into a line and a column.
@@ -23,7 +25,7 @@ FORMER: dict[str | int, tuple[str, ...]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A second place that explains the first: where the number came from."""
+    """Point to a second place that explains the first."""
 
     path: Path
     label: str
@@ -32,7 +34,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding. ``title`` says what, ``label`` what came, ``help`` what to write instead."""
+    """Hold one finding.
+
+    ``title`` is the fault, ``label`` the found value, ``help`` the correction.
+    """
 
     code: str
     title: str
@@ -43,7 +48,7 @@ class Diagnostic:
     causes: tuple[Cause, ...] = ()
 
     def __post_init__(self) -> None:
-        """A finding without a known code or without advice is a bug here."""
+        """Require a known code and advice for every finding."""
         if self.code not in CATALOGUE or not self.help:
             raise RuntimeError(f"a diagnostic needs a catalogued code and a help: {self.code}")
 
@@ -129,7 +134,7 @@ class Notes:
     def unknown(
         self, word: object, known: Iterable[str], path: Path, what: str, home: str = ""
     ) -> None:
-        """Report an unknown key with where it belongs, if that is known, or the nearest known one."""
+        """Report an unknown key with its place or nearest name."""
         if len(self._seen) > _MOST:
             self.objections += 1
             return  # before the nearest word is looked for
@@ -150,7 +155,7 @@ class Notes:
             self.refuse(document)
 
     def refuse(self, document: object = None) -> NoReturn:
-        """Raise what was found, in the order of the document where there is one."""
+        """Raise the findings in the order of the document."""
         order = getattr(document, "order", None)
         found = sorted(self.findings, key=order) if order else self.findings
         raise Refused(found, document)
@@ -167,12 +172,12 @@ _STRANGE = 100
 
 
 def misspelt(word: str, strange: Iterable[str]) -> bool:
-    """Tell whether one of the first unknown words is near a word that is expected."""
+    """Return whether an early unknown word resembles an expected one."""
     return any(nearest(str(other), [word]) for other in islice(strange, _STRANGE))
 
 
 def pretty(path: Path) -> str:
-    """Render a path: ``flow.sketch.steps[0]``."""
+    """Render a path."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

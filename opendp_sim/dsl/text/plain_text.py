@@ -1,4 +1,7 @@
-"""Docstrings as a terminal shows them: formulas in Unicode, no markup."""
+"""Render docstrings for a terminal.
+
+Formulas in Unicode, no markup.
+"""
 
 from __future__ import annotations
 

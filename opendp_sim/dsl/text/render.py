@@ -1,4 +1,7 @@
-"""Findings as text with the source line and a caret, and as JSON."""
+"""Render findings as text and as JSON.
+
+Text has the source line and a caret.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def as_text(findings: Iterable[Diagnostic], document: Document | None) -> str:
 
 
 def as_json(findings: Iterable[Diagnostic], document: Document | None) -> list[dict[str, Any]]:
-    """Render findings as plain data: stable names, lines and columns from 1."""
+    """Render findings as plain data.
+
+    Stable names, lines and columns from 1.
+    """
     out = []
     for found in findings:
         entry: dict[str, Any] = {
@@ -84,7 +90,7 @@ def _text(text: str) -> str:
 
 
 def _excerpt(document: Document, span: Span) -> tuple[int, str]:
-    """Return the part of a line around a place, and how many characters of the line are before it."""
+    """Return an excerpt around a place, and its offset."""
     whole = document.lines[span.line - 1] if span.line <= len(document.lines) else ""
     if len(whole) <= _BEFORE + _AFTER:
         return 0, whole

@@ -1,4 +1,6 @@
-"""A YAML document as plain data, with the place of every key and value.
+"""Read a YAML document with every key's place.
+
+And every value's.
 
 Built from the parser's events, never from constructed objects: anchors, aliases, merges, tags,
 duplicate keys, oversize and deep documents are refused here, before anything is made of them.
@@ -47,7 +49,10 @@ _LONGEST = 400
 
 
 def plain_scalar(text: str) -> Any:
-    """Return the value of an unquoted scalar: None, bool, int, float or the text itself."""
+    """Return an unquoted scalar's value.
+
+    None, bool, int, float or the text itself.
+    """
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
@@ -82,7 +87,10 @@ _HOLE, _STAND_IN = "???", "\ue000\ue000\ue000"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a piece of text stands: line and column from 1, and its length on that line."""
+    """Locate a piece of text.
+
+    Line and column from 1, and its length on that line.
+    """
 
     line: int
     column: int
@@ -99,7 +107,7 @@ class Document:
     spans: dict[tuple[Path, Part], Span] = field(default_factory=dict)
 
     def locate(self, path: Path, part: Part = "value") -> Span:
-        """Return the place of ``path``, or of its nearest ancestor that has one."""
+        """Return the place of ``path`` or its nearest ancestor."""
         path = self._as_written(path)
         while True:
             for wanted in (part, "value", "key"):
@@ -118,7 +126,7 @@ class Document:
         return written
 
     def order(self, finding: Diagnostic) -> tuple[int, int]:
-        """Sort key of a finding: where it stands."""
+        """Return a finding's sort key, its place."""
         span = self.locate(finding.path, finding.part)
         return span.line, span.column
 
@@ -135,7 +143,10 @@ class _Stop(Exception):  # noqa: N818 - control flow inside this module
 
 
 def read(path: File, notes: Notes) -> Document:
-    """Read a spec file; what stops the reading is a finding in ``notes``."""
+    """Read a spec file.
+
+    A failure to read is a finding in ``notes``.
+    """
     name = str(path)
     try:
         with regular(path).open("rb") as stream:
@@ -171,7 +182,7 @@ def read(path: File, notes: Notes) -> Document:
 
 
 def _instead(found: FileKind) -> str:
-    """Say what to name, and what the file is for that was named."""
+    """Return the file to name instead, and this file's purpose."""
     return f"name a spec{f'; {found.then}' if found.then else ', or save it as UTF-8'}."
 
 

@@ -1,4 +1,7 @@
-"""What an author says of stages against what the types say: expectations, shares, exactness."""
+"""Check the author's expectations against the types.
+
+Expectations, shares, exactness.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from opendp_sim.dsl.types.records import Typed
 
 
 def check_shares(private: Mapping[str, Typed], notes: Notes) -> None:
-    """Every solved release states its share when there are several; shares add up to at most 1."""
+    """Check that several solved releases state their shares.
+
+    Shares add up to at most 1.
+    """
     solved = {n: t.release for n, t in private.items() if t.release and t.release.solve}
     if len(solved) > 1:
         for name, release in solved.items():
@@ -31,7 +37,10 @@ def check_shares(private: Mapping[str, Typed], notes: Notes) -> None:
 
 
 def spend_of(release: ReleaseDecl) -> Fraction:
-    """Return the share of a release: all of the budget unless it is stated."""
+    """Return a release's share.
+
+    All of the budget unless it is stated.
+    """
     return release.spend if release.spend is not None else Fraction(1)
 
 
@@ -77,7 +86,7 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
 def _norms(
     typed: Typed, expect: Expect, notes: Notes, path: Path, sensitivity: Sensitivity
 ) -> None:
-    """Each norm of a sketch that was claimed is at least the one that the types derive."""
+    """Check claimed norms against the derived ones."""
     for norm, claimed in expect.claimed:
         if norm == "l2":
             square = sensitivity.l2_squared
@@ -100,7 +109,7 @@ def _norms(
 
 
 def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -> None:
-    """A stage whose own metric is a norm (vote counts) has a sensitivity in that norm only."""
+    """Check a norm on a stage whose metric is one."""
     for name, claimed in expect.claimed:
         if name != norm:
             notes.error("OS306", f"stage `{typed.name}` has no {name} sensitivity",
@@ -141,7 +150,10 @@ def _least_stable(typed: Typed) -> int:
 
 
 def rounded_up(value: float) -> str:
-    """Render a bound shortly, never below it: six digits, the last one up if need be."""
+    """Render a bound shortly, never below it.
+
+    Six digits, the last one up if need be.
+    """
     text = f"{value:.6g}"
     if float(text) >= value:
         return text

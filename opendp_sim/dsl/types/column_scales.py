@@ -1,4 +1,7 @@
-"""Columns whose declared ranges differ, seen by a mechanism that compares them as they are."""
+"""Warn of columns with different declared ranges.
+
+Where a mechanism compares them as they are.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ _TOLD = 8
 
 
 def unlike_columns(stages: Iterable[Typed], bounds: Iterable[Bound | None]) -> Iterator[str]:
-    """Say once for each grid which column decides its distances, and what is left of the least one.
+    """Report once which column decides a grid's distances.
+
+    And the share of the least one.
 
     Rows that were rescaled, with whatever scale, are as they were meant, unless the grid rounds a
     column away; so is what a mechanism that takes every column by its own bounds makes of them.
@@ -65,7 +70,7 @@ def _sentence(
 
 
 def _power(claim: Claim) -> float:
-    """Return the exponent of the distance that is summed over columns: 2 where none is said."""
+    """Return the exponent of the distance summed over columns."""
     for offer in getattr(claim, "capabilities", {}).values():
         if getattr(offer, "distance", None) == "l1":
             return 1.0
@@ -75,7 +80,7 @@ def _power(claim: Claim) -> float:
 
 
 def _names(typed: Typed) -> list[str]:
-    """Return the names of the rows' columns, as `select` puts them side by side."""
+    """Return the rows' column names."""
     for stage in typed.stages:
         if stage.mechanism.key == "select" and isinstance(stage.domain, Records):
             wanted = stage.mechanism.features
@@ -89,7 +94,10 @@ def _names(typed: Typed) -> list[str]:
 
 
 def own_units(typed: Typed) -> str:
-    """Say of a stage that rescales how long a unit of each column is; nothing of any other one."""
+    """Return each column's unit after a rescaling stage.
+
+    Empty for any other stage.
+    """
     own = typed.stages[-len(typed.decl.steps) :] if typed.decl.steps else ()
     frames = [getattr(s.claim.output, "frame", ()) for s in own if s.mechanism.key == "rescale"]  # type: ignore[union-attr]
     if not frames or len(frames[-1]) < 2:

@@ -84,14 +84,17 @@ def domain_text(domain: Domain) -> str:
 
 
 def labels(column: Column) -> str:
-    """Say how many keys a column has, and of what kind: a label of another kind is no key."""
+    """Return the number and kind of a column's keys.
+
+    A label of another kind is no key.
+    """
     text = [isinstance(key, str) for key in column.keys]
     kind = "texts" if all(text) else "texts and whole numbers" if any(text) else "whole numbers"
     return f"{len(text)} keys ({kind})"
 
 
 def dropped(entry: DataEntry) -> str:
-    """Say when ``ingest: enforce`` drops a record: what its declaration makes of each column."""
+    """Return when ``ingest: enforce`` drops a record."""
     said = []
     for column in entry.records.columns:
         kind = column.numpy_dtype.kind
@@ -142,7 +145,9 @@ measured; the first has eight."""
 
 
 def memory_of(types: Iterable[Typed]) -> int:
-    """Estimate the peak memory of a run on two cores, in bytes: sketches with their noise, a few blocks.
+    """Estimate a run's peak memory on two cores, in bytes.
+
+    Sketches with their noise, a few blocks.
 
     The public matrices, and the larger of two: while data is read, two vectors of cells for each
     released sketch (one a thread), eight copies of one block of the widest stage (twelve where two
@@ -167,7 +172,9 @@ def memory_of(types: Iterable[Typed]) -> int:
 
 
 def memory_a_core(types: Iterable[Typed]) -> int:
-    """Estimate what each thread beyond two adds, in bytes: a reader's blocks, and a sketch.
+    """Estimate the memory of each further thread, in bytes.
+
+    A reader's blocks, and a sketch.
 
     It is no part of a plan's document, which is the same on every machine.
     """

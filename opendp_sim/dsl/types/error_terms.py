@@ -1,4 +1,7 @@
-"""The size of an error in words: what it is, and what it is beside numbers of records."""
+"""State the size of an error in words.
+
+And beside numbers of records.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class Wrong:
 
     @property
     def brief(self) -> str:
-        """The size, and what it is beside 100: the same number for every program, so they compare."""
+        """Return the size, and its relation to 100.
+
+        The same number for every program, so they compare.
+        """
         text = self.short or self.text
         if not self._known:
             return text
@@ -64,20 +70,29 @@ class Wrong:
 
 
 def share_of(share: float) -> str:
-    """Return a share as a percentage or, from 1 on, as a number of times."""
+    """Return a share as a percentage or a multiple.
+
+    A multiple from 1 on.
+    """
     if share >= 1:
         return f"{size(float(f'{share:.2g}'))} times as much"
     return f"{float(f'{100 * share:.2g}'):g}%" if share > 1e-6 else "hardly anything"
 
 
 def size(value: float) -> str:
-    """Return a number to three digits, without an exponent where a reader would stumble over one."""
+    """Return a number to three digits.
+
+    Without an exponent where a reader would stumble over one.
+    """
     near = float(f"{value:.3g}")
     return f"{near:,.0f}" if 1000 <= abs(near) < 1e12 else f"{near:.3g}"
 
 
 def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
-    """Tell the whole error that public points and a public number of records let expect, in its unit."""
+    """State the predicted whole error, in its unit.
+
+    From public points and a public number of records.
+    """
     few = unit.partition(" of ")[0].partition(",")[0]
     beside = f"of {records:,}" if unit == RECORDS else f"{few} with {records:,}".strip()
     short = f"2 of 3 within {size(total)} {beside} such records (noise {size(noise)})"
@@ -165,7 +180,7 @@ def accuracy_of(expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_release(expected: Mapping[str, Any]) -> Wrong | None:
-    """Return the most telling of what a release states of itself, or None where it states nothing."""
+    """Return a release's most useful error fact, or None."""
     for name, text, noun in STATED:
         if name in expected:
             value = float(expected[name])
@@ -181,7 +196,7 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
 
 
 def _ranked(expected: Mapping[str, Any]) -> str:
-    """Say what a ranking tells besides items: their order, and noisy counts where they are paid for."""
+    """State a ranking's order and counts."""
     if "order_for_95_percent" not in expected:
         return ""
     order, noise = expected["order_for_95_percent"], expected.get("deviation_of_counts")
@@ -195,6 +210,6 @@ def _ranked(expected: Mapping[str, Any]) -> str:
 
 
 def rank_word(rank: int) -> str:
-    """Return a rank as a word: 1st, 2nd, 3rd, 4th."""
+    """Return a rank as a word."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
     return f"{rank:,}{'th' if rank % 100 in (11, 12, 13) else ending}"

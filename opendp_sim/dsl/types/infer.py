@@ -1,4 +1,7 @@
-"""The type of every stage: domain, sensitivity, privacy unit, numerics and evidence, without any data."""
+"""Infer every stage's type without data.
+
+Domain, sensitivity, privacy unit, numerics and evidence.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +188,7 @@ def release_record(
 
 
 def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
-    """Return the stage with its release accounted for by its exact (epsilon, delta) curve.
+    """Return the stage with its exact (epsilon, delta) curve.
 
     None where the author said how to account, the mechanism has no curve, or the program composes in
     a measure that no curve converts to.
@@ -201,13 +204,19 @@ def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
 
 
 def users_of(typed: Typed, d_in: int) -> int:
-    """Return the distance before a release in whole steps (users), at the unit's distance."""
+    """Return the distance before a release, in users.
+
+    In whole steps, at the unit's distance.
+    """
     step = typed.stability if typed.sensitivity is None else typed.sensitivity.linf
     return math.ceil(step * d_in)
 
 
 def bind_release(typed: Typed, record: Mechanism) -> Bound:
-    """Bind a release's mechanism; the norm of a sketch is the first that its proof accepts."""
+    """Bind a release's mechanism.
+
+    The norm of a sketch is the first that its proof accepts.
+    """
     if not typed.is_sketch:
         return _bound(record, typed.domain, typed.metric, None)
     first: SpaceError | None = None

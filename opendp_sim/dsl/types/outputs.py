@@ -1,4 +1,7 @@
-"""The type of every output: post-processing of what was released, and of public things only."""
+"""Infer every output's type.
+
+Post-processing of releases and of public data only.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ class OutputType:
 
 
 def is_predicted(output: OutputType) -> bool:
-    """Say whether public points can tell the error of an output: ``plan --like`` (``predict.py``).
+    """Return whether public points determine an output's error.
+
+    ``plan --like`` (``predict.py``).
 
     It answers queries by sums of a kernel of l1 or l2, or of distances, of all records together.
     """
@@ -61,7 +66,10 @@ def is_predicted(output: OutputType) -> bool:
 
 
 def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
-    """Return what post-processing starts from: the released sketch, or a mechanism's answers."""
+    """Return the domain of post-processing.
+
+    The released sketch, or a mechanism's answers.
+    """
     noise: Noise | None = getattr(bound.claim, "noise", None) if bound is not None else None
     noise_only = typed.release is not None and typed.release.kind in ("noise", "none")
     if typed.is_sketch and noise_only:
@@ -81,7 +89,10 @@ def type_outputs(
     notes: Notes,
     bounds: Mapping[str, Bound] | None = None,
 ) -> dict[str, OutputType | None]:
-    """Type every output that can be typed; ``bounds`` holds the releases once they are solved."""
+    """Type every output that can be typed.
+
+    ``bounds`` holds the releases once they are solved.
+    """
     found: dict[str, OutputType | None] = dict.fromkeys(broken)
     declared = {output.name: output for output in program.outputs}
     held = dict(bounds or {})
@@ -93,7 +104,7 @@ def type_outputs(
 
 
 def _one_session_each(found: Mapping[str, OutputType | None], notes: Notes) -> None:
-    """Report a second session of one release: each store grants full purses, the plan counts one."""
+    """Report a second session of one release."""
     served: dict[str, str] = {}
     for name, output in found.items():
         if output is None or output.decl.serve != "session":
@@ -121,7 +132,7 @@ def _concurrent(
 
 
 def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes) -> None:
-    """Report stages that nothing uses and that are not released: a chain must end in a release."""
+    """Report unused stages without a release."""
     if None in types.values():
         return  # what was to use the stage may be what is broken
     used = {s.source for s in program.flow} | {o.source for o in program.outputs}
@@ -238,7 +249,7 @@ def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | No
 
 
 def _pointed(output: OutputType, notes: Notes) -> bool:
-    """Check that public points are there if a query reads with them, and only then."""
+    """Check that public points exist exactly where needed."""
     decl, path = output.decl, ("outputs", output.decl.name)
     reads = any(getattr(mechanism, "public", None) == "points" for mechanism in decl.post)
     if reads == (decl.public is not None):
@@ -269,7 +280,7 @@ def _serves(output: OutputType, notes: Notes) -> bool:
 
 
 def _saves(output: OutputType, notes: Notes) -> bool:
-    """Check that what is saved can be saved: a release as .npz, answers with queries."""
+    """Check that outputs can be saved."""
     decl, path = output.decl, ("outputs", output.decl.name)
     if not _pointed(output, notes) or not _serves(output, notes):
         return False

@@ -1,4 +1,7 @@
-"""What a type of the language is: a stage with its whole chain, and a release bound to it."""
+"""Define types of the language.
+
+A stage with its whole chain, and a release bound to it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Typed:
-    """One stage with its type: the whole chain from the source to here.
+    """Hold one stage with its whole typed chain.
 
     Attributes:
         stages: every bound step since the source, this stage's last.

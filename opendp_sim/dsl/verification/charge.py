@@ -1,4 +1,6 @@
-"""``verify``, the charge: the quoted entry against program and files, and against the ledger itself.
+"""Verify a certificate's charge.
+
+The quoted entry against program and files, and against the ledger itself.
 
 Each line of the report is written by the comparison that it tells of.
 """
@@ -38,7 +40,9 @@ from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED, Report
 def stated_wrongly(
     plan: Plan, terms: Terms, record: Certificate, body: dict[str, Any]
 ) -> str | None:
-    """Return what a certificate cannot have stated of the program's ledger; None if it all can be.
+    """Return a false statement about the ledger, or None.
+
+    The program's ledger.
 
     That the sum is right only the ledger shows. Without it: the ledger is the one that the program
     names, an entry has a number and settles one before it, the sum is one of the ledger's measure, holds
@@ -75,7 +79,7 @@ def stated_wrongly(
 
 
 def _total(spent: Any, terms: Terms) -> Total | None:
-    """Return the sum of losses that is stated, beside the limit; None if it is no such sum."""
+    """Return the stated total beside the limit, or None."""
     if not isinstance(spent, dict):
         return None
     exact, loss = spent.get("exact"), spent.get("loss")
@@ -101,7 +105,10 @@ def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_charge(report: Report) -> None:
-    """Compare the quoted entry with the program, the claim, the file and the statement."""
+    """Compare the quoted entry with the certificate's parts.
+
+    The program, the claim, the file and the statement.
+    """
     plan, record = report.plan, report.record
     terms = terms_of(plan) if plan.charge is not None else None
     if terms is None:
@@ -153,7 +160,7 @@ def _body(report: Report, charge: Quoted) -> dict[str, Any]:
 
 
 def _check_digests(report: Report, body: dict[str, Any]) -> None:
-    """Compare the digests that the entry holds with this file and this statement."""
+    """Compare the entry's digests with file and statement."""
     record, files = report.record, body.get("files")
     mine = files.get(record.output) if isinstance(files, dict) else None
     wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
@@ -163,7 +170,9 @@ def _check_digests(report: Report, body: dict[str, Any]) -> None:
 
 
 def ledger_file(report: Report, spec: str | File | None, ledger: str | File | None) -> File | None:
-    """Return where the ledger should be: as named, beside the spec, or where paths start from.
+    """Return the ledger's probable file.
+
+    As named, beside the spec, or at the base of relative paths.
 
     Without a name or a spec it is looked for from where the certificate lies, and told as such: whoever
     can write to the folder of the outputs (``apply --into``) could have put one there.
@@ -190,7 +199,10 @@ def ledger_file(report: Report, spec: str | File | None, ledger: str | File | No
 
 
 def check_ledger(report: Report, file: File | None) -> None:
-    """Compare the quoted entry, and what was spent and left, with the ledger itself."""
+    """Compare the quoted entry with the ledger itself.
+
+    And the spent and remaining budget.
+    """
     record = report.record
     if record.charge is None or record.ledger is None:
         return

@@ -1,4 +1,6 @@
-"""The derivation of a certificate's numbers, one line each: what a person with a calculator redoes.
+"""Derive a certificate's numbers, one line each.
+
+A person with a calculator can repeat it.
 
 Each line names a number, says the formula with its numbers put in, and gives the value of that formula
 computed here in plain floats, beside the certified one. ``accounting/certificate/certificate.md``
@@ -130,7 +132,7 @@ def _claim(plan: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _gaussian(plan: dict[str, Any], path: str) -> Iterator[str]:
-    """The curve at the certified epsilon, from the rational mu**2: in integers, and in floats."""
+    """Derive the Gaussian curve at the certified epsilon."""
     epsilon, delta = plan["claim"]
     square = Fraction(plan["gaussian"]["mu_squared"])
     if square != 2 * Fraction(plan["total"][0]):

@@ -1,4 +1,7 @@
-"""What ``verify`` holds while it looks: a certificate, its plan made again, and what was found out."""
+"""Hold a verification's state.
+
+A certificate, its plan made again, and the findings.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ UNSIGNED = "who made it"
 
 
 def verdict(spec: object, left: Sequence[str]) -> str:
-    """Return in plain words what follows where nothing was refused, and the first thing still to compare.
+    """Return the conclusion, and the first remaining comparison.
+
+    Where nothing was refused.
 
     Args:
         spec: the spec that the certificate was compared with; None for none.
@@ -45,7 +50,7 @@ def verdict(spec: object, left: Sequence[str]) -> str:
 
 @dataclass
 class Report:
-    """A certificate, its plan made again, and what was found out about it."""
+    """Hold a certificate, its plan made again, and findings."""
 
     path: File
     plain: dict[str, Any]

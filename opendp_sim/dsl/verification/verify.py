@@ -1,4 +1,6 @@
-"""``verify``: every number of a certificate again, and every word of its report a comparison.
+"""Verify certificates.
+
+Every number again, and every word of the report a comparison.
 
 What follows from the program is derived again and compared. What was bound by the charge is compared
 with the entry that the certificate quotes, and that entry with the ledger's own, if the ledger is
@@ -39,7 +41,7 @@ def verify(
     ledger: str | File | None = None,
     signer: str | File | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Re-derive every number of a certificate, and compare every part of it with every other.
+    """Derive a certificate's numbers again and compare all parts.
 
     Args:
         path: the certificate.
@@ -75,7 +77,7 @@ def verify(
 
 
 def load_checked(path: str | File) -> Release:
-    """Load a release, and refuse it if a certificate lies beside it that is another file's (OS701)."""
+    """Load a release, refusing a foreign certificate beside it (OS701)."""
     saved = File(path)
     beside = certificate_path(saved)
     if beside.exists():
@@ -89,7 +91,7 @@ def load_checked(path: str | File) -> Release:
 
 
 def _replayed(record: Certificate, path: File) -> Plan:
-    """Plan the certified program again; what is no program any more was changed."""
+    """Plan the certified program again."""
     try:
         plan = plan_of(draft_of(record.program))
         plan.releases[plan.outputs[record.output].stage.name]
@@ -165,7 +167,7 @@ def _spec(report: Report, spec: str | File | None) -> None:
 
 
 def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
-    """Plan a spec with the certified parameters; without them where it declares others."""
+    """Plan a spec with the certified parameters."""
     try:
         return plan_of(draft_of_file(spec, values))
     except Refused as error:
@@ -175,7 +177,7 @@ def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
 
 
 def _file(report: Report) -> None:
-    """Compare the output that lies beside the certificate, and what a release's header claims."""
+    """Compare the output beside the certificate."""
     about = report.record.file
     saved = report.path.with_name(about.name)
     decl = report.plan.outputs[report.record.output].decl

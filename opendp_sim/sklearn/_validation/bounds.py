@@ -1,4 +1,7 @@
-"""Public bounds of private data: they come from the caller, never from the data."""
+"""Read public bounds of private data.
+
+They come from the caller, never from the data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ _BITS = 14
 
 @dataclass(frozen=True)
 class Box:
-    """Public bounds of the features: one pair for all, or one a column; and a bound on the L2 norm.
+    """Bound features in public.
+
+    One pair for all, or one a column; and a bound on the L2 norm.
 
     Attributes:
         lower: one number, or one a column; None where only ``norm`` is known.
@@ -52,7 +57,9 @@ class Box:
         return Box(low + (lower,) * columns, high + (upper,) * columns)
 
     def steps(self) -> list[Mapping[str, Any]]:
-        """Return the row maps from records' features to the grid: clip, rescale, quantize.
+        """Return the row maps from features to the grid.
+
+        Clip, rescale, quantize.
 
         Columns of unlike bounds are each counted in their own range, from the middle of it.
         """
@@ -67,14 +74,17 @@ class Box:
 
     @property
     def longest(self) -> float | None:
-        """The longest range between two bounds of the rows on the grid; None without bounds."""
+        """Return the longest range of the grid's rows, or None."""
         if self.lower is None:
             return None
         return max(high - low for low, high in self.pairs) if self.alike else 1.0
 
     @property
     def ranges(self) -> list[float]:
-        """What distances are divided by, column by column; empty where it is nothing."""
+        """Return the divisors of distances, by column.
+
+        Empty where nothing is divided.
+        """
         return [] if self.alike else [high - low for low, high in self.pairs]
 
 
@@ -122,7 +132,7 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> Box:
 
 
 def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) -> Any:
-    """Return lows and highs from a dict of column to its pair; every column, and no other."""
+    """Return lows and highs from a dict of pairs."""
     places = list(range(width))
     known = places if names is None or set(bounds) == set(places) else [str(n) for n in names]
     if set(bounds) != set(known):
@@ -138,7 +148,9 @@ def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) ->
 
 
 def _either_way(bounds: Any) -> bool:
-    """Say whether two pairs for two columns could be one a column as well as lows and highs.
+    """Return whether two pairs are ambiguous.
+
+    For two columns they could be one a column as well as lows and highs.
 
     Two arrays of numpy are lows and highs, as diffprivlib writes them: nobody writes pairs so.
     """

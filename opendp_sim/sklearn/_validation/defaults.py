@@ -1,4 +1,4 @@
-"""What estimators take where nothing is said: none of it is about the data."""
+"""Set the estimators' defaults, independent of the data."""
 
 from __future__ import annotations
 

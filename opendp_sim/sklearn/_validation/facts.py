@@ -1,4 +1,7 @@
-"""Public facts about private data: classes and numbers come from the caller, never from the data."""
+"""Read public facts about private data.
+
+Classes and numbers come from the caller, never from the data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from opendp_sim.sklearn._validation.tables import is_text
 
 @dataclass(frozen=True)
 class Classes:
-    """The public labels, sorted: what scikit-learn calls ``classes_``, and the keys of a spec."""
+    """Hold the public labels, sorted.
+
+    scikit-learn's ``classes_``, and the keys of a spec.
+    """
 
     values: NDArray[Any]
 
@@ -53,12 +59,18 @@ class Classes:
 
 
 def by_class(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores, (q, L), as ``decision_function`` does: of two classes their difference, (q,)."""
+    """Return scores (q, L) in ``decision_function``'s form.
+
+    Of two classes their difference, (q,).
+    """
     return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
 
 
 def classes_of(classes: Any, who: str) -> Classes:
-    """Return the public classes, or refuse (OS101): which labels occur in y is private."""
+    """Return the public classes, or refuse (OS101).
+
+    The labels that occur in y are private.
+    """
     if classes is None:
         raise EstimatorRefused(
             "OS101",
@@ -83,12 +95,12 @@ def classes_of(classes: Any, who: str) -> Classes:
 
 
 def _is_key(value: Any) -> bool:
-    """Say whether a number is a whole one that a key can be: of 64 bits."""
+    """Return whether a number is an integer of 64 bits."""
     return float(value).is_integer() and -(2**63) < value < 2**63 if abs(value) < 2**64 else False
 
 
 def _listed(classes: Any) -> list[Any]:
-    """Return what was given as a list of labels: a sequence, a range, a set, an array or a column."""
+    """Return labels as a list."""
     if isinstance(classes, str | bytes | Mapping) or not isinstance(
         classes, Collection | np.ndarray
     ):
@@ -120,7 +132,7 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
 
 
 def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
-    """Return a parameter that is one of a few words, or refuse (OS101)."""
+    """Return a parameter of a few words, or refuse (OS101)."""
     value = plain(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(

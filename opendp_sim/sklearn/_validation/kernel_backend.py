@@ -18,7 +18,7 @@ _ENGINES = ("auto", "fourier", "gauss_transform", "race")
 def kernel_step(
     est: Any, box: Box, width: int, *, per_label: bool
 ) -> tuple[Mapping[str, Any], str]:
-    """Return the sketch step of a kernel estimator, and the engine that was chosen.
+    """Return a kernel estimator's sketch step and chosen sketch.
 
     Args:
         est: has ``engine``, ``bandwidth``, ``measure``, ``n_components`` and ``random_state``.
@@ -49,7 +49,10 @@ def kernel_step(
 
 
 def log_volume(box: Box, width: int, bandwidth: float, engine: str) -> float:
-    """Return the logarithm of the kernel's volume in data units; 0 for a kernel without one."""
+    """Return the log of the kernel's volume.
+
+    In data units; 0 for a kernel without one.
+    """
     if engine == "race":
         return 0.0
     ranges = sum(math.log(length) for length in box.ranges)
@@ -57,7 +60,10 @@ def log_volume(box: Box, width: int, bandwidth: float, engine: str) -> float:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed of the public matrices: a whole number; None is 0. Noise has no seed."""
+    """Return the public matrices' integer seed.
+
+    None is 0. Noise has no seed.
+    """
     random_state = plain(random_state)
     if random_state is None:
         return 0

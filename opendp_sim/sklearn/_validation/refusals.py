@@ -1,4 +1,6 @@
-"""Refusals of estimators: coded, with a hint, never a value; and what scikit-learn expects to catch.
+"""Refuse an estimator's input with a code and hint.
+
+Never a value; as exceptions that scikit-learn expects.
 
 A caller of scikit-learn catches ``ValueError`` (``TypeError`` for the kind of a table), so what an
 estimator refuses is both. ``SimError`` itself is none: pydantic would catch it while a record is read,
@@ -27,7 +29,10 @@ class PlanRefused(Refused, ValueError):  # noqa: N818 - reads as what happened
 
 
 class InputRefused(DataError, ValueError):  # noqa: N818 - reads as what happened
-    """A table has the wrong shape or dtype; the text holds no value of it and no number of rows."""
+    """Refuse a table of wrong shape or dtype.
+
+    The text contains no value of it and no number of rows.
+    """
 
 
 class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happened
@@ -52,7 +57,7 @@ def _of_table(error: DataError) -> InputRefused:
 
 @contextmanager
 def as_refusals() -> Iterator[None]:
-    """Turn the house's refusals of data into the ones that scikit-learn's callers catch."""
+    """Convert refusals of data to scikit-learn's exceptions."""
     refused: InputRefused | RowsRefused | None = None
     try:
         yield

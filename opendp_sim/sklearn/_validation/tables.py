@@ -1,4 +1,4 @@
-"""What callers hand over, as arrays that the house's own door reads: only their form is looked at.
+"""Convert callers' tables to arrays, by form alone.
 
 scikit-learn's validation prints arrays, numbers of rows and cells in its messages, and refuses by
 value. Here the form (dimensions, columns, dtype) decides alone; cells that cannot be read are missing,
@@ -42,16 +42,19 @@ class NamedCells:
 
     @classmethod
     def seen_by(cls, estimator: Any, cells: NDArray[Any]) -> NamedCells:
-        """Return cells with the names that an estimator has just seen them with."""
+        """Return cells with an estimator's current column names."""
         return cls(cells, getattr(estimator, "feature_names_in_", None))
 
     def of(self, rows: Any) -> NamedCells:
-        """Return some of the rows, as a copy: a view would hold on to everybody."""
+        """Return a copy of some rows.
+
+        A view would keep all rows in memory.
+        """
         part = self.cells[rows]
         return NamedCells(part if part.base is None else part.copy(), self.names)
 
     def tell(self, estimator: Any) -> None:
-        """Let an estimator remember the number and the names of the columns, as validation does."""
+        """Set an estimator's number and names of columns."""
         estimator.n_features_in_ = self.cells.shape[1]
         if self.names is not None:
             estimator.feature_names_in_ = self.names.copy()
@@ -66,7 +69,9 @@ _NUMBERS = "biufO"
 
 
 def matrix_of(table: Any) -> NDArray[Any]:
-    """Return a table as an array of shape (n, d), without a copy where it is one.
+    """Return a table as an array (n, d).
+
+    Without a copy where it is one.
 
     Args:
         table: a 2-d array (masked: what is masked is missing), a data frame, or lists of rows.
@@ -141,7 +146,9 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
 
 
 def ids_of(values: Any) -> tuple[NDArray[Any], str]:
-    """Return person identifiers and the dtype that declares them: whole numbers, or text.
+    """Return person identifiers and their declared dtype.
+
+    Integers, or text.
 
     A list, or an array of objects, has no type: each cell stands for the text that it is written as.
     """
@@ -162,7 +169,10 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
 
 
 def is_text(values: Any) -> bool:
-    """Say whether a column's own type, in the library that holds it, is text: no cell is looked at."""
+    """Return whether a column's own type is text.
+
+    In its library; no cell is read.
+    """
     frame = None if isinstance(values, np.ndarray | list | tuple) else frame_columns(values)
     if frame is not None and len(frame) == 1:
         return is_text(frame[0])
@@ -171,7 +181,9 @@ def is_text(values: Any) -> bool:
 
 
 def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
-    """Return a table as an array; remember, or compare, the number and names of its columns.
+    """Return a table as an array, checking its columns.
+
+    Remembers, or compares, their number and names.
 
     Raises:
         InputRefused (OS602, OS607): no table, or other columns than those of the fit.
@@ -198,17 +210,23 @@ def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return cells as floats, NaN where one cannot be read: cell by cell, as the gate reads them."""
+    """Return cells as floats, NaN where unreadable.
+
+    Cell by cell, as the gate reads them.
+    """
     return normal(array, Column("x", f"array[f64, {array.shape[1]}]"))
 
 
 def dtype_of(array: NDArray[Any]) -> str:
-    """Return the declared dtype of a feature column: ``f32`` for float32, else ``f64``."""
+    """Return a feature column's declared dtype.
+
+    ``f32`` for float32, else ``f64``.
+    """
     return "f32" if array.dtype == np.float32 else "f64"
 
 
 def _ran(table: Any) -> Any:
-    """Return the result of a lazy frame's query; any other table as it is."""
+    """Return a lazy frame's result, other tables unchanged."""
     if not callable(getattr(table, "collect", None)):
         return table
     with as_refusals(), told_apart():
@@ -216,7 +234,9 @@ def _ran(table: Any) -> Any:
 
 
 def _framed(table: Any) -> NDArray[Any]:
-    """Return a data frame as an array, once the types of its columns can mean numbers.
+    """Return a data frame as an array.
+
+    Its columns' types must be able to mean numbers.
 
     Without that, a column of dates or texts would be missing in every record, and all would be left out.
     """
@@ -246,19 +266,21 @@ def _framed(table: Any) -> NDArray[Any]:
 
 
 def _is_numpys(table: Any) -> bool:
-    """Say whether a frame's columns are all of numpy's types: then so is the array that it becomes."""
+    """Return whether all columns have numpy's types."""
     kinds = getattr(table, "dtypes", None) if hasattr(table, "iloc") else None
     return kinds is not None and all(isinstance(kind, np.dtype) for kind in kinds)
 
 
 def _is_objects(table: Any) -> bool:
-    """Say whether the only column of a pandas frame has no type: so are vectors kept, and few else."""
+    """Return whether a pandas frame has one object column."""
     kinds = getattr(table, "dtypes", None) if hasattr(table, "iloc") else None
     return kinds is not None and all(getattr(kind, "kind", "") == "O" for kind in kinds)
 
 
 def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
-    """Return lists of rows as an array of the very objects in them; how long each row is, is their form.
+    """Return lists of rows as an array of objects.
+
+    The length of each row is their form.
 
     ``numpy.array`` looks into every cell for one dimension more: one record would decide for all.
     """
@@ -276,7 +298,7 @@ def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
 
 
 def _one_column(values: Any, name: str) -> NDArray[Any]:
-    """Return a column as an array: by its own type where it has one, a list cell by cell."""
+    """Return a column as an array."""
     if isinstance(values, np.ndarray):
         return bare(values)
     if isinstance(values, list | tuple):
@@ -297,7 +319,7 @@ def _opened(cell: Any) -> Any:
 
 
 def _named(cell: object) -> str | None:
-    """Return an identifier as text: of a whole number its digits, of anything else but text None."""
+    """Return an identifier as text."""
     found = plain(cell)
     if isinstance(found, str):
         return found
@@ -306,7 +328,7 @@ def _named(cell: object) -> str | None:
 
 
 def _plain(table: Any) -> NDArray[Any]:
-    """Return something that numpy reads as an array, or refuse it without a word of what it holds."""
+    """Return an object as an array, or refuse it."""
     if is_typed(table):
         raise _no_rows()
     try:
