@@ -21,17 +21,16 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
 
     -1 stands for a value that is none of them.
 
-    Numbers are compared with the keys that are numbers. Text is compared with the keys that are text,
-    and then, read as a number, with those that are numbers.
+    Numbers are compared with the keys that are numbers, and then, but for truth values, by their
+    decimal digits with those that are text. Text is compared with the keys that are text, and then,
+    read as a number, with those that are numbers.
     """
     if raw.ndim != 1:
         return np.full(len(raw), -1, dtype=np.int64)
     places = {key: at for at, key in enumerate(keys)}
     kind = raw.dtype.kind
     if kind in "biuf":
-        return _number_places(
-            raw, {k: at for k, at in places.items() if isinstance(k, int) and _is_held(k)}
-        )
+        return _number_places(raw, _numbered(places, written=kind != "b"))
     if kind == "S":
         raw = np.char.decode(raw, "utf-8", "surrogateescape")
     cells = listed(raw)
@@ -78,7 +77,20 @@ def _place(cell: object, places: dict[str | int, int]) -> int:
         if known >= 0:
             return known
     number = whole(value)
-    return places.get(number, -1) if number != MISSING else -1
+    if number == MISSING:
+        return -1
+    written = not isinstance(cell, str | bool | np.bool_)
+    return places.get(number, places.get(str(number), -1) if written else -1)
+
+
+def _numbered(places: dict[str | int, int], *, written: bool) -> dict[int, int]:
+    """Return the keys that 64-bit numbers may be, those that write one only if ``written``."""
+    found: dict[int, int] = {}
+    for key, at in places.items():
+        number = key if isinstance(key, int) else whole(key)
+        if isinstance(key, int) or (written and key == str(number)):
+            found[number] = places.get(number, at)
+    return {number: at for number, at in found.items() if _is_held(number)}
 
 
 def _number_places(raw: NDArray[Any], places: dict[int, int]) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ LONGEST = 2**16
 """Characters of a text: a longer one is missing, wherever it comes from."""
 DIGITS = 400
 """Characters of a number written as text; the longest float in plain digits has 327."""
+_LARGE = 10**DIGITS
 _FLAT = frozenset((str, int, float, bool, type(None)))
 """Types of which numpy makes one cell each."""
 _LAST = 0x10FFFF
@@ -96,9 +97,16 @@ def exact(values: list[Any]) -> list[Any]:
 
 
 def text(cell: object) -> str:
-    """Return the text of a text cell, empty if it has none."""
-    found = plain(cell) if isinstance(cell, str) else None
-    return found if isinstance(found, str) else ""
+    """Return the text of a cell, empty if it has none.
+
+    A whole number is its decimal digits: libraries make numbers of some cells of a text column and
+    leave the others (``pandas.read_csv`` does so by blocks). A truth value has no text.
+    """
+    value = plain(cell)
+    if isinstance(value, str):
+        return value
+    number = None if isinstance(cell, bool | np.bool_) else _meant(value)
+    return "" if number is None or abs(number) >= _LARGE else str(number)
 
 
 def whole(cell: object) -> int:
@@ -112,8 +120,8 @@ def whole(cell: object) -> int:
     value = plain(cell)
     if isinstance(value, str):
         value = _read_whole(value)
-    elif isinstance(value, float):
-        value = int(value) if abs(value) < 2.0**53 and value.is_integer() else None
+    else:
+        value = _meant(value)
     return value if value is not None and -(2**63) <= value < 2**63 else MISSING
 
 
@@ -129,6 +137,13 @@ def real(cell: object) -> float:
         return math.nan if value is None else float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
+def _meant(value: float | None) -> int | None:
+    """Return the whole number that a number certainly is."""
+    if isinstance(value, float):
+        return int(value) if abs(value) < 2.0**53 and value.is_integer() else None
+    return value
 
 
 def _of_decimal(cell: Decimal) -> int | float | None:

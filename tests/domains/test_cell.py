@@ -132,6 +132,45 @@ def test_a_whole_number_is_read_however_it_is_written(cell: object, number: int)
     assert whole(cell) == number
 
 
+WRITTEN = [
+    (5, "5"),
+    (np.int8(-5), "-5"),
+    (np.uint64(2**64 - 1), "18446744073709551615"),
+    (Number.FIVE, "5"),
+    (101.0, "101"),
+    (np.float32(8), "8"),
+    (Decimal("5.00"), "5"),
+    ("007", "007"),
+    ("5.0", "5.0"),
+    (0.5, ""),
+    (2.0**53, ""),
+    (math.inf, ""),
+    (Decimal("0.5"), ""),
+    (True, ""),
+    (np.False_, ""),
+    (10**400, ""),
+    (10**5000, ""),
+]
+
+
+@pytest.mark.parametrize(("cell", "written"), WRITTEN, ids=lambda v: str(type(v).__name__))
+def test_a_whole_number_in_a_text_column_is_its_digits(cell: object, written: str) -> None:
+    assert text(cell) == written
+    assert texts(held([cell, "a"])).tolist() == [written, "a"]
+
+
+def test_numbers_are_keys_by_value_and_then_by_digits_in_every_form() -> None:
+    keys = ("5", 6, "6", "07", "x", 10**30)
+    cells = [5, 6, 7, 5.0, 6.0, 0.5]
+    expected = [0, 1, -1, 0, 1, -1]
+    assert key_indices(held(cells), keys).tolist() == expected
+    assert key_indices(np.array(cells), keys).tolist() == expected
+    assert key_indices(np.array([5, 6, 7], dtype="u8"), keys).tolist() == [0, 1, -1]
+    truths = [True, False]
+    assert key_indices(held(truths), ("1", "0", 0)).tolist() == [-1, 2]
+    assert key_indices(np.array(truths), ("1", "0", 0)).tolist() == [-1, 2]
+
+
 def test_a_number_beyond_floats_is_infinite() -> None:
     assert [real(c) for c in (10**400, -(10**400), "1e400")] == [math.inf, -math.inf, math.inf]
 
@@ -367,4 +406,4 @@ def test_categories_read_together_are_the_cells_read_alone(keys: tuple[str | int
 def test_a_text_that_no_key_is_may_be_a_number_that_one_is() -> None:
     cells = np.array(["a", "7", " 7 ", "8", "", None, 7, 7.0, 7.5], dtype=object)
     assert key_indices(cells, ("a", 7, "8")).tolist() == [0, 1, 1, 2, -1, -1, 1, 1, -1]
-    assert key_indices(np.array([7, 8]), ("a", 7, "8")).tolist() == [1, -1]
+    assert key_indices(np.array([7, 8]), ("a", 7, "8")).tolist() == [1, 2]

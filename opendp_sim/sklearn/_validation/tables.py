@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from opendp_sim.domains.cell import MISSING, boxed, plain, whole
+from opendp_sim.domains.cell import boxed, text
 from opendp_sim.domains.normalise import bare, is_typed, normal
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import frame_columns, stored_as, typed
@@ -156,7 +156,7 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
     if ids.dtype.kind in "iu":
         return ids, "int64"
     if ids.dtype.kind == "O":
-        return boxed([_named(cell) for cell in ids]), "str"
+        return boxed([text(cell) or None for cell in ids]), "str"
     if ids.dtype.kind in "UST":
         return ids, "str"
     raise InputRefused(
@@ -316,15 +316,6 @@ def _opened(cell: Any) -> Any:
     if isinstance(cell, np.ndarray) and cell.size == 1:
         return cell.ravel()[0]
     return cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell
-
-
-def _named(cell: object) -> str | None:
-    """Return an identifier as text."""
-    found = plain(cell)
-    if isinstance(found, str):
-        return found
-    number = whole(cell)
-    return None if number == MISSING else str(number)
 
 
 def _plain(table: Any) -> NDArray[Any]:
