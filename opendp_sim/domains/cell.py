@@ -118,10 +118,7 @@ def whole(cell: object) -> int:
     certainly the number that was meant: whole, and below 2**53.
     """
     value = plain(cell)
-    if isinstance(value, str):
-        value = _read_whole(value)
-    else:
-        value = _meant(value)
+    value = _read_whole(value) if isinstance(value, str) else _meant(value)
     return value if value is not None and -(2**63) <= value < 2**63 else MISSING
 
 
