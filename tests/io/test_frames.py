@@ -421,5 +421,5 @@ def test_numbers_among_texts_are_the_texts_of_their_digits(library: str) -> None
 
 def test_a_polars_column_of_objects_is_refused_by_its_type() -> None:
     table = pl.DataFrame({"c": pl.Series(MIXED, dtype=pl.Object)})
-    with pytest.raises(DataError, match="OS60[12]"):
+    with pytest.raises(DataError, match=r"OS60[12]"):
         list(from_table(Records((TEXT,)), table).blocks())
