@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opendp_sim.sklearn.linear_model import DPRidge, DPRidgeClassifier
     from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
     from opendp_sim.sklearn.metrics import PrivateScore, private_score
-    from opendp_sim.sklearn.model_selection import Cost, DPSearch, cost_of, make_pipeline
+    from opendp_sim.sklearn.model_selection import Cost, DPSearch, HashFold, cost_of, make_pipeline
     from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
     from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
     from opendp_sim.sklearn.one_class import DPOneClass
@@ -42,6 +42,7 @@ __all__ = [
     "DPRidgeClassifier",
     "DPSearch",
     "EstimatorRefused",
+    "HashFold",
     "InputRefused",
     "InputTypeRefused",
     "PlanRefused",
@@ -67,6 +68,7 @@ _WHERE = {
     "DPSearch": "model_selection",
     "EXPECTED_FAILED_CHECKS": "expected_failures",
     "EstimatorRefused": "_validation.refusals",
+    "HashFold": "model_selection",
     "InputRefused": "_validation.refusals",
     "InputTypeRefused": "_validation.refusals",
     "PlanRefused": "_validation.refusals",

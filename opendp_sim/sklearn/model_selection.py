@@ -6,7 +6,7 @@ Proof: ``model_selection.md``, beside this file.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -16,25 +16,38 @@ from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.model_selection import (
+    BaseCrossValidator,
     GridSearchCV,
     ParameterGrid,
     ParameterSampler,
     RandomizedSearchCV,
-    check_cv,
 )
 from sklearn.pipeline import Pipeline, make_pipeline as pipeline_of
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.budget import Budget as Limit, Number
 from opendp_sim.accounting.composition import Charge, total_of
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.postprocessing.modes import points_of
 from opendp_sim.sklearn._validation.facts import classes_of, number
 from opendp_sim.sklearn._validation.kernel_backend import seed_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
-from opendp_sim.sklearn._validation.tables import NamedCells, column_of, ids_of, numbers_of, seen
-from opendp_sim.sklearn._validation.wrappers import check_accounted, check_steps, refusal
+from opendp_sim.sklearn._validation.tables import (
+    NamedCells,
+    column_of,
+    ids_of,
+    matrix_of,
+    numbers_of,
+    seen,
+)
+from opendp_sim.sklearn._validation.wrappers import (
+    check_accounted,
+    check_folds,
+    check_steps,
+    refusal,
+)
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, check_budget, loss_of
 from opendp_sim.sklearn.budget import Budget, one_budget
 from opendp_sim.sklearn.metrics import right
@@ -83,22 +96,9 @@ def grid_of(grid: Any) -> ParameterGrid:
 
 
 def splits_of(cv: Any) -> int:
-    """Return the number of folds, which must not depend on data, or refuse (OS102).
-
-    An iterator is refused unread: it would be used up here, and the search would find no folds in it.
-    """
-    if hasattr(cv, "__next__"):
-        raise _refused(
-            "cv", "folds that can be read twice", "an iterator", "write cv=list(splits)."
-        )
-    found: int | None = _or_none(lambda: int(check_cv(cv).get_n_splits()), TypeError, ValueError)
-    if found is None or found < 1:
-        raise _refused(
-            "cv",
-            "folds whose number does not depend on the data, at least one",
-            "another" if found is None else "none",
-            "count the fits yourself and reserve them: budget.reserve([...]).",
-        )
+    """Return the number of folds, or refuse folds that are not hashed (OS102)."""
+    check_folds(cv)
+    found: int = cv.get_n_splits()
     return found
 
 
@@ -165,7 +165,8 @@ def cost_of(
     Args:
         search: ``GridSearchCV``, ``RandomizedSearchCV``, ``DPSearch``, or an estimator or pipeline; also
             one in another.
-        cv: folds that each fit it; None for one.
+        cv: ``HashFold``, each of whose folds fits it; None for one fit. So is the ``cv`` of a search:
+            one record moves others between all other folds (``model_selection.md``, Lemma 4).
         X: the table that will be fitted. With it every candidate by row that is no pipeline (those of
             ``DPSearch``, too) is fitted on none of its records, which reads its form alone: what a fit
             refuses is told here, and not by scores of NaN after its budget was reserved.
@@ -174,8 +175,9 @@ def cost_of(
             behind ``cv``, have to ask for it: ``set_fit_request(groups=True)``.
 
     Raises:
-        EstimatorRefused (OS102): no private estimator in it, or a number of fits that data or another
-            library's code decides. InputRefused (OS602): with ``X``, what a fit would refuse.
+        EstimatorRefused (OS102): no private estimator in it, folds that are not ``HashFold``, or a number
+            of fits that another library's code decides. InputRefused (OS602): with ``X``, what a fit
+            would refuse.
     """
     if X is not None:
         shape = BaseEstimator()
@@ -482,14 +484,92 @@ class _Choice(PrivateEstimator):
 
 
 def _held_out(array: NDArray[Any], groups: Any, share: float, seed: int) -> NDArray[np.bool_]:
-    """Say which records are held out, shape (n,): by a public hash of the record, or of its person."""
-    key = seed.to_bytes(8, "big")
+    """Return which records are held out, shape (n,), by a public hash."""
+    return np.asarray(_hashes(array, groups, seed) < np.uint64(int(share * 2**64)))
+
+
+def _hashes(table: Any, groups: Any, seed: int) -> NDArray[np.uint64]:
+    """Return a keyed hash of each record's features, or of its person, shape (n,).
+
+    With ``groups`` no cell of the table is read.
+    """
     if groups is None:
-        cells = (np.ascontiguousarray(row).tobytes() for row in numbers_of(array))
+        cells = [np.ascontiguousarray(row).tobytes() for row in numbers_of(table)]
     else:
         ids, dtype = ids_of(groups)
         names = normal(ids, Column("groups", dtype)).tolist()
-        cells = (str(name).encode("utf-8", "surrogatepass") for name in names)
-    most = int(share * 2**64)
-    hashes = (blake2b(cell, digest_size=8, key=key).digest() for cell in cells)
-    return np.fromiter((int.from_bytes(h, "big") < most for h in hashes), bool, len(array))
+        cells = [str(name).encode("utf-8", "surrogatepass") for name in names]
+    key = seed.to_bytes(8, "big")
+    found = b"".join(blake2b(cell, digest_size=8, key=key).digest() for cell in cells)
+    return np.frombuffer(found, dtype=">u8").astype(np.uint64)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+class HashFold(BaseCrossValidator):  # type: ignore[misc]
+    """Cross-validator whose folds are a public hash of each record.
+
+    Record r is tested in the fold ``hash(r) mod n_splits`` and nowhere else, with the hash of its
+    features, or of its person where ``groups`` are given: equal records, and all rows of a person, stand
+    in one fold. One record, or person, that comes or goes moves nobody else (``model_selection.md``,
+    Lemma 4). Folds are of about equal size, and may be empty. For a search in a search give the two
+    different ``random_state``: equal ones cut equal folds.
+
+    Args:
+        n_splits: the number of folds, at least 2.
+        random_state: a whole number, the public key of the hash; None for 0.
+
+    Raises:
+        EstimatorRefused (OS101, OS102): another number of folds, or no key.
+
+    Example:
+        >>> import numpy as np
+        >>> folds = HashFold(2).split(np.arange(12.0).reshape(6, 2))
+        >>> sorted(at for _, test in folds for at in test.tolist())
+        [0, 1, 2, 3, 4, 5]
+    """
+
+    __metadata_request__split = {"groups": True}  # noqa: RUF012 - scikit-learn's way to ask for them
+
+    def __init__(self, n_splits: int = 5, *, random_state: int | None = 0) -> None:
+        self.n_splits, self.random_state = n_splits, random_state
+        self.get_n_splits()
+        seed_of(random_state)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds, which no argument changes."""
+        del X, y, groups
+        found = plain(self.n_splits)
+        if type(found) is not int or found < 2:
+            raise _refused(
+                "n_splits", "a whole number of folds, at least 2", f"{found!r:.20}", "HashFold(3)"
+            )
+        return found
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield the places of the training and of the test records of each fold.
+
+        Args:
+            X: shape (n, d), numbers; with ``groups`` any table of n rows.
+            y: not read.
+            groups: shape (n,), whose each record is; None where each is somebody else's.
+
+        Raises:
+            InputRefused (OS602): no table of numbers, or not one group a record.
+        """
+        del y
+        hashes = _hashes(matrix_of(X) if groups is None else X, groups, seed_of(self.random_state))
+        if len(hashes) != len(X):
+            raise InputRefused(
+                "OS602",
+                "groups",
+                expected="one entry a record",
+                got="another number of them",
+                hint="X and groups need one entry a record.",
+            )
+        folds = hashes % np.uint64(self.get_n_splits())
+        for fold in range(self.get_n_splits()):
+            yield np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)

@@ -18,7 +18,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -29,6 +29,7 @@ from opendp_sim.sklearn import (
     Budget,
     DPNearestCentroid,
     DPSearch,
+    HashFold,
     PublicScaler,
     cost_of,
     private_score,
@@ -57,23 +58,23 @@ def _searched(budget):
 def test_every_fit_of_a_search_in_folds_is_counted():
     """Two fits were told, and six charged."""
     search = _searched(None)
-    assert cost_of(search, cv=3).fits == 6
-    assert cost_of(make_pipeline(PublicScaler(bounds=(0, 1)), search), cv=3).fits == 6
+    assert cost_of(search, cv=HashFold(3)).fits == 6
+    assert cost_of(make_pipeline(PublicScaler(bounds=(0, 1)), search), cv=HashFold(3)).fits == 6
 
 
 def test_every_fit_of_a_search_in_a_search_is_counted():
     """Two fits were told, and four charged."""
     budget = _wide()
-    grid = GridSearchCV(_searched(budget), {"holdout": [0.3]}, cv=2, refit=False)
+    grid = GridSearchCV(_searched(budget), {"holdout": [0.3]}, cv=HashFold(2), refit=False)
     cost = cost_of(grid)
     grid.fit(X[:60], Y[:60])
     assert budget.fits == cost.fits == 4
     assert budget.total.loss == pytest.approx(cost.total.loss)
     told = {"holdout": [0.2, 0.3]}
-    assert cost_of(GridSearchCV(_searched(None), told, cv=3)).fits == 14
-    plain = GridSearchCV(CLF, {"epsilon": [0.5, 1.0]}, cv=2)
-    assert cost_of(plain, cv=3).fits == 15
-    assert cost_of(GridSearchCV(plain, {"refit": [True]}, cv=2, refit=False)).fits == 10
+    assert cost_of(GridSearchCV(_searched(None), told, cv=HashFold(3))).fits == 14
+    plain = GridSearchCV(CLF, {"epsilon": [0.5, 1.0]}, cv=HashFold(2))
+    assert cost_of(plain, cv=HashFold(3)).fits == 15
+    assert cost_of(GridSearchCV(plain, {"refit": [True]}, cv=HashFold(2), refit=False)).fits == 10
 
 
 class OtherPipeline(Pipeline):
@@ -96,16 +97,16 @@ class OtherPipeline(Pipeline):
 def test_fits_that_nobody_can_count_are_refused(wrapped):
     """Each was told as one fit."""
     within = make_pipeline(PublicScaler(bounds=(0, 1)), wrapped)
-    for search in (wrapped, within, GridSearchCV(wrapped, {}, cv=2)):
+    for search in (wrapped, within, GridSearchCV(wrapped, {}, cv=HashFold(2))):
         for cv in (None, 3):
             with pytest.raises(ValueError, match=r"OS102 .*whose fits are counted"):
                 cost_of(search, cv=cv)
 
 
 def test_workers_of_a_search_in_a_search_need_a_ledger_file():
-    for search in (_searched(_wide()), GridSearchCV(_searched(_wide()), {}, cv=2)):
+    for search in (_searched(_wide()), GridSearchCV(_searched(_wide()), {}, cv=HashFold(2))):
         with pytest.raises(ValueError, match=r"OS102 n_jobs.*Budget\.open"):
-            cost_of(GridSearchCV(search, {}, cv=2, n_jobs=2))
+            cost_of(GridSearchCV(search, {}, cv=HashFold(2), n_jobs=2))
 
 
 def _foreign():
@@ -120,7 +121,7 @@ MISTAKES = {
     "not fitted": (clone(CLF), X, Y),
     "pipeline not fitted": (make_pipeline(PublicScaler(bounds=(0, 1)), clone(CLF)), X, Y),
     "search not fitted": (_searched(None), X, Y),
-    "search without a refit": (GridSearchCV(SURE, {}, cv=2, refit=False).fit(X, Y), X, Y),
+    "search without a refit": (GridSearchCV(SURE, {}, cv=HashFold(2), refit=False).fit(X, Y), X, Y),
     "width": (clone(SURE).fit(X, Y), X[:, :2], Y),
     "foreign width": (LogisticRegression().fit(X, Y), X[:, :2], Y),
     "order": (clone(SURE).fit(FRAME, Y), FRAME[list("dcba")], Y),
@@ -237,7 +238,7 @@ def test_what_fits_is_scored_as_before():
         (own, few, y.astype(float)),
         (LogisticRegression().fit(X, Y), X[:40], y),
         (Ruled(), X[:40], y),
-        (GridSearchCV(SURE, {}, cv=2).fit(FRAME, Y), few, y),
+        (GridSearchCV(SURE, {}, cv=HashFold(2)).fit(FRAME, Y), few, y),
         (make_pipeline(PublicScaler(bounds=(0, 1)), clone(SURE)).fit(FRAME, Y), few, y),
     ):
         assert float(private_score(est, table, labels, epsilon=1e3, budget=budget)) > 0.8
@@ -266,12 +267,12 @@ def test_persons_whom_a_search_would_not_hand_on_are_refused_before_the_reserve(
     persons, more = np.arange(240) // 2, {"unit": "groups", "max_rows": 2}
     est = clone(CLF).set_params(**more)
     with pytest.raises(ValueError, match=r"OS102.*set_fit_request"):
-        cost_of(GridSearchCV(est, {"epsilon": [0.5]}, cv=2))
+        cost_of(GridSearchCV(est, {"epsilon": [0.5]}, cv=HashFold(2)))
     with config_context(enable_metadata_routing=True):
         with pytest.raises(ValueError, match=r"OS102.*set_fit_request"):
-            cost_of(est, cv=3)
+            cost_of(est, cv=HashFold(3))
         asked = clone(est).set_fit_request(groups=True)
-        search = GridSearchCV(asked, {"epsilon": [0.5]}, cv=GroupKFold(2))
+        search = GridSearchCV(asked, {"epsilon": [0.5]}, cv=HashFold(2))
         assert cost_of(search, X=X, y=Y, groups=persons).fits == 3
         wrong = clone(asked).set_params(max_rows=None)
         with pytest.raises(ValueError, match=r"OS102.*max_rows"):

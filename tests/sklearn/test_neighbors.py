@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, cost_of, private_score
+from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, HashFold, cost_of, private_score
 from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
 
 rng = np.random.default_rng(7)
@@ -134,7 +134,7 @@ class Hides(ClassifierMixin, BaseEstimator):
 def test_no_private_score_asks_it_whoever_holds_it():
     """What was left told how many private records there were, at any epsilon."""
     est, budget = fitted(), Budget(mu=1e3)
-    search = GridSearchCV(Pipeline([("clf", DPNearestCentroid())]), {}, cv=2)
+    search = GridSearchCV(Pipeline([("clf", DPNearestCentroid())]), {}, cv=HashFold(2))
     search.best_estimator_ = Pipeline([("clf", est)])
     for each in (search, VotingClassifier([])):
         each.estimators_ = [est]

@@ -24,6 +24,7 @@ from opendp_sim.sklearn import (
     DPOneClass,
     DPRidge,
     DPSearch,
+    HashFold,
     PublicScaler,
     cost_of,
     model_selection as module,
@@ -88,11 +89,11 @@ def test_what_fits_of_a_search_refuse_is_told_by_the_cost():
     frame = pd.DataFrame(X, columns=["p", "q"])
     unbound = clone(CLF).set_params(bounds=None)
     bad = DPSearch(unbound, {"data_norm": [None, 1.0]})
-    for search in (bad, GridSearchCV(bad, {"holdout": [0.3]}, cv=2)):
+    for search in (bad, GridSearchCV(bad, {"holdout": [0.3]}, cv=HashFold(2))):
         with pytest.raises(SimError, match="OS101"):
             cost_of(search, X=X, y=Y)
     named = clone(CLF).set_params(bounds={"p": (0, 1), "q": (0, 2)})
-    for search in (DPSearch(named, GRID), GridSearchCV(named, GRID, cv=2), named):
+    for search in (DPSearch(named, GRID), GridSearchCV(named, GRID, cv=HashFold(2)), named):
         assert cost_of(search, X=frame, y=Y).fits
         with pytest.raises(SimError, match="OS102"):
             cost_of(search, X=X, y=Y)
@@ -131,7 +132,7 @@ def clone_with(search, budget):
 
 def test_folds_that_are_read_once_are_refused_unread():
     """They were counted, reserved, and the search found no folds any more."""
-    splits = [(np.arange(200), np.arange(200, 350))] * 2
+    splits = list(HashFold(2).split(X))
     once = iter(splits)
     for use in (
         lambda: cost_of(GridSearchCV(CLF, GRID, cv=once)),
@@ -141,8 +142,8 @@ def test_folds_that_are_read_once_are_refused_unread():
         with pytest.raises(EstimatorRefused, match="OS102 cv"):
             use()
     assert len(list(once)) == 2
-    assert cost_of(GridSearchCV(CLF, GRID, cv=splits)).fits == 5
-    assert splits_of(splits) == 2
+    assert cost_of(GridSearchCV(CLF, GRID, cv=HashFold(2))).fits == 5
+    assert splits_of(HashFold(2)) == 2
     assert candidates_of(CLF, grid_of({"epsilon": [3.0]}))[0].epsilon == 3.0
     assert with_params(CLF, {"epsilon": 2.0}).epsilon == 2.0
 
@@ -282,7 +283,10 @@ PLAIN = DPNearestCentroid(bounds=(0, 1), classes=[0, 1])
 )
 def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
     piped = make_pipeline(step, PLAIN)
-    for search in (piped, GridSearchCV(piped, {"dpnearestcentroid__epsilon": [1.0]}, cv=2)):
+    for search in (
+        piped,
+        GridSearchCV(piped, {"dpnearestcentroid__epsilon": [1.0]}, cv=HashFold(2)),
+    ):
         with pytest.raises(ValueError, match=r"OS102 step .*which no budget sees"):
             cost_of(search)
 
@@ -301,12 +305,14 @@ def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
     ids=lambda step: type(step).__name__,
 )
 def test_a_step_that_learns_nothing_may_stand_before(step):
-    assert cost_of(make_pipeline(step, PLAIN), cv=3).fits == 3
+    assert cost_of(make_pipeline(step, PLAIN), cv=HashFold(3)).fits == 3
 
 
 def test_what_workers_and_budgets_would_refuse_is_told_by_the_cost():
     known = Budget(epsilon=5.0, delta=1e-6)
-    search = GridSearchCV(clone(PLAIN).set_params(budget=known), {"epsilon": [1.0]}, cv=2, n_jobs=2)
+    search = GridSearchCV(
+        clone(PLAIN).set_params(budget=known), {"epsilon": [1.0]}, cv=HashFold(2), n_jobs=2
+    )
     with pytest.raises(ValueError, match=r"OS102 n_jobs.*Budget\.open"):
         cost_of(search)
     search.n_jobs = None

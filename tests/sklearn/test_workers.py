@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.exceptions import UnsetMetadataPassedError
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
 import opendp_sim as sim
@@ -18,6 +18,7 @@ from opendp_sim.sklearn import (
     Budget,
     DPNearestCentroid,
     DPSearch,
+    HashFold,
     InputRefused,
     PlanRefused,
     PublicScaler,
@@ -58,22 +59,22 @@ def test_a_search_over_a_pipeline_hands_every_fit_its_persons(seen):
     search = GridSearchCV(
         make_pipeline(PublicScaler(bounds=(0, 1)), est),
         {"seen__data_norm": [None, 1.5]},
-        cv=GroupKFold(3),
+        cv=HashFold(3),
     ).fit(X, Y, groups=IDS)
     assert len(seen) == 7
     assert all(whole(ids) for ids in seen)
-    assert sorted(len(ids) for ids in seen) == [78] * 2 + [81] * 4 + [120]
+    assert sorted(len(ids) for ids in seen) == [78] * 4 + [84] * 2 + [120]
     text = search.best_estimator_[-1].privacy_["text"]
     assert text.endswith("one person (column `groups`) added or removed")
 
 
 def test_cross_validation_hands_them_on_and_never_loses_them(seen):
     est = Seen(**TOLD).set_fit_request(groups=True)
-    found = cross_validate(est, X, Y, cv=GroupKFold(3), params={"groups": IDS})
+    found = cross_validate(est, X, Y, cv=HashFold(3), params={"groups": IDS})
     assert np.isfinite(found["test_score"]).all()
     assert [whole(ids) for ids in seen] == [True] * 3
     with pytest.raises(UnsetMetadataPassedError):
-        cross_validate(Seen(**TOLD), X, Y, cv=GroupKFold(3), params={"groups": IDS})
+        cross_validate(Seen(**TOLD), X, Y, cv=HashFold(3), params={"groups": IDS})
     assert len(seen) == 3
 
 
@@ -117,9 +118,9 @@ def test_a_budget_of_this_process_says_so_to_workers():
     budget = Budget(epsilon=1.0, delta=1e-6)
     clf = DPNearestCentroid(bounds=(0, 1), classes=[0, 1], budget=budget)
     with pytest.raises(SimError, match=r"OS403.*Budget\.open"):
-        cross_val_score(clf, X, Y, cv=2, n_jobs=2, error_score="raise")
+        cross_val_score(clf, X, Y, cv=HashFold(2), n_jobs=2, error_score="raise")
     with pytest.raises(ValueError, match=r"OS403.*Budget\.open"):  # scikit-learn's own, of all fits
-        cross_val_score(clf, X, Y, cv=2, n_jobs=2)
+        cross_val_score(clf, X, Y, cv=HashFold(2), n_jobs=2)
     assert budget.fits == 0
 
 
@@ -127,7 +128,7 @@ def test_what_every_fit_would_refuse_is_told_before_it_is_reserved():
     words = np.array(["a@secret.example", "b"] * 60)
     budget = Budget(epsilon=3.0, delta=1e-6)
     est = DPNearestCentroid(bounds=(0, 1), classes=[0, 1], budget=budget)
-    search = GridSearchCV(est, {"data_norm": [None, 1.0]}, cv=3)
+    search = GridSearchCV(est, {"data_norm": [None, 1.0]}, cv=HashFold(3))
     assert cost_of(search, X=X, y=Y).fits == cost_of(search).fits == 7
     for table, labels in ((X, words), (X.astype(str), Y), (X[0], Y), (X, None)):
         with pytest.raises((DataError, SimError), match="OS") as refused:
@@ -149,7 +150,7 @@ def test_workers_charge_once_and_tell_nothing(tmp_path, capfd):
     def search(budget, **more):
         est = DPNearestCentroid(epsilon=0.5, bounds=(0, 1), classes=[0, 1], budget=budget)
         score = {"scoring": _half, "n_jobs": 2}
-        return GridSearchCV(est, {"data_norm": [None, 1.0]}, cv=3, **(score | more))
+        return GridSearchCV(est, {"data_norm": [None, 1.0]}, cv=HashFold(3), **(score | more))
 
     one = Budget.open(tmp_path / "a.ledger", epsilon=9.0, delta=1e-6)
     search(one).fit(cells, labels)

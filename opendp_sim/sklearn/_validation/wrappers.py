@@ -12,6 +12,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
@@ -27,7 +28,7 @@ _ONCE = "each of its members is fitted once: reserve cost_of of each"
 
 ACCOUNTED = {
     "Pipeline": "its end is fitted once; a step before it that learns from records is refused",
-    "GridSearchCV": "one fit a candidate and fold, and one more; its choice by raw scores is not private",
+    "GridSearchCV": "one fit a candidate and fold of HashFold, and one more; not its choice by raw scores",
     "RandomizedSearchCV": "as GridSearchCV, with a whole number as random_state",
     "DPSearch": "one fit a candidate on one part of the records, and noisy accuracies of the other",
 }
@@ -64,6 +65,8 @@ def check_accounted(estimator: Any) -> None:
         if isinstance(each, BaseEstimator) and holds_private(each):
             if type(each) is Pipeline:
                 check_steps(each)
+            elif type(each) in (GridSearchCV, RandomizedSearchCV):
+                check_folds(each.cv)
             elif type(each).__name__ not in ACCOUNTED or not _is_known(type(each)):
                 raise refusal(each)
 
@@ -82,15 +85,35 @@ def refusal(wrapper: Any) -> EstimatorRefused:
     )
 
 
+def check_folds(cv: Any) -> None:
+    """Refuse folds other than ``HashFold`` (OS102); an iterator stays unread."""
+    if type(cv).__name__ == "HashFold" and _is_ours(type(cv)):
+        return
+    named = cv.__name__ if isinstance(cv, type) else type(cv).__name__
+    got = f"cv={cv}" if cv is None or type(cv) is int else f"{named:.40}"
+    raise EstimatorRefused(
+        "OS102",
+        "cv",
+        expected="HashFold, whose folds are a public hash of each record",
+        got=f"{got}, in which one record may move others between the folds: no loss can be stated",
+        hint="write cv=HashFold(3), from opendp_sim.sklearn; its folds are by person with groups.",
+    )
+
+
 def holds_private(estimator: Any) -> bool:
     """Say whether an estimator has a private one among its parameters."""
     inside = outside_of_frozen(estimator)[1:]
     return any(isinstance(each, PrivateEstimator) for each in inside)
 
 
+def _is_ours(kind: type) -> bool:
+    """Say whether a class is this package's."""
+    return kind.__module__.startswith("opendp_sim.")
+
+
 def _is_known(kind: type) -> bool:
     """Say whether a class is scikit-learn's or this package's: a foreign one may have any name."""
-    return kind.__module__.startswith(("sklearn.", "opendp_sim."))
+    return kind.__module__.startswith("sklearn.") or _is_ours(kind)
 
 
 def check_steps(pipeline: Any) -> None:
