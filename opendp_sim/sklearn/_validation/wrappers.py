@@ -28,7 +28,7 @@ _ONCE = "each of its members is fitted once: reserve cost_of of each"
 
 ACCOUNTED = {
     "Pipeline": "its end is fitted once; a step before it that learns from records is refused",
-    "GridSearchCV": "one fit a candidate and fold of HashFold, and one more; not its choice by raw scores",
+    "GridSearchCV": "one fit a candidate and fold of HashFold, one more; not its choice by raw scores",
     "RandomizedSearchCV": "as GridSearchCV, with a whole number as random_state",
     "DPSearch": "one fit a candidate on one part of the records, and noisy accuracies of the other",
 }
