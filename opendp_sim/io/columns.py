@@ -18,10 +18,16 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.domains.normalise import as_array, is_typed
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.arrow import column_of, from_arrow
-from opendp_sim.io.conform import missing_column, unquoted
+from opendp_sim.io.conform import missing_column, no_arrow_type, unquoted
 
 Cut = Callable[[slice], Any]
 """What gives a slice of a column, as numpy's array or Arrow's."""
+_IN_ARROW = frozenset({
+    *("Null", "Boolean", "String", "Utf8", "Categorical", "Enum", "Binary", "Date", "Time"),
+    *("Datetime", "Duration", "Decimal", "Float16", "Float32", "Float64"),
+    *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
+})  # fmt: skip
+"""Types of Polars whose export to Arrow is what they hold, in each of its versions."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,11 @@ def held(values: Any, column: Column) -> Held:
             vector column a frame of them with one number for each entry.
         column: the declaration.
     """
-    if hasattr(values, "compute") and _of("dask", values):  # its result is pandas' or numpy's
+    if (
+        hasattr(values, "compute") and library_of(values) == "dask"
+    ):  # its result is pandas' or numpy's
         values = values.compute()
-    if _of("narwhals", values):
+    if library_of(values) == "narwhals":
         values = values.to_native()
     frame = frame_columns(values) if column.is_vector else None
     if frame is not None:
@@ -87,10 +95,10 @@ def held(values: Any, column: Column) -> Held:
         if not array.ndim:
             raise missing_column(column.name, "one cell a record")
         return Held((array.__getitem__,), len(array))
-    if _of("pandas", values):
+    if library_of(values) == "pandas":
         series = values if hasattr(values, "iloc") else import_module("pandas").Series(values)
         return Held((slices(series, column.name),), len(series))
-    cells = _arrow(values)
+    cells = _arrow(values, column.name)
     return Held((cells.__getitem__,), len(cells))
 
 
@@ -144,7 +152,41 @@ def pyarrow() -> Any:
         ) from None
 
 
-def _arrow(values: Any) -> Any:
+def library_of(values: object) -> str:
+    """Return the library of a type, or of its nearest known base."""
+    homes = [kind.__module__.partition(".")[0] for kind in type(values).__mro__]
+    known = ("dask", "narwhals", "pandas", "polars", "pyarrow")
+    return next((home for home in homes if home in known), homes[0])
+
+
+def from_polars(series: Any, name: str) -> Any:
+    """Return a Polars column as an Arrow array.
+
+    The type decides before anything is exported: an export of objects ends the process in some versions
+    (1.36) and gives addresses in others (2.1), and a structure with a null may come out too short (1.36).
+
+    Raises:
+        DataError (OS602): a type that Arrow does not have, or a structure.
+    """
+    if not in_arrow(getattr(series, "dtype", None)):
+        raise no_arrow_type(name)
+    with unquoted(name):
+        cells = pyarrow().chunked_array(series)
+        cells.validate()
+        return cells
+
+
+def in_arrow(kind: Any) -> bool:
+    """Return whether Arrow has a type of Polars; structures are left out."""
+    word = kind.base_type().__name__ if hasattr(kind, "base_type") else ""
+    return (
+        in_arrow(getattr(kind, "inner", None)) if word in ("List", "Array") else word in _IN_ARROW
+    )
+
+
+def _arrow(values: Any, name: str) -> Any:
+    if library_of(values) == "polars":
+        return from_polars(values, name)
     arrow = pyarrow()
     if isinstance(values, arrow.Array | arrow.ChunkedArray):
         return values
@@ -173,11 +215,6 @@ def _alike(cells: Any, name: str) -> Column:
         return Column(name, "int64")
     texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     return Column(name, "str" if texts else "float64")
-
-
-def _of(library: str, values: Any) -> bool:
-    """Return whether a type, or a base of it, is a library's."""
-    return any(kind.__module__.partition(".")[0] == library for kind in type(values).__mro__)
 
 
 def stored_as(kind: Any) -> str:

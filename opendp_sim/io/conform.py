@@ -28,6 +28,7 @@ __all__ = [
     "conform",
     "key_indices",
     "missing_column",
+    "no_arrow_type",
     "unquoted",
 ]
 
@@ -77,6 +78,14 @@ def missing_column(name: str, expected: str = "the column") -> DataError:
     )  # fmt: skip
 
 
+def no_arrow_type(name: str) -> DataError:
+    """Return the refusal of a column type that Arrow lacks."""
+    return DataError(
+        "OS602", f"column {name}", expected="a column of a type that Arrow has", got="another",
+        hint="convert it, for example to float64 or text.",
+    )  # fmt: skip
+
+
 @contextmanager
 def unquoted(name: str) -> Iterator[None]:
     """Replace a library's error by a constant text (OS602).
@@ -88,7 +97,4 @@ def unquoted(name: str) -> Iterator[None]:
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
-        DataError(
-            "OS602", f"column {name}", expected="a column of a type that Arrow has", got="another",
-            hint="convert it, for example to float64 or text.",
-        ).alone()  # fmt: skip
+        no_arrow_type(name).alone()

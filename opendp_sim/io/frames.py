@@ -23,8 +23,7 @@ from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.normalise import bare
 from opendp_sim.domains.records import Records
 from opendp_sim.io.arrow import column_of, stored_in
-from opendp_sim.io.columns import pyarrow, slices
-from opendp_sim.io.conform import unquoted
+from opendp_sim.io.columns import from_polars, library_of, pyarrow, slices
 from opendp_sim.io.numpy_files import side_by_side
 from opendp_sim.io.protocol import Raw, Table, from_arrays
 
@@ -58,13 +57,13 @@ def _table_of(records: Records, table: Any) -> Table:
         return from_arrays(records, table)
     if isinstance(table, np.ndarray):
         return from_arrays(records, _of_array(bare(table), records))
-    library = type(table).__module__.partition(".")[0]
+    library = library_of(table)
     if library == "narwhals":
         return _table_of(records, table.to_native())
     if library == "pandas":
         return _of_pandas(table, records)
     if callable(table) and not hasattr(table, "__arrow_c_stream__"):
-        return Table(records, lambda rows: _pieces(_opened(table), records, rows))
+        return Table(records, lambda rows: _pieces(_opened(table, records), records, rows))
     if library == "pyarrow" and hasattr(table, "scanner"):
         return _of_dataset(table, records)
     held = _held(table, library, records)
@@ -162,7 +161,7 @@ def _held(table: Any, library: str, records: Records) -> Any:
         with told_apart():
             names = table.collect_schema().names()
             table = table.select(_wanted(records, names)).collect()
-    if library == "polars" and hasattr(table, "get_columns"):
+    if library == "polars":
         return _of_polars(table, records)
     if not hasattr(table, "__arrow_c_stream__"):
         raise _no_table(f"a {type(table).__name__}")
@@ -181,12 +180,10 @@ def _held(table: Any, library: str, records: Records) -> Any:
 
 def _of_polars(frame: Any, records: Records) -> Any:
     """Convert columns one by one, naming an unsupported type."""
-    arrow, columns = pyarrow(), {}
-    for name in _wanted(records, frame.columns):
-        with unquoted(name):
-            stream = arrow.RecordBatchReader.from_stream(frame.select(name))
-            columns[name] = stream.read_all().column(0)
-    return arrow.table(columns)
+    if not hasattr(frame, "get_columns"):
+        raise _no_table(f"a {type(frame).__name__}")
+    names = _wanted(records, frame.columns)
+    return pyarrow().table({name: from_polars(frame.get_column(name), name) for name in names})
 
 
 def _of_dataset(dataset: Any, records: Records) -> Table:
@@ -204,14 +201,17 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
     )
 
 
-def _opened(function: Callable[[], Any]) -> Iterator[Any]:
+def _opened(function: Callable[[], Any], records: Records) -> Iterator[Any]:
     """Yield a caller's opened table.
 
     An exception of the caller could quote a record.
     """
     with told_apart():
         stream = function()
-    yield from _batches(stream)
+    if library_of(stream) == "polars":
+        yield from _held(stream, "polars", records).to_batches()
+    else:
+        yield from _batches(stream)
 
 
 def _batches(stream: Any) -> Iterator[Any]:

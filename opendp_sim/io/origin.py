@@ -19,7 +19,7 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import ReleaseError, SimError
-from opendp_sim.io.columns import frame_columns
+from opendp_sim.io.columns import frame_columns, in_arrow, library_of
 from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.parquet import listed_files
 
@@ -109,7 +109,7 @@ def origin_of(rows: Any) -> Origin:
 
 
 def _of_table(rows: Any) -> Origin:
-    library = type(rows).__module__.partition(".")[0].lstrip("_")
+    library = library_of(rows).lstrip("_")
     if isinstance(rows, Mapping):
         archive = getattr(getattr(rows, "zip", None), "filename", None)  # of `np.load`
         if archive is not None:
@@ -232,6 +232,11 @@ def _of_pandas(cells: Any) -> Origin:
 
 
 def _of_series(series: Any) -> Origin:
+    """Return the origin of a Polars column; without an Arrow type, that of the object."""
+    if hasattr(series.dtype, "fields"):
+        return _union(map(_of_series, series.struct.unnest().get_columns()))
+    if not in_arrow(series.dtype):
+        return Origin()
     from polars import CompatLevel  # noqa: PLC0415 - of whoever handed its frame over
 
     return _of_arrow(series.to_arrow(compat_level=CompatLevel.newest()))

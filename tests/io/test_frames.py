@@ -18,9 +18,11 @@ import pytest
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.columns import from_polars, in_arrow, typed
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import gate
 from opendp_sim.io.open import open_source
+from opendp_sim.io.origin import origin_of
 from opendp_sim.io.protocol import Source
 
 D = decimal.Decimal
@@ -283,6 +285,8 @@ class Quoting:
         (pl.DataFrame({"c": [4711]}, schema={"c": pl.Int128}), "OS602"),
         (pl.DataFrame({"c": [object()]}), "OS602"),
         (pl.LazyFrame({"c": [SECRET]}).with_columns(pl.col("c").cast(pl.Int64)), "OS601"),
+        (pl.Series("c", [4711.0]), "OS601"),
+        (pl.DataFrame({"c": [4711.0]}).group_by("c"), "OS601"),
     ],
     ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
@@ -295,6 +299,60 @@ def test_refusals_are_coded_and_quote_nothing(frame: Any, code: str) -> None:
     assert error.__context__ is None
     assert error.__cause__ is None
     assert "4711" not in str(error)
+
+
+STRANGE = {
+    "objects": lambda: pl.Series("c", [object(), None], dtype=pl.Object),
+    "no object": lambda: pl.Series("c", [], dtype=pl.Object),
+    "128 bits": lambda: pl.Series("c", [1, None], dtype=pl.Int128),
+    "a structure, cut": lambda: pl.Series("c", [{"a": 1.0}, None, {"a": 3.0}]).slice(1, 2),
+    "lists of structures": lambda: pl.Series("c", [[{"a": 1.0}], None]),
+}
+"""Columns of Polars that have no type of Arrow's, or come out of it broken."""
+ROUTES: dict[str, Any] = {
+    "frame": pl.Series.to_frame,
+    "lazy": lambda s: s.to_frame().lazy(),
+    "narwhals": lambda s: pytest.importorskip("narwhals").from_native(s.to_frame()),
+    "function": lambda s: s.to_frame,
+    "lazy function": lambda s: s.to_frame().lazy,
+    "subclass": lambda s: type("Frame", (pl.DataFrame,), {})(s.to_frame()),
+    "dict": lambda s: {"c": s},
+    "frame in a dict": lambda s: {"c": s.to_frame()},
+}
+
+
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("made", STRANGE.values(), ids=STRANGE)
+def test_types_that_arrow_lacks_are_refused_before_an_export(made: Any, route: Any) -> None:
+    """An export of objects ended the process (Polars 1.36), or gave addresses of memory (2.1)."""
+    series = made()
+    origin_of(series.to_frame())  # every column, declared or not
+    for column in (REAL, TEXT, PAIR):
+        assert opened(route(series), column) == "OS602"
+    with pytest.raises(DataError, match="OS602"):
+        typed(series, "c")
+
+
+def test_every_type_of_polars_that_is_exported_comes_whole() -> None:
+    """Of each type that this Polars has, a cut column of nulls; a new type is refused until it is listed."""
+    plain = [kind for kind in vars(pl.datatypes).values() if isinstance(kind, type)]
+    plain = [kind for kind in plain if issubclass(kind, pl.DataType) and in_arrow(kind)]
+    whole = [kind() for kind in plain if kind not in (pl.Decimal, pl.Enum, pl.List, pl.Array)]
+    whole += [pl.Decimal(38, 2), pl.Enum(["a"])]
+    assert len(whole) >= 20
+    assert not any(map(in_arrow, (pl.Object(), pl.List(pl.Object), pl.Array(pl.Struct({}), 2))))
+    for kind in [*whole, *map(pl.List, whole), *(pl.Array(one, 2) for one in whole)]:
+        cells = from_polars(pl.Series("c", [None] * 3, dtype=kind).slice(1, 2), "c")
+        cells.validate(full=True)
+        assert cells.to_pylist() == [None, None]
+
+
+def test_a_frame_of_a_type_made_of_pandas_is_one_of_pandas() -> None:
+    """Arrow infers a type of objects from all of them: one record more made numbers of every text."""
+    kind = type("Frame", (pd.DataFrame,), {"_constructor": property(type)})
+    for cells in (["1", "2"], ["1", None], [1.0, "2"], [1.0, None]):
+        frame = kind({"c": pd.Series(cells, dtype=object)})
+        assert_same(opened(frame, REAL), opened(pd.DataFrame(frame), REAL))
 
 
 def test_columns_that_are_not_declared_are_not_looked_at() -> None:

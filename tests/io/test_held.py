@@ -107,6 +107,15 @@ def test_a_null_is_no_fault_of_the_form(tmp_path: Any) -> None:
         assert "charge" in {entry.kind for entry in ledger.entries}
 
 
+def test_objects_of_polars_are_refused_before_a_charge(tmp_path: Any) -> None:
+    """The process ended behind the reserve: charged, and no answer."""
+    file = tmp_path / "a.ledger"
+    fit = sim.density({"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, ledger=file)
+    with pytest.raises(DataError, match="OS602 .*a column of a type that Arrow has"):
+        fit.apply(pl.DataFrame({"a": [object()]}), into=tmp_path)
+    assert not file.exists() or not Ledger.open(file).entries
+
+
 def test_a_native_chain_refuses_by_the_type_alone() -> None:
     """Behind OpenDP no dict is converted: a column with a type of its own is refused, nulls or none."""
     for cells in ([1, 2], [1, None], []):

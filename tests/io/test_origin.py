@@ -32,6 +32,8 @@ FRAME = pd.DataFrame(
     }
 )
 POLARS = pl.DataFrame({"a": np.arange(10.0), "text": ["a longer text than twelve"] * 10})
+NESTED = pl.DataFrame({"parts": [{"b": 1.5 * n} if n % 3 else None for n in range(10)]})
+MADE = type("Frame", (pd.DataFrame,), {})(FRAME)
 ARROW = pa.table(
     {
         "a": np.arange(10.0),
@@ -70,6 +72,9 @@ ONE = {
     "a text column of Polars": (POLARS, POLARS["text"]),
     "Polars as Arrow": (POLARS, POLARS.to_arrow()),
     "Polars as numpy": (POLARS, {"a": POLARS["a"].to_numpy()}),
+    "a part of Polars' structures": (NESTED, {"b": NESTED["parts"].struct.field("b")}),
+    "a type made of pandas'": (MADE, {"z": MADE["a"].to_numpy()}),
+    "a type made of Polars'": (type("Frame", (pl.DataFrame,), {})(POLARS), POLARS["a"]),
     "a batch": (ARROW, ARROW.to_batches()[0]),
     "rows of a list": (ROWS, ROWS[:1]),
     "a list as a column": ({"x": ROWS}, ROWS),
