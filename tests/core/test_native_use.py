@@ -208,7 +208,7 @@ def test_the_context_solves_our_scale_as_it_solves_its_own(loss, norm, noise):
     assert len(ours.release()) == 16 * 32 + 1
 
 
-NUMBERS = ("scale",)
+NUMBERS = ("scale", "rho", "epsilon")
 SOLVED = sorted(
     key
     for key, case in cases().items()
@@ -252,3 +252,22 @@ def test_one_value_without_a_name_is_the_only_one_that_is_missing():
     ):
         with pytest.raises(ParameterError, match="without a name"):
             build()
+
+
+def test_a_context_of_frames_and_one_of_ours_run_side_by_side():
+    """In one environment: OpenDP reads plans of one version of Polars only, which the extra names."""
+    pl = pytest.importorskip("polars")
+    frame = pl.LazyFrame({"kind": ["a", "b", "a", "a"] * 50, "x": [1.0, 2.0, 3.0, 4.0] * 50})
+    context = dp.Context.compositor(
+        data=frame,
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=2.0),
+        split_evenly_over=2,
+        margins=[dp.polars.Margin(max_length=1000)],
+    )
+    assert abs(context.query().select(dp.len(signed=True)).release().collect().item() - 200) < 100
+    keys = pl.LazyFrame({"kind": ["a", "b"]})
+    by_kind = context.query().group_by("kind").agg(dp.len(signed=True)).with_keys(keys)
+    assert sorted(by_kind.release().collect()["kind"]) == ["a", "b"]
+    query = _context(epsilon=1.0).query().sim_quantize(bits=12, bounds=(-4.0, 4.0))
+    assert len(query.sim_race_sketch(**SKETCH).sim_laplace().release()) == 16 * 32 + 1
