@@ -15,7 +15,6 @@ from opendp_sim.core.constructors import constructors, missing
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
 
 PREFIX = "sim_"
-_STEP = 2.0**-60
 _done: dict[str, type] = {}
 
 
