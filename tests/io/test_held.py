@@ -111,7 +111,7 @@ def test_objects_of_polars_are_refused_before_a_charge(tmp_path: Any) -> None:
     """The process ended behind the reserve: charged, and no answer."""
     file = tmp_path / "a.ledger"
     fit = sim.density({"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, ledger=file)
-    with pytest.raises(DataError, match="OS602 .*a column of a type that Arrow has"):
+    with pytest.raises(DataError, match=r"OS602 .*a column of a type that Arrow has"):
         fit.apply(pl.DataFrame({"a": [object()]}), into=tmp_path)
     assert not file.exists() or not Ledger.open(file).entries
 
