@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Compile the proofs from a clean state and refuse what is not proved; needs Coq and Python alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# Of Coq's own theory of real numbers; only the file of real orders may rest on them.
+OF_THE_REALS = {
+    "ClassicalDedekindReals.sig_not_dec",
+    "ClassicalDedekindReals.sig_forall_dec",
+    "FunctionalExtensionality.functional_extensionality_dep",
+    "Classical_Prop.classic",
+}
+MAY_REST_ON = {"real_orders": OF_THE_REALS}
+REFUSED = re.compile(
+    r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|bypass_check|Unset Guard Checking)\b"
+)
+STATED = re.compile(r"^(?:Theorem|Corollary|Example)\s+(\w+)", re.MULTILINE)
+NEEDED = re.compile(r"^From Proofs Require Import ([\w ]+)\.", re.MULTILINE)
+
+
+def theorems(source: Path) -> list[str]:
+    """List the names that a file states as Theorem, Corollary or Example."""
+    return STATED.findall(re.sub(r"\(\*.*?\*\)", "", source.read_text(), flags=re.DOTALL))
+
+
+def in_order(sources: list[Path]) -> list[Path]:
+    """Sort files so that each stands behind those that it imports."""
+    needs = {
+        s: {n for line in NEEDED.findall(s.read_text()) for n in line.split()} for s in sources
+    }
+    done: list[Path] = []
+    while len(done) < len(sources):
+        have = {s.stem for s in done}
+        ready = [s for s in sources if s not in done and needs[s] <= have]
+        if not ready:
+            raise SystemExit(f"imports that are missing or go in circles: {set(needs) - set(done)}")
+        done.append(ready[0])
+    return done
+
+
+def run(folder: Path, *command: str) -> str:
+    """Run a command in a folder and return its output, or end with the output where it fails."""
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=900, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def assumptions(folder: Path, stem: str, names: list[str]) -> set[str]:
+    """Return the axioms that the theorems of a compiled file rest on."""
+    lines = [f"From Proofs Require {stem}."] + [f"Print Assumptions {stem}.{n}." for n in names]
+    (folder / "assumptions.v").write_text("\n".join(lines) + "\n")
+    said = run(folder, "coqc", "-Q", ".", "Proofs", "assumptions.v")
+    axioms = set(re.findall(r"^([A-Z]\w*(?:\.\w+)+)", said, re.MULTILINE))
+    if said.count("Closed under the global context") + said.count("Axioms:") != len(names):
+        raise SystemExit(f"{stem}: not every theorem has an answer:\n{said}")
+    if "Axioms:" in said and not axioms:
+        raise SystemExit(f"{stem}: axioms that are not read:\n{said}")
+    return axioms
+
+
+def main() -> None:
+    """Compile every file in a new folder, then ask Coq and its checker what the theorems rest on."""
+    sources = in_order(sorted(HERE.glob("*.v")))
+    for source in sources:
+        found = REFUSED.search(re.sub(r"\(\*.*?\*\)", "", source.read_text(), flags=re.DOTALL))
+        if found:
+            raise SystemExit(f"{source.name} has the word {found.group()}")
+    with tempfile.TemporaryDirectory() as name:
+        folder, count = Path(name), 0
+        for source in sources:
+            shutil.copy(source, folder)
+            run(folder, "coqc", "-q", "-Q", ".", "Proofs", source.name)
+            names = theorems(source)
+            extra = assumptions(folder, source.stem, names) - MAY_REST_ON.get(source.stem, set())
+            if extra:
+                raise SystemExit(f"{source.name} rests on {sorted(extra)}")
+            print(f"{source.name}: {len(names)} theorems", flush=True)
+            count += len(names)
+        checked = [f"Proofs.{s.stem}" for s in sources if s.stem not in MAY_REST_ON]
+        said = run(folder, "coqchk", "-silent", "-o", "-Q", ".", "Proofs", *checked)
+        if not re.search(r"\* Axioms:\s*<none>", said):
+            raise SystemExit(f"coqchk finds axioms:\n{said}")
+    print(f"{count} theorems in {len(sources)} files; coqchk: no axiom in {len(checked)} of them")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

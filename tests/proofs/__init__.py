@@ -1,0 +1,1 @@
+"""Tests of the proofs: names in pages, and extracted functions against the code."""
