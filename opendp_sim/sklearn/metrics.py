@@ -355,6 +355,7 @@ def private_score(
     measure: str = MEASURE,
     unit: str = "row",
     max_rows: int | None = None,
+    max_copies: int = 1,
     budget: Budget | None = None,
 ) -> PrivateScore:
     """Release the accuracy of a fitted classifier on private records.
@@ -374,6 +375,7 @@ def private_score(
         measure: ``gdp``, ``zcdp`` or ``pure``.
         unit: ``row`` or ``groups``.
         max_rows: rows used of one person.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         budget: what it is charged to; None for the one that the estimator holds, if it holds one.
 
     Raises:
@@ -404,7 +406,13 @@ def private_score(
             inside, "one budget", "say which one pays: private_score(..., budget=budget)."
         )
     tally = _Tally(
-        epsilon=epsilon, delta=delta, measure=measure, unit=unit, max_rows=max_rows, budget=budget
+        epsilon=epsilon,
+        delta=delta,
+        measure=measure,
+        unit=unit,
+        max_rows=max_rows,
+        max_copies=max_copies,
+        budget=budget,
     )
     return tally.score_of(lambda: right(estimator, array, labels, names), len(array), groups)
 

@@ -194,12 +194,13 @@ def make_pipeline(*steps: Any) -> Pipeline:
     """Return scikit-learn's pipeline, if its loss is that of its last step.
 
     Args:
-        steps: transformers that learn nothing from records (``PublicScaler``, a ``FrozenEstimator`` that
-            was fitted on public data, a ``FunctionTransformer`` of each record alone), and a private
-            estimator.
+        steps: transformers that treat each record alone, and a private estimator: ``PublicScaler``,
+            ``Binarizer``, ``Normalizer``, ``FunctionTransformer`` of None or a numpy ufunc of one
+            argument, and ``FrozenEstimator``, by which its user declares that what it holds was fitted
+            on public data; these in ``Pipeline``, ``FeatureUnion`` and ``ColumnTransformer``, too.
 
     Raises:
-        EstimatorRefused (OS102): a step that learns from records, or no private estimator at the end.
+        EstimatorRefused (OS102): a step in which records may meet, or no private estimator at the end.
 
     Example:
         >>> from opendp_sim.sklearn import DPOneClass, PublicScaler, make_pipeline

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, StandardScaler
 
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.sklearn import (
@@ -27,6 +29,7 @@ from opendp_sim.sklearn import (
     HashFold,
     PublicScaler,
     cost_of,
+    make_pipeline as accounted_pipeline,
     model_selection as module,
     private_score,
 )
@@ -297,15 +300,125 @@ def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
         PublicScaler(bounds=(0, 1)),
         Normalizer(),
         FunctionTransformer(),
+        FunctionTransformer(np.log1p),
+        FrozenEstimator(FunctionTransformer(lambda X: X[:, ::-1]).fit(np.eye(2))),
+        Binarizer(),
         "passthrough",
         FrozenEstimator(StandardScaler().fit(np.eye(2))),
         FrozenEstimator(make_pipeline(StandardScaler(), PCA(1)).fit(np.eye(2))),
         ColumnTransformer([("a", PublicScaler(bounds=(0, 1)), [0]), ("b", "drop", [1])]),
+        ColumnTransformer([("a", FunctionTransformer(np.sqrt), make_column_selector())]),
     ],
     ids=lambda step: type(step).__name__,
 )
 def test_a_step_that_learns_nothing_may_stand_before(step):
     assert cost_of(make_pipeline(step, PLAIN), cv=HashFold(3)).fits == 3
+
+
+def centred(table):
+    """Move every record when one comes or goes."""
+    return table - table.mean(axis=0)
+
+
+class Stateless(TransformerMixin, BaseEstimator):
+    """Learns nothing at fit, by its tags, and reads the whole table after it."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return centred(X)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class OtherUnion(FeatureUnion):
+    """A union whose fit is anybody's."""
+
+
+MEETING = {
+    "centred": FunctionTransformer(centred),
+    "lambda": FunctionTransformer(lambda X: X / X.max()),
+    "partial": FunctionTransformer(partial(np.clip, a_min=0, a_max=1)),
+    "np.sort": FunctionTransformer(np.sort, kw_args={"axis": 0}),
+    "a method of a ufunc": FunctionTransformer(np.add.accumulate),
+    "a ufunc of Python code": FunctionTransformer(np.frompyfunc(lambda x: x, 1, 1)),
+    "a ufunc of two": FunctionTransformer(np.add),
+    "a ufunc with two results": FunctionTransformer(np.modf),
+    "a ufunc of matrices": FunctionTransformer(np.vecdot),
+    "arguments": FunctionTransformer(np.log1p, kw_args={"where": np.eye(2, dtype=bool)}),
+    "an inverse that is tried on records": FunctionTransformer(np.exp, inverse_func=np.log),
+    "refusals by value": FunctionTransformer(np.exp, validate=True),
+    "in columns": ColumnTransformer([("a", FunctionTransformer(centred), [0])]),
+    "in the rest of the columns": ColumnTransformer(
+        [("a", "drop", [0])], remainder=FunctionTransformer(centred)
+    ),
+    "in a union": FeatureUnion([("a", make_pipeline(FunctionTransformer(centred)))]),
+    "columns by a function": ColumnTransformer(
+        [("a", PublicScaler(), lambda X: [int(X.argmax()) % 2])]
+    ),
+    "stateless": Stateless(),
+    "patches": PatchExtractor(),
+    "another union": OtherUnion([("a", PublicScaler(bounds=(0, 1)))]),
+}
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_a_step_in_which_records_may_meet_is_refused_at_every_door(name):
+    piped = make_pipeline(MEETING[name], PLAIN)
+    fitted = make_pipeline(PublicScaler(bounds=(0, 1)), PLAIN).fit(X, Y == "a")
+    fitted.steps[0] = ("step", MEETING[name])
+    grid = GridSearchCV(piped, {"dpnearestcentroid__epsilon": [1.0]}, cv=HashFold(2))
+    doors = [
+        lambda: cost_of(piped),
+        lambda: cost_of(grid),
+        lambda: accounted_pipeline(MEETING[name], PLAIN),
+        lambda: private_score(fitted, X, Y == "a"),
+    ]
+    said = set()
+    for door in doors:
+        with pytest.raises(EstimatorRefused, match=r"OS102 step .*which no budget sees") as refused:
+            door()
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+def test_a_refused_function_is_named_and_may_be_declared():
+    with pytest.raises(EstimatorRefused) as refused:
+        cost_of(make_pipeline(FunctionTransformer(centred), PLAIN))
+    for word in ("FunctionTransformer", "centred", "np.log1p", "FrozenEstimator"):
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        PublicScaler(bounds=(0, 1)),
+        Binarizer(threshold=0.5),
+        *(Normalizer(norm) for norm in ("l1", "l2", "max")),
+        *(FunctionTransformer(each) for each in (None, np.log1p, np.sqrt, np.exp, np.tanh, np.sin)),
+        FeatureUnion([("a", FunctionTransformer(np.cbrt)), ("b", Normalizer())]),
+    ],
+    ids=str,
+)
+def test_a_step_that_is_accepted_treats_each_record_alone_bit_for_bit(step):
+    """And the step that moves every record fails this law."""
+    cost_of(make_pipeline(step, PLAIN))
+    for dtype in (np.float32, np.float64):
+        table = rng.uniform(0, 3, (67, 5)).astype(dtype)
+        for kept in (
+            np.arange(1, 67),
+            np.arange(66),
+            np.arange(3, 67, 7),
+            [40],
+            np.arange(67)[::-1],
+        ):
+            whole, part = (clone(step).fit(each).transform(each) for each in (table, table[kept]))
+            assert np.ascontiguousarray(whole[kept]).tobytes() == part.tobytes()
+    assert (centred(table)[1:] != centred(table[1:])).any()
 
 
 def test_what_workers_and_budgets_would_refuse_is_told_by_the_cost():

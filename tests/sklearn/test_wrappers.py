@@ -30,6 +30,7 @@ from opendp_sim.sklearn import (
 )
 from opendp_sim.sklearn._validation.wrappers import ACCOUNTED, NOT_ACCOUNTED
 from opendp_sim.sklearn.base import COVERS
+from opendp_sim.sklearn.model_selection import cost_of_fits
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(200, 2))
@@ -144,6 +145,29 @@ def test_no_number_of_copies_is_refused(bad):
 def test_copies_of_a_person_s_rows_are_rows_of_that_person():
     with pytest.raises(SimError, match=r"OS102.*max_copies"):
         centroid(unit="groups", max_rows=2, max_copies=2).fit(X, Y, groups=np.arange(200) // 4)
+
+
+@pytest.mark.parametrize(("measure", "delta"), [("pure", None), ("gdp", 1e-6)])
+def test_a_score_of_copies_is_charged_at_their_distance(measure, delta):
+    """A record that occurs k times moves k counts at once."""
+    budget = Budget(epsilon=5.0, delta=delta, measure=measure)
+    fitted = centroid(epsilon=1e4).fit(X, Y)
+    told = {"measure": measure, "delta": delta, "epsilon": 0.1, "budget": budget}
+    one, more = (private_score(fitted, X, Y, max_copies=k, **told) for k in (1, 7))
+    noise = [each.deviation * each.records for each in (one, more)]
+    share = [np.hypot(each.accuracy, 1 - each.accuracy) for each in (one, more)]
+    assert noise[1] / share[1] == pytest.approx(7 * noise[0] / share[0], rel=0.01)
+    assert budget.fits == 2
+    twice = cost_of_fits([centroid(**told)] * 2).total
+    assert budget.total.loss == pytest.approx(twice.loss, rel=1e-9)
+    for bad in (0, 1.0, True, None):
+        with pytest.raises(SimError, match=r"OS102.*max_copies"):
+            private_score(fitted, X, Y, max_copies=bad, **told)
+    with pytest.raises(SimError, match=r"OS102.*max_copies"):
+        private_score(
+            fitted, X, Y, np.arange(200), unit="groups", max_rows=1, max_copies=2, budget=budget
+        )
+    assert budget.fits == 2
 
 
 def test_a_certificate_says_that_the_preparation_of_the_table_is_not_covered():

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import get_tags
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn.base import PrivateEstimator
@@ -27,7 +28,7 @@ _WEIGHTS = "it weights or draws records by how earlier fits predicted them"
 _ONCE = "each of its members is fitted once: reserve cost_of of each"
 
 ACCOUNTED = {
-    "Pipeline": "its end is fitted once; a step before it that learns from records is refused",
+    "Pipeline": "its end is fitted once; a step before it in which records may meet is refused",
     "GridSearchCV": "one fit a candidate and fold of HashFold, one more; not its choice by raw scores",
     "RandomizedSearchCV": "as GridSearchCV, with a whole number as random_state",
     "DPSearch": "one fit a candidate on one part of the records, and noisy accuracies of the other",
@@ -130,15 +131,8 @@ def check_steps(pipeline: Any) -> None:
             got="another",
             hint="count the fits yourself and reserve them: budget.reserve([...]).",
         )
-    for step in filter(_learns, outside_of_frozen(pipeline)):
-        raise EstimatorRefused(
-            "OS102",
-            f"step {type(step).__name__}",
-            expected="steps that learn nothing from the records",
-            got="one whose fit reads them, which no budget sees",
-            hint="use PublicScaler(bounds=...), a FunctionTransformer, or a FrozenEstimator that was "
-            "fitted on public data.",
-        )
+    for step in outside_of_frozen(pipeline):
+        _check_step(step)
 
 
 def outside_of_frozen(estimator: Any) -> list[Any]:
@@ -148,16 +142,53 @@ def outside_of_frozen(estimator: Any) -> list[Any]:
     return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
 
 
-def _learns(step: Any) -> bool:
-    """Whether the fit of a step reads records, as far as scikit-learn's tags say so."""
-    ours = (
-        PrivateEstimator
-        | PublicScaler
-        | FrozenEstimator
-        | Pipeline
-        | FeatureUnion
-        | ColumnTransformer
+_ALONE = (PublicScaler, Binarizer, Normalizer, FrozenEstimator)
+"""Transformers that treat each record alone; of a frozen one its user declares it."""
+_SCALE = "PublicScaler(bounds=...), or FunctionTransformer of a numpy ufunc, as np.log1p"
+_FREEZE = (
+    "a step that treats each record alone is declared by FrozenEstimator(step.fit(public_rows))"
+)
+
+
+def _check_step(step: Any) -> None:
+    """Refuse a transformer in which records may meet, at its fit or after it (OS102)."""
+    kind, name = type(step), type(step).__name__
+    transforms = hasattr(step, "fit") and hasattr(step, "transform")
+    if isinstance(step, PrivateEstimator | type) or not transforms:
+        return
+    got = "one that may read other records, which no budget sees"
+    if kind is FunctionTransformer:
+        if (got := _doubt(step)) == "":
+            return
+        name = f"{name}(func={getattr(step.func, '__name__', type(step.func).__name__):.40})"
+        got = f"{got}, which no budget sees"
+    elif kind is ColumnTransformer:
+        if not any(
+            callable(c) and type(c) is not make_column_selector for *_, c in step.transformers
+        ):
+            return
+        got = "columns that a function of the table selects, which no budget sees"
+    elif kind in (*_ALONE, Pipeline, FeatureUnion):
+        return
+    raise EstimatorRefused(
+        "OS102",
+        f"step {name}",
+        expected="steps that learn nothing from the records and treat each record alone",
+        got=got,
+        hint=f"use {_SCALE}; {_FREEZE}.",
     )
-    if isinstance(step, ours | type) or not hasattr(step, "transform"):
-        return False
-    return bool(get_tags(step).requires_fit)
+
+
+def _doubt(step: FunctionTransformer) -> str:
+    """Return what keeps a function from being one of each cell alone; empty if nothing does."""
+    func = step.func
+    one = isinstance(func, np.ufunc) and func.signature is None and (func.nin, func.nout) == (1, 1)
+    if func is not None and not (
+        one and func.types != ["O->O"]
+    ):  # of np.frompyfunc: anybody's code
+        return "a function that may read the whole table"
+    if step.kw_args:
+        return "arguments (kw_args) that may differ record by record"
+    if step.inverse_func is not None or step.validate:
+        return "inverse_func or validate=True, which report what they find in the records"
+    return ""
