@@ -87,8 +87,21 @@ def estimator(cls: C) -> C:
 
 _MEASURES = ("gdp", "zcdp", "pure")
 _DATA = "records"
-COVERS = "the table as it was given to fit: its preparation, copies and weights are not covered"
-"""The end of every promise here: a budget sees one table, and nothing before it."""
+
+
+def coverage_of(copies: int) -> str:
+    """Return the part of a table's way that a promise covers.
+
+    A budget sees one table, and nothing before it.
+    """
+    if copies == 1:
+        return "the table as it was given: its preparation, copies and weights are not covered"
+    return (
+        f"the table as it was given, if a record occurs at most {copies} times in it: its preparation "
+        "and weights are not covered"
+    )
+
+
 Columns = Mapping[str, tuple[Any, Mapping[str, Any]]]
 """Column name to its values and its declaration."""
 
@@ -173,7 +186,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.privacy_ = {
             **claim,
             "text": promise(claim),
-            "covers": COVERS,
+            "covers": coverage_of(self._copies()),
             "entry": None if entry is None else entry.seq,
         }
         return self

@@ -48,7 +48,13 @@ from opendp_sim.sklearn._validation.wrappers import (
     check_steps,
     refusal,
 )
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, check_budget, loss_of
+from opendp_sim.sklearn.base import (
+    PrivateEstimator,
+    all_or_nothing,
+    check_budget,
+    coverage_of,
+    loss_of,
+)
 from opendp_sim.sklearn.budget import Budget, one_budget
 from opendp_sim.sklearn.metrics import right
 
@@ -443,7 +449,10 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = {"params": list(grid_of(self.param_grid)), "accuracy": accuracy}
         self.classes_ = self.best_estimator_.classes_
         total = cost.total
-        self.privacy_ = {"text": f"{total.text} for one {cost.whom}"}
+        self.privacy_ = {
+            "text": f"{total.text} for one {cost.whom}",
+            "covers": coverage_of(min(each.max_copies for each in candidates)),
+        }
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

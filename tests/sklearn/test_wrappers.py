@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -17,7 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import all_estimators
 
 import opendp_sim.sklearn
+from opendp_sim.accounting.certificate.certificate import HANDED
 from opendp_sim.core.errors import SimError
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import plan_of
+from opendp_sim.dsl.run.certificate import derived_statement
 from opendp_sim.sklearn import (
     Budget,
     DPNearestCentroid,
@@ -29,7 +34,7 @@ from opendp_sim.sklearn import (
     private_score,
 )
 from opendp_sim.sklearn._validation.wrappers import ACCOUNTED, NOT_ACCOUNTED
-from opendp_sim.sklearn.base import COVERS
+from opendp_sim.sklearn.base import coverage_of
 from opendp_sim.sklearn.model_selection import cost_of_fits
 
 rng = np.random.default_rng(0)
@@ -93,7 +98,7 @@ def test_a_bag_is_refused_before_it_understates_its_loss():
     budget = Budget(epsilon=50.0, delta=1e-6)
     bag = BaggingClassifier(centroid(epsilon=0.5, budget=budget), n_estimators=2, random_state=0)
     bag.fit(X, Y)  # nobody can stop this; the promise says what it leaves out
-    assert bag.estimators_[0].privacy_["covers"] == COVERS
+    assert bag.estimators_[0].privacy_["covers"] == coverage_of(1)
     spent = budget.total
     with pytest.raises(EstimatorRefused, match="a record may be drawn several times"):
         private_score(bag, X, Y)
@@ -168,6 +173,38 @@ def test_a_score_of_copies_is_charged_at_their_distance(measure, delta):
             fitted, X, Y, np.arange(200), unit="groups", max_rows=1, max_copies=2, budget=budget
         )
     assert budget.fits == 2
+
+
+def test_the_promise_says_what_of_the_table_is_covered():
+    """Copies are left out, up to where their number is stated; and every door says so."""
+    fitted = centroid(epsilon=1e4).fit(X, Y)
+    search = DPSearch(centroid(max_copies=3), {"epsilon": [0.5, 1.0]}).fit(X, Y)
+    mixed = DPSearch(fitted, {"max_copies": [1, 3]}).fit(X, Y)  # one of its fits is for one copy
+    for one in (fitted, private_score(fitted, X, Y), DPSearch(fitted, {}).fit(X, Y), mixed):
+        told = one.privacy if hasattr(one, "privacy") else one.privacy_
+        assert told["covers"] == coverage_of(1)
+    for more in (
+        centroid(max_copies=3).fit(X, Y),
+        private_score(fitted, X, Y, max_copies=3),
+        search,
+    ):
+        told = more.privacy if hasattr(more, "privacy") else more.privacy_
+        assert told["covers"] == coverage_of(3)
+    assert "copies and weights are not covered" in coverage_of(1)
+    assert "3 times" in coverage_of(3)
+    assert "copies" not in coverage_of(3)
+
+
+def test_a_certificate_of_what_was_read_here_leaves_nothing_to_its_preparation():
+    """A file is read, and prepared, by the spec's own steps; a table in memory by somebody else."""
+    plan = centroid().fit(X, Y).plan_
+    told = [derived_statement(plan, "release")["assumptions"]]
+    spec = json.loads(json.dumps(plan.program.plain()))
+    for source in ({"npz": "x.npz"}, {"parquet": "x.parquet"}):
+        spec["data"]["records"]["source"] = source
+        told.append(derived_statement(plan_of(draft_of(spec)), "release")["assumptions"])
+    assert [HANDED in each for each in told] == [True, False, False]
+    assert all([each for each in texts if each != HANDED] == told[1] for texts in told)
 
 
 def test_a_certificate_says_that_the_preparation_of_the_table_is_not_covered():
