@@ -127,13 +127,18 @@ def real(cell: object) -> float:
     value = plain(cell)
     if isinstance(value, str):
         try:
-            return float(value) if len(value) <= DIGITS else math.nan
+            return float(_signed(value)) if len(value) <= DIGITS else math.nan
         except ValueError:
             return math.nan
     try:
         return math.nan if value is None else float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
+def _signed(cell: str) -> str:
+    """Return a number's text with the typographic minus as the plain one."""
+    return "-" + cell[1:] if cell.startswith("\u2212") else cell
 
 
 def _meant(value: float | None) -> int | None:
@@ -155,6 +160,7 @@ def _of_decimal(cell: Decimal) -> int | float | None:
 def _read_whole(cell: str) -> int | None:
     if len(cell) > DIGITS:
         return None
+    cell = _signed(cell)
     try:
         return int(cell)
     except ValueError:

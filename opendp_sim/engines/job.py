@@ -113,7 +113,7 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
     folder = str(Path(plan.program.folder).resolve())
     tasks: list[Any] = [None]
     if typed.entry.source.kind == "parquet":
-        place = read_place(typed.entry.source.argument, Path(folder), "source.parquet")
+        place = read_place(typed.entry.source.argument, Path(folder), "parquet")
         runs, rows = parquet_parts(place, parts)
         need_countable(rows)
         if not rows and typed.entry.ingest == "refuse":
@@ -210,7 +210,7 @@ def source_of_task(typed: Typed, task: str, folder: str) -> Source:
     entry = typed.entry
     if parts is None:
         return open_source(entry.source.kind, entry.source.argument, entry.records, Path(folder))
-    place = read_place(entry.source.argument, Path(folder), "source.parquet")
+    place = read_place(entry.source.argument, Path(folder), "parquet")
     return parquet_of(place, entry.records, [_part(part) for part in parts])
 
 

@@ -1,4 +1,4 @@
-"""Read ``.csv`` files, also gzipped.
+"""Read ``.csv`` files, also compressed (``.gz``, ``.zst``).
 
 Each cell on its own, in chunks where they are regular.
 
@@ -13,7 +13,7 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice, repeat
@@ -26,8 +26,10 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.domains.cell import DIGITS, boxed, reals, wholes
 from opendp_sim.domains.encoded import ENCODED
 from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
-from opendp_sim.io.file_spec import Place, State, reading, same_file
+from opendp_sim.io.dialect import opened
+from opendp_sim.io.file_spec import At, Place, State, reading, same_file
 from opendp_sim.io.protocol import Raw, Table
 
 # --------------------------------------------------------------------------------------------------
@@ -61,12 +63,16 @@ class ShortLines:
         file: text, opened with ``newline=""``.
         delimiter: what stands between cells, one character.
         longest: characters of a record.
+        quote: what stands around a cell; None for nothing.
     """
 
-    def __init__(self, file: _Lines, delimiter: str, longest: int = LONGEST_RECORD) -> None:
-        self._file, self._delimiter, self._longest = file, delimiter, longest
-        self._marks = re.compile(f'"|{re.escape(delimiter)}|[^"{re.escape(delimiter)}]+')
-        self._kinds = {'"': "quote", delimiter: "delimiter"}
+    def __init__(
+        self, file: _Lines, delimiter: str, longest: int = LONGEST_RECORD, quote: str | None = '"'
+    ) -> None:
+        self._file, self._delimiter, self._longest, self._quote = file, delimiter, longest, quote
+        signs = re.escape((quote or "") + delimiter)
+        self._marks = re.compile(f"[{signs}]|[^{signs}]+")
+        self._kinds = {quote: "quote", delimiter: "delimiter"}
         self._told, self._cut = 0, False
 
     def __iter__(self) -> Iterator[str]:
@@ -110,8 +116,8 @@ class ShortLines:
                 break
             piece = self._file.readline(self._longest)
         if state == _QUOTED:
-            return "" if within else '"'
-        return '"\n' if within else "x\n"
+            return "" if within else str(self._quote)
+        return f"{self._quote}\n" if within else "x\n"
 
     def _after(self, piece: str, state: int) -> int:
         """Return the csv module's state behind a piece of a line."""
@@ -173,8 +179,8 @@ class Chunks:
     A line that is longer than ``size`` comes in several chunks, of which ``regular`` is false.
     """
 
-    def __init__(self, raw: IO[bytes], delimiter: str, size: int = CHUNK) -> None:
-        self._raw, self._delimiter, self._size = raw, delimiter, size
+    def __init__(self, raw: IO[bytes], place: Place, size: int = CHUNK) -> None:
+        self._raw, self._place, self._size = raw, place, size
         self._rest, self._first, self._ended = b"", True, False
         self._decoder = codecs.getincrementaldecoder("utf-8")(ANY)
 
@@ -186,7 +192,7 @@ class Chunks:
         """Return the next lines."""
         if self._first:
             self._first = False
-            found = self._raw.readline(self._size).removeprefix(_BOM)
+            found = self._raw.readline(self._size)
             if found:
                 return found
         got = self._raw.read(self._size)
@@ -202,10 +208,11 @@ class Chunks:
 
     def regular(self, chunk: bytes) -> bool:
         """Return whether every reader reads a chunk the same."""
+        quote = self._place.dialect.mark
         return (
-            self._delimiter in _DELIMITERS
+            self._place.delimiter in _DELIMITERS
             and not chunk.startswith(_BOM)  # pyarrow would leave it out
-            and b'"' not in chunk
+            and (quote is None or quote.encode() not in chunk)
             and b"\x00" not in chunk
             and chunk.count(b"\r") == chunk.count(b"\r\n")
             and (chunk.endswith(b"\n") or self._ended)
@@ -217,9 +224,9 @@ class Chunks:
         Takes more bytes if a record continues.
         """
         text = _Text(io.StringIO(self._decoder.decode(chunk), newline=""), self._more)
-        short = ShortLines(text, self._delimiter)
+        records, short = _records(text, self._place)
         text.within = lambda: short.within
-        return good_lines(csv.reader(short, delimiter=self._delimiter, strict=True), short)
+        return records
 
     def _more(self) -> str:
         chunk = next(self, None)
@@ -247,6 +254,16 @@ class _Text:
             self.held = io.StringIO(more, newline="")
             line += self.held.readline(size - len(line))
         return line
+
+
+def _records(file: _Lines, place: Place) -> tuple[Iterator[list[str]], ShortLines]:
+    """Return a text's records by the csv module, and the lines that it reads."""
+    quote = place.dialect.mark
+    short = ShortLines(file, place.delimiter, quote=quote)
+    how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
+    return good_lines(
+        csv.reader(short, delimiter=place.delimiter, strict=True, **how), short
+    ), short
 
 
 # --- by pyarrow -----------------------------------------------------------------------------------
@@ -377,18 +394,79 @@ def csv_source(place: Place, records: Records) -> Table:
 
     with reading(place.file, "readable .csv"), same_file(place.file) as (raw, state):
         lines = _lines(place, raw)
-        header = next(lines, [])
-        _check_header(header, place, records)
+        _check_header(_header(place, lines), place, records)
     return Table(records, pieces, packed=state[0])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The place of every declared column in a line, by the header alone."""
+
+    place: Place
+    records: Records
+    places: dict[str, list[int]]
+    cells: int | None
+    """Of a line; None in a file without a header, whose lines are read by place alone."""
+
+    @property
+    def wanted(self) -> list[int]:
+        """Return the places that are read, in order."""
+        return sorted({at for several in self.places.values() for at in several})
+
+    def picked(self, line: list[str]) -> list[str]:
+        """Return the wanted cells of a line, all empty if it is none of this file."""
+        cells = self.place.dialect.cells(line, self.cells)
+        if cells is None:
+            return [""] * len(self.wanted)
+        return [cells[at] if at < len(cells) else "" for at in self.wanted]
+
+    def kinds(self) -> dict[int, str] | None:
+        """Return each place's kind of cell; None where two columns read one."""
+        found = {at: self._kind(c) for c in self.records.columns for at in self.places[c.name]}
+        return None if len(found) < sum(map(len, self.places.values())) else found
+
+    def _kind(self, column: Column) -> str:
+        if self.place.dialect.writes_numbers or self.is_text(column):
+            return "text"
+        return "real" if column.numpy_dtype.kind == "f" else "whole"
+
+    def is_text(self, column: Column) -> bool:
+        """Return whether a column's cells are no single numbers."""
+        text = column.dtype in ("str", *ENCODED) or column.keys
+        return bool(text or (column.is_vector and len(self.places[column.name]) == 1))
+
+    def column(self, column: Column, parts: list[Any]) -> NDArray[Any]:
+        """Return a column from its cells, or those of its entries."""
+        dialect = self.place.dialect
+        if dialect.writes_numbers:
+            read = dialect.text if self.is_text(column) else dialect.number
+            parts = [list(map(read, part)) for part in parts]
+        if len(parts) == 1:
+            return parts[0] if isinstance(parts[0], np.ndarray) else boxed(parts[0])
+        if not isinstance(parts[0], np.ndarray):
+            numbers = reals if column.numpy_dtype.kind == "f" else wholes
+            parts = [numbers(part) for part in parts]
+        return np.stack(parts, axis=1)
+
+
+def _layout(place: Place, records: Records, header: list[str] | None) -> _Layout:
+    places = {c.name: _places(c, place, header) for c in records.columns}
+    return _Layout(place, records, places, None if header is None else len(header))
+
+
+def _header(place: Place, lines: Iterator[list[str]]) -> list[str] | None:
+    """Return the names of a line's cells, declared or those of the first line; None for none."""
+    declared = place.dialect.header
+    if isinstance(declared, str):
+        return None
+    return list(declared) or next(lines, [])
 
 
 def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
     """Read a file by the csv module, the reference."""
     with same_file(place.file, state) as (raw, _):
         lines = _lines(place, raw)
-        header = next(lines, [])
-        places = {c.name: _places(c, place, header) for c in records.columns}
-        yield from _pieces(lines, records, rows, places, len(header))
+        yield from _pieces(lines, rows, _layout(place, records, _header(place, lines)))
 
 
 def _by_chunks(
@@ -397,23 +475,21 @@ def _by_chunks(
     """Read regular chunks by pyarrow, others by the csv module."""
     csv.field_size_limit(_LONGEST)
     with same_file(place.file, state) as (raw, _):
-        chunks = Chunks(_unpacked(place, raw), place.delimiter, size)
+        chunks = Chunks(_unpacked(place, raw), place, size)
         first = chunks.lines(next(chunks, b""))
-        header = next(first, [])
-        places = {c.name: _places(c, place, header) for c in records.columns}
-        kinds = {at: _kind(c, places[c.name]) for c in records.columns for at in places[c.name]}
-        shared = len(kinds) < sum(map(len, places.values()))  # a header that two columns read
-        yield from _pieces(first, records, rows, places, len(header))
+        layout = _layout(place, records, _header(place, first))
+        kinds = layout.kinds()
+        yield from _pieces(first, rows, layout)
         for chunk in chunks:
             found = None
-            if chunks.regular(chunk) and not shared:
-                found = fast_cells(chunk, place.delimiter, len(header), kinds)
+            if kinds is not None and layout.cells is not None and chunks.regular(chunk):
+                found = fast_cells(chunk, place.delimiter, layout.cells, kinds)
             if found is None:
-                lines = chunks.lines(chunk)
-                yield from _pieces(lines, records, rows, places, len(header))
+                yield from _pieces(chunks.lines(chunk), rows, layout)
             else:
                 yield {
-                    c.name: _joined([found[at] for at in places[c.name]]) for c in records.columns
+                    c.name: layout.column(c, [found[at] for at in layout.places[c.name]])
+                    for c in records.columns
                 }
 
 
@@ -422,37 +498,13 @@ def _is_large(place: Place) -> bool:
     return place.file.stat().st_size >= CHUNK and find_spec("pyarrow") is not None
 
 
-def _kind(column: Column, places: list[int]) -> str:
-    """Return how a column's cells are read."""
-    text = column.dtype in ("str", *ENCODED) or column.keys
-    if text or (column.is_vector and len(places) == 1):
-        return "text"
-    return "real" if column.numpy_dtype.kind == "f" else "whole"
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-
-
-def _pieces(
-    lines: Iterator[list[str]],
-    records: Records,
-    rows: int,
-    places: dict[str, list[int]],
-    cells: int,
-) -> Iterator[Raw]:
-    count = max(1, min(rows, _CELLS // max(cells, 1)))
-    while piece := _piece(lines, count, records, places, cells):
+def _pieces(lines: Iterator[list[str]], rows: int, layout: _Layout) -> Iterator[Raw]:
+    count = max(1, min(rows, _CELLS // max(layout.cells or len(layout.wanted), 1)))
+    while piece := _piece(lines, count, layout):
         yield piece
 
 
-def _piece(
-    lines: Iterator[list[str]],
-    count: int,
-    records: Records,
-    places: dict[str, list[int]],
-    cells: int,
-) -> Raw:
+def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
     """Read up to ``count`` lines, empty at the end.
 
     The text is gone when this returns.
@@ -460,87 +512,87 @@ def _piece(
     Fewer where they are long: of a line only the cells of declared columns are kept, and what is kept
     stays below ``_TEXT`` characters and one line.
     """
-    wanted = sorted({at for several in places.values() for at in several})
-    none = [""] * len(wanted)  # a line with another number of cells has none in a known place
     kept: list[list[str]] = []
     size, read = 0, False
     for row in islice(lines, count):
         read = True
         if row:  # the csv module gives [] for an empty line
-            kept.append([row[at] for at in wanted] if len(row) == cells else none)
+            kept.append(layout.picked(row))
             size += sum(map(len, kept[-1]))
         if size > _TEXT:
             break
-    columns = dict(
-        zip(wanted, map(list, zip(*kept, strict=True)) if kept else repeat([]), strict=False)
-    )
+    cells = map(list, zip(*kept, strict=True)) if kept else repeat([])
+    columns = dict(zip(layout.wanted, cells, strict=False))
     return {
-        c.name: _column(c, [columns[at] for at in places[c.name]]) for c in records.columns if read
+        c.name: layout.column(c, [columns[at] for at in layout.places[c.name]])
+        for c in layout.records.columns
+        if read
     }
-
-
-def _column(column: Column, parts: list[list[str]]) -> NDArray[Any]:
-    """Return a column's cells as text."""
-    if len(parts) == 1:
-        return np.array(parts[0], dtype=object)
-    read = reals if column.numpy_dtype.kind == "f" else wholes
-    return np.stack([read(part) for part in parts], axis=1)
 
 
 def _lines(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
-    file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8-sig", errors=ANY, newline="")
-    short = ShortLines(file, place.delimiter)
-    return good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
+    file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8", errors=ANY, newline="")
+    return _records(file, place)[0]
 
 
 def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if place.file.suffix == ".gz" else raw
+    """Return a file's text in UTF-8 from its header line on."""
+    if place.file.suffix == ".gz":
+        raw = io.BufferedReader(gzip.GzipFile(fileobj=raw))
+    elif place.file.suffix == ".zst":
+        arrow = pyarrow()
+        raw = arrow.CompressedInputStream(arrow.PythonFile(raw), "zstd")
+    return opened(raw, place.dialect, place.delimiter)
 
 
-def _check_header(header: list[str], place: Place, records: Records) -> None:
+def _check_header(header: list[str] | None, place: Place, records: Records) -> None:
     """Refuse a header without a declared column (OS602).
 
     And add it if the header could be a record.
     """
     try:
-        for column in records.columns:
-            _places(column, place, header)
+        _layout(place, records, header)
     except DataError as error:
-        if np.isfinite(reals(header)).any():
+        if header is not None and not place.dialect.header and np.isfinite(reals(header)).any():
             error = DataError(
                 error.code, error.where, expected=error.expected, got=NO_HEADER,
-                hint="write a first line with the names of the columns.",
+                hint="write a first line with the names of the columns, or list them in the "
+                "source's `header`.",
             )  # fmt: skip
-        if "".join(header[:1]).startswith(_UTF16):
+        if "".join((header or [])[:1]).startswith(_UTF16):
             error = DataError(
                 error.code, error.where, expected=error.expected, got="a file in UTF-16",
-                hint="save it as UTF-8, with commas between the cells.",
+                hint="write `encoding: utf-16` beside its `file`.",
             )  # fmt: skip
         error.alone()
 
 
-def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
+def _places(column: Column, place: Place, header: list[str] | None) -> list[int]:
     """Return the places of a column's cells in a line."""
     stored = place.stored(column.name)
+    known = [name.strip() for name in header or ()]
     if isinstance(stored, tuple):
         names = list(stored)
-    elif stored in header or not column.is_vector:
+    elif isinstance(stored, At) or stored in known or not column.is_vector:
         names = [stored]
     else:
         names = [f"{stored}_{entry}" for entry in range(column.width)]
-    known = [name.strip() for name in header]
-    if not all(name in known for name in names) or len(names) not in (1, column.width):
+    numbered = {str(at) for at in range(1, len(known) + 1)}
+    if len(names) not in (1, column.width) or not all(
+        (header is None or name in numbered) if isinstance(name, At) else name in known
+        for name in names
+    ):
         raise missing_column(column.name, _headers(column))
-    if any(known.count(name) > 1 for name in names):
+    if any(known.count(name) > 1 for name in names if not isinstance(name, At)):
         raise DataError(
             "OS602",
             f"column {column.name}",
             expected="a header of this name",
             got="several",
-            hint="rename them in the file.",
+            hint=f"rename them in the file, or write a place: columns: {{{column.name}: {{at: 3}}}}.",
         )
-    return [known.index(name) for name in names]
+    return [int(name) - 1 if isinstance(name, At) else known.index(name) for name in names]
 
 
 def _headers(column: Column) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.system.regular_files import is_odd
+from opendp_sim.io.dialect import OPTIONS, Dialect, read_dialect
 
 NO_FILE = "no such file"
 """What is told of a file that is not there."""
@@ -24,32 +25,42 @@ class Place:
     Attributes:
         file: where it is.
         columns: declared column name to the name it has in the file, or to the names of the numbers
-            that make a vector.
+            that make a vector. Of a text file a place from 1 may stand for a name.
         delimiter: between the cells of a text file.
+        dialect: how a text file writes cells and lines.
     """
 
     file: Path
     columns: Mapping[str, str | tuple[str, ...]]
     delimiter: str = ","
+    dialect: Dialect = field(default_factory=Dialect)
 
     def stored(self, name: str) -> str | tuple[str, ...]:
         """Return the name or names in the file of a declared column."""
         return self.columns.get(name, name)
 
 
-def read_place(argument: Any, folder: Path, where: str) -> Place:
+class At(str):
+    """A cell's place in a line, from 1, where a header's name could stand."""
+
+    __slots__ = ()
+
+
+def read_place(argument: Any, folder: Path, kind: str) -> Place:
     """Read ``path`` or ``{file: path, columns: {...}, delimiter: ";"}``, relative to ``folder``.
 
     Raises:
         SpecError (OS303): an unknown option. (OS304): an option of the wrong type, or a file that is
             no path, such as s3://. (OS305): no file.
     """
+    where = f"source.{kind}"
     given = argument if isinstance(argument, Mapping) else {"file": argument}
+    known = ("file", "columns", "delimiter", *(OPTIONS if kind == "csv" else ()))
     for name in given:
-        if name not in ("file", "columns", "delimiter"):
-            near = get_close_matches(str(name), ("file", "columns", "delimiter"), n=1)
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
             raise SpecError(
-                "OS303", where, expected="one of file, columns, delimiter", got=str(name),
+                "OS303", where, expected=f"one of {', '.join(known)}", got=str(name),
                 hint=f"did you mean {near[0]!r}?" if near else "write {file: data.csv}.",
             )  # fmt: skip
     if "file" not in given:
@@ -73,9 +84,22 @@ def read_place(argument: Any, folder: Path, where: str) -> Place:
             "worker of an engine needs the same one.",
         )
     names = {
-        str(k): tuple(v) if isinstance(v, list | tuple) else str(v) for k, v in columns.items()
+        str(k): tuple(_name(one, kind, where) for one in v)
+        if isinstance(v, list | tuple)
+        else _name(v, kind, where)
+        for k, v in columns.items()
     }
-    return Place(folder / file, names, delimiter)
+    return Place(folder / file, names, delimiter, read_dialect(given, delimiter, where))
+
+
+def _name(given: Any, kind: str, where: str) -> str:
+    """Return a header's name, or of ``{at: 3}`` in a text file the place."""
+    if not isinstance(given, Mapping):
+        return str(given)
+    at = given.get("at")
+    if kind != "csv" or list(given) != ["at"] or type(at) is not int or at < 1:
+        raise _wrong_type(where, "names of columns; of a .csv also places such as {at: 3}, from 1")
+    return At(at)
 
 
 def _wrong_type(where: str, expected: str) -> SpecError:

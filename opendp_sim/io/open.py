@@ -51,5 +51,5 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
             "OS303", "source", expected=f"one of {', '.join(KINDS)}", got=str(kind),
             hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
         )  # fmt: skip
-    found = _FILES[kind](read_place(argument, folder, f"source.{kind}"), records)
+    found = _FILES[kind](read_place(argument, folder, kind), records)
     return replace(found, made_of=named)

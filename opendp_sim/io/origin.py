@@ -160,7 +160,7 @@ def _of_named(source: Named) -> Origin:
     if source.kind in ("builtin", "memory"):
         return Origin(frozenset([(source.kind, str(source.argument))]))
     try:
-        place = read_place(source.argument, source.folder, f"source.{source.kind}")
+        place = read_place(source.argument, source.folder, source.kind)
     except SimError:  # told where it is opened
         return Origin()
     files = [place.file]

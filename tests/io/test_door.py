@@ -81,7 +81,7 @@ def test_a_long_record_ends_where_it_ends(
     (tmp_path / "t.csv").write_text("v,n\na,1\n" + long + "b,2\nc,3\n")
     whole = kept(open_source("csv", "t.csv", TEXT, tmp_path))
     plain = ShortLines.__init__
-    monkeypatch.setattr(ShortLines, "__init__", lambda s, f, d: plain(s, f, d, 16))
+    monkeypatch.setattr(ShortLines, "__init__", lambda s, f, d, **k: plain(s, f, d, 16, **k))
     cut = kept(open_source("csv", "t.csv", TEXT, tmp_path))
     assert cut["v"] == [word for word in whole["v"] if "y" not in word and '"' not in word]
     for word in ("a", "b", "c"):

@@ -18,6 +18,7 @@ from opendp_sim.dsl.grammar.parse import named, wrong
 from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, hole_in, own, shown, word
 from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
 from opendp_sim.io.builtin import BUILTINS
+from opendp_sim.io.dialect import OPTIONS
 from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.open import KINDS
 
@@ -153,14 +154,33 @@ class SourceRef:
     column. A vector ``place`` of width 2 in a .csv or .parquet file is one column of lists such as
     "[1.5, 2]", or the columns place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``.
     In .npz it is an array of shape (n, 2). Text files have no dtypes: a cell that is not a number is a
-    missing entry of its column. A file is a path of this machine: addresses (s3://bucket/folder,
+    missing entry of its column, or is read as the file's dialect writes it:
+
+        decimal: ","           the sign before a fraction; else a point
+        thousands: "."         between groups of digits; a blank stands
+                               for narrow ones too
+        missing: [NULL, -200]  cells that are no value; of numbers in
+                               whatever form (-200,0)
+        strip: [$, EUR, "%"]   around a number, and no part of it
+        skip: 2                lines before the header line; the first
+                               line `sep=;` needs none
+        encoding: utf-16       or latin-1, cp1252, ...; else UTF-8
+        quote: none            or the sign around cells; else a double quote
+        header: [a, b, c]      names in a file without a header line;
+                               `none` with places
+        ragged: true           a line may lack its last cells, or have
+                               empty ones beyond the header
+        columns: {x: {at: 3}}  the third cell of a line
+
+    Each cell and line is read by itself. `opendp-sim doctor` finds a file's dialect. Files may be
+    compressed: .csv.gz, .csv.zst. A file is a path of this machine: addresses (s3://bucket/folder,
     https://, also file://) are refused before anything is charged, since what tells a file from one that
     replaced it, its size and time of change, is of a mounted file system.
     """
 
     kind: str
     argument: Any
-    inside: ClassVar[tuple[str, ...]] = SOURCE_KINDS
+    inside: ClassVar[tuple[str, ...]] = (*SOURCE_KINDS, "delimiter", *OPTIONS)
 
     def plain(self) -> dict[str, Any]:
         """The spec's form."""
@@ -201,7 +221,7 @@ def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
 
 def _options_fit(kind: str, argument: Any, path: Path, notes: Notes) -> bool:
     try:
-        read_place(argument, File(), f"source.{kind}")
+        read_place(argument, File(), kind)
     except SimError as error:
         known = argument if isinstance(argument, dict) else ()
         word = error.got if isinstance(error.got, str) and error.got in known else None
@@ -222,8 +242,21 @@ def _source_schema() -> dict[str, Any]:
         "required": ["file"],
         "additionalProperties": False,
     }
+    sign = {"type": "string", "minLength": 1, "maxLength": 1}
+    text = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+    words = {"type": "array", "items": text, "minItems": 1}
+    dialect: dict[str, Any] = dict.fromkeys(("decimal", "thousands"), sign)
+    dialect |= dict.fromkeys(("missing", "strip"), words)
+    dialect |= {
+        "skip": {"type": "integer", "minimum": 0},
+        "encoding": {"type": "string"},
+        "quote": {"anyOf": [sign, {"const": "none"}]},
+        "header": {"anyOf": [words, {"const": "none"}]},
+        "ragged": {"type": "boolean"},
+    }
     name = {"type": "string", "minLength": 1}
     kinds: dict[str, Any] = {kind: {"anyOf": [name, place]} for kind in SOURCE_KINDS}
+    kinds["csv"] = {"anyOf": [name, place | {"properties": options | dialect}]}
     kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
     return {
         "type": "object",
