@@ -6,11 +6,13 @@ nothing about a record; a copy is not recognised for the same reason (``origin.m
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,12 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.domains.records import Records
+from opendp_sim.io.blocks import Block
 from opendp_sim.io.columns import frame_columns, in_arrow, library_of
 from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.parquet import listed_files
+from opendp_sim.io.protocol import Source, Table
 
 _VALUES = (str, bytes, int, float, complex, np.generic)
 _HARD = 2**16
@@ -86,6 +91,55 @@ def refuse_private(public: Origin, private: Origin, where: str) -> None:
         )  # fmt: skip
 
 
+def public_rows(source: Source, private: Origin, where: str) -> Source:
+    """Return a source that is compared with what is private, itself and as it is read (OS704).
+
+    A query, a stream or a function of a caller has no memory before it runs: each piece that it gives is
+    compared when it comes. Files are known by their names, and are not.
+
+    Args:
+        source: of the rows that somebody hands over as public.
+        private: of everything private that is known here.
+        where: what the refusal names.
+    """
+    if not private:
+        return source
+    refuse_private(origin_of(source), private, where)
+
+    def compared(pieces: Iterable[Any]) -> Iterator[Any]:
+        for piece in pieces:
+            refuse_private(origin_of(piece), private, where)
+            yield piece
+
+    if not isinstance(source, Table):
+        return _Read(source, compared)
+    if isinstance(source.made_of, Named):
+        return source
+    return replace(source, pieces=lambda rows: compared(source.pieces(rows)), cut=None)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A source of somebody else's, whose blocks are compared."""
+
+    source: Source
+    compared: Callable[[Iterable[Block]], Iterator[Block]]
+
+    @property
+    def records(self) -> Records:
+        """The declared type of the records."""
+        return self.source.records
+
+    @property
+    def length(self) -> int | None:
+        """The number of records if known."""
+        return self.source.length
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Open the source afresh in blocks of ``rows`` records."""
+        return self.compared(self.source.blocks(rows))
+
+
 def origin_of(rows: Any) -> Origin:
     """Return where rows come from; no value is read, and no query is run.
 
@@ -123,15 +177,22 @@ def _of_table(rows: Any) -> Origin:
         columns = frame_columns(rows) or [rows]
         return _union(_of_pandas(getattr(column, "array", column)) for column in columns)
     if library == "polars" and hasattr(rows, "explain"):
-        return _of_query(rows.explain())
+        return _of_lazy(rows)
     if library == "polars":
         return _union(_of_series(s) for s in (frame_columns(rows) or [rows]))
     if library == "pyarrow":
         return _of_arrow(rows)
     if library == "duckdb":
         return _of_relation(rows.sql_query())
-    owner = getattr(rows, "__self__", None)  # a bound method is another object each time
-    function = getattr(rows, "__func__", None)
+    return _of_function(rows)
+
+
+def _of_function(rows: Any) -> Origin:
+    """Return whose method a caller's function is, or what it was given."""
+    if isinstance(rows, partial):
+        return _union(map(origin_of, (rows.func, *rows.args, *rows.keywords.values())))
+    # a bound method is another object each time
+    owner, function = getattr(rows, "__self__", None), getattr(rows, "__func__", None)
     return Origin() if owner is None else Origin(frozenset([("method", id(owner), id(function))]))
 
 
@@ -191,16 +252,50 @@ _QUOTED = re.compile(r"['\"\[]([^'\"\[\]]+)(?=['\"\]])")
 
 def _of_query(text: str) -> Origin:
     """Return the files that a query names in quotes or brackets."""
-    found = (word.split(",")[0].strip() for word in _QUOTED.findall(text))
-    return _of_files(word for word in found if os.path.isfile(word))  # noqa: PTH113 - no error for an odd one
+    return _of_places(word.split(",")[0].strip() for word in _QUOTED.findall(text))
+
+
+def _of_places(places: Iterable[Any]) -> Origin:
+    """Return the files of places as libraries take them: addresses and patterns too; none is opened."""
+    found: list[str] = []
+    for place in places:
+        path = os.fsdecode(place).removeprefix("file://")
+        found += glob.glob(path, recursive=True) if glob.has_magic(path) else [path]  # noqa: PTH207 - as they do
+    return _of_files(path for path in found if os.path.isfile(path))  # noqa: PTH113 - no error for an odd one
+
+
+def _of_lazy(frame: Any) -> Origin:
+    """Return the tables in memory and the files below a lazy frame of Polars."""
+    from polars import DataFrame  # noqa: PLC0415 - of whoever handed its frame over
+
+    found = _of_query(frame.explain())
+    with suppress(Exception):  # its door for engines, which an older version lacks
+        for node in _nodes(frame._ldf.visit()):  # noqa: SLF001
+            found |= _of_places(getattr(node, "paths", ()))
+            if hasattr(node, "df"):
+                found |= origin_of(DataFrame._from_pydf(node.df))  # noqa: SLF001
+            found |= _union(map(origin_of, getattr(node, "options", ())))
+    return found
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    """Yield the steps of a lazy frame, without running any."""
+    yield tree.view_current_node()
+    here = tree.get_node()
+    for below in tree.get_inputs():
+        tree.set_node(below)
+        yield from _nodes(tree)
+    tree.set_node(here)
 
 
 def _of_relation(query: str) -> Origin:
     """Return the tables and files of a query: a relation does not tell of which database."""
     from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
 
-    tables = frozenset(("duckdb", name) for name in get_table_names(query))
-    return Origin(tables) | _of_query(query)
+    tables: set[str] = set()
+    with suppress(Exception):  # its own text of a file's options it cannot read
+        tables = get_table_names(query)
+    return Origin(frozenset(("duckdb", name) for name in tables)) | _of_query(query)
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -244,7 +339,12 @@ def _of_series(series: Any) -> Origin:
 
 def _of_arrow(rows: Any) -> Origin:
     if hasattr(rows, "files"):  # a dataset
-        return _of_files(rows.files)
+        base = getattr(getattr(rows, "filesystem", None), "base_path", "")
+        return _of_files(os.path.join(base, file) for file in rows.files)  # noqa: PTH118 - texts
+    if hasattr(rows, "children"):
+        return _union(map(_of_arrow, rows.children))
+    if hasattr(rows, "get_fragments"):  # a dataset in memory hands its batches on as they are
+        return _union(map(_of_arrow, rows.to_batches()))
     if hasattr(rows, "chunks"):
         return _union(map(_of_arrow, rows.chunks))
     if hasattr(rows, "columns"):

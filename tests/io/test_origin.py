@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -11,13 +12,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import dataset
+from pyarrow import dataset, fs
 
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.open import open_source
-from opendp_sim.io.origin import Named, Origin, origin_of, refuse_private
+from opendp_sim.io.origin import Named, Origin, origin_of, public_rows, refuse_private
 from opendp_sim.io.protocol import from_arrays
 
 X = np.arange(400.0).reshape(100, 4)
@@ -78,6 +79,11 @@ ONE = {
     "a batch": (ARROW, ARROW.to_batches()[0]),
     "rows of a list": (ROWS, ROWS[:1]),
     "a list as a column": ({"x": ROWS}, ROWS),
+    "a lazy frame": (POLARS, POLARS.lazy()),
+    "of a lazy frame": (POLARS.lazy().filter(pl.col("a") > 2), POLARS["a"]),
+    "two lazy frames": (POLARS.lazy(), pl.concat([POLARS.lazy().select("text")] * 2)),
+    "a dataset in memory": (ARROW, dataset.dataset(ARROW)),
+    "a partial function": (partial(chunks, X), partial(len, X)),
     "a function": (chunks, chunks),
     "a method": (FRAME.head, FRAME.head),
     **{f"a pandas column {n}": (FRAME, {"q": FRAME[n]}) for n in FRAME},
@@ -109,6 +115,57 @@ def test_one_origin(private, public):
 @pytest.mark.parametrize(("private", "public"), TWO.values(), ids=TWO)
 def test_two_origins(private, public):
     assert not origin_of(private).meets(origin_of(public))
+
+
+class Streamed:
+    """A table of a library that nobody knows."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, asked=None):
+        return self.table.__arrow_c_stream__(asked)
+
+
+class Held:
+    """An array of a library that nobody knows."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+READ = {
+    "a reader": (ARROW, ARROW.to_reader),
+    "a function": (ARROW, lambda: lambda: ARROW),
+    "an object that streams": (POLARS, lambda: Streamed(POLARS)),
+    "an object that streams pandas": (FRAME, lambda: Streamed(FRAME[["a"]])),
+    "a memoryview": (X, lambda: {"a": memoryview(X[:, 1])}),
+    "an object with an array": (X, lambda: {"a": Held(X[:, 2])}),
+    "chunks of a function": (X, lambda: lambda: pa.table({"a": X[3]})),
+}
+"""What has no address before it is read."""
+
+
+@pytest.mark.parametrize(("private", "made"), READ.values(), ids=READ)
+def test_what_has_no_address_is_compared_as_it_is_read(private, made):
+    records = Records((Column("a", "float64"),))
+    ours, theirs = origin_of(private), origin_of(np.zeros(3))
+    with pytest.raises(ReleaseError, match="OS704 here"):
+        list(public_rows(from_table(records, made()), ours, "here").blocks())
+    assert list(public_rows(from_table(records, made()), theirs, "here").blocks())
+
+
+def test_a_source_of_somebody_else_is_compared_as_it_is_read():
+    class Theirs:
+        records, length = Records((Column("a", "float64"),)), 10
+
+        def blocks(self, rows=None):
+            yield {"a": X.ravel()[:10]}
+
+    assert list(public_rows(Theirs(), origin_of(np.zeros(3)), "here").blocks())
+    with pytest.raises(ReleaseError, match="OS704 here"):
+        list(public_rows(Theirs(), origin_of(X), "here").blocks())
 
 
 @pytest.fixture
@@ -152,7 +209,21 @@ def test_files_that_libraries_hold(files):
         assert of("npz", "a.npz").meets(origin_of(archive))
     assert of("parquet", "days").meets(origin_of(dataset.dataset(folder)))
     assert of("parquet", "days").meets(origin_of(pl.scan_parquet(one)))
-    assert of("parquet", "days").meets(origin_of(duckdb.sql(f"from '{one}'")))
+    whole = fs.SubTreeFileSystem(str(files), fs.LocalFileSystem())
+    for named in (
+        duckdb.sql(f"from '{one}'"),
+        duckdb.sql(f"from '{folder}/*.parquet'"),
+        duckdb.sql(f"from read_parquet('file://{one}')"),
+        duckdb.read_parquet(one),
+        pl.scan_parquet(f"file://{one}"),
+        pl.scan_parquet(f"{folder}/*.parquet").select(pl.len()),
+        pl.scan_pyarrow_dataset(dataset.dataset(one)),
+        dataset.dataset([dataset.dataset(one)]),
+        dataset.dataset("days/one.parquet", filesystem=whole),
+        dataset.dataset(one).filter(dataset.field("a") > 3),
+    ):
+        assert of("parquet", "days").meets(origin_of(named))
+        assert not of("npy", "a.npy").meets(origin_of(named))
     assert not of("npy", "a.npy").meets(of("csv", "a.csv"))
     assert not of("builtin", "digits").meets(of("builtin", "digits_test"))
     assert of("builtin", "digits").meets(of("builtin", "digits"))

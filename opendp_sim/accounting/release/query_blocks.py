@@ -18,7 +18,7 @@ from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.gate import check_entries
-from opendp_sim.io.origin import Origin, origin_of, refuse_private
+from opendp_sim.io.origin import Origin, public_rows
 from opendp_sim.io.protocol import Source
 
 _LARGE, _DENSEST = 2**26, 500
@@ -44,9 +44,7 @@ def query_blocks(opened: Callable[[], Source], where: str, *, private: Origin) -
     """
     empty = True
     try:
-        source = opened()
-        if private:
-            refuse_private(origin_of(source), private, where)
+        source = public_rows(opened(), private, where)
         packed = getattr(source, "packed", None)
         told, seen = getattr(source, "weight", None) or 0, 0
         _check_density(told, packed, where)

@@ -26,7 +26,7 @@ from opendp_sim.io.file_spec import NO_FILE
 from opendp_sim.io.frames import from_table, waits
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
-from opendp_sim.io.origin import Origin, refuse_private
+from opendp_sim.io.origin import Origin, public_rows, refuse_private
 from opendp_sim.io.protocol import Source
 from opendp_sim.postprocessing._impl.control_variate import check_enough
 
@@ -173,6 +173,7 @@ def _opened(
             refuse_private(own, private, f"data.{name}.source")
         try:
             source = source_of(entry.source, entry.records, plan.program.folder, memory)
+            source = public_rows(source, private, f"data.{name}.source")
         except DataError as error:
             refused = _naming(error, name, entry.source)
             refused.unread = _unread(error, entry.source, memory)
