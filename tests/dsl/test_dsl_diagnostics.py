@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
+from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.core.errors import CATALOGUE, ParameterError
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import plan_of
@@ -296,3 +297,11 @@ def test_another_measure_is_not_taken_for_a_misspelling():
         with pytest.raises(Refused) as refused:
             plan_of(draft_of(document.data, document=document, notes=notes))
         assert meant in " ".join(finding.help for finding in refused.value.findings)
+
+
+def test_what_an_earlier_command_of_the_process_did_is_not_said_again(beside):
+    """Golden files failed after any command that had charged: its last line was that of every later refusal."""
+    note_charge("entry 2 of old.ledger charges rho 0.3, and stands")
+    assert "old.ledger" not in _run("check", "bad/circle.yaml").stderr
+    note_written("old.csv")
+    assert "old.csv" not in _run("check", "bad/circle.yaml", "--json").stdout
