@@ -340,11 +340,11 @@ def apply(
 
 def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Applied:
     """Run a plan; one of sessions alone that was charged and whose stores never answered goes on."""
-    open_references(plan, memory)
     names = {name: unserved(plan, run.ledger, name) for name in places}
     if not names or None in names.values() or saved(plan, run.folder):
         drawn = {name: secrets.token_hex(16) for name in places}
         return make_run(plan, run, memory, places, drawn)
+    open_references(plan, memory)
     done, kept = Applied(plan), {name: str(found) for name, found in names.items()}
     inputs = look_again(plan, run, memory, kept.values())
     make_stores(plan, inputs, places, kept)
@@ -434,7 +434,7 @@ def make_run(
     check_forms(plan, memory)
     if run.engine is not None:
         run.engine.check(plan)
-    rehearse(plan, public, partial(_made, plan))
+    rehearse(plan, public, partial(_made, plan), open_references(plan, memory))
 
     def open_stores() -> None:
         opening(inputs)

@@ -21,7 +21,9 @@ from opendp_sim.dsl.files.write import write_output
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.inputs import Inputs
+from opendp_sim.dsl.run.stores import open_session
 from opendp_sim.dsl.types.outputs import OutputType
+from opendp_sim.io.blocks import Block
 
 Make = Callable[[ReleasePlan, Inputs], Any]
 """From a release's plan and blocks of data to what is released."""
@@ -86,13 +88,14 @@ def results_of(
     return found, first
 
 
-def rehearse(plan: Plan, public: Inputs, make: Make) -> None:
+def rehearse(plan: Plan, public: Inputs, make: Make, references: Mapping[str, Block]) -> None:
     """Make every release and output of a dataset without records; refuse what fails.
 
     Args:
         plan: what is to run.
         public: what is public, opened.
         make: makes one release.
+        references: what the queries of sessions look like, by output.
 
     Raises:
         DataError (OS607): queries that the release cannot answer. InternalError (OS903): a mechanism or
@@ -101,12 +104,30 @@ def rehearse(plan: Plan, public: Inputs, make: Make) -> None:
     made: dict[str, Any] = {}
     for name, release in plan.releases.items():
         if not release.interactive:
-            entry = release.typed.entry
-            nothing = Inputs({entry.name: lambda of=entry.records: iter([of.no_records()])}, {})  # type: ignore[misc]
-            made[name] = _tried(f"flow.{name}", lambda: make(release, nothing))  # noqa: B023 - called at once
+            made[name] = _tried(f"flow.{name}", lambda: make(release, _nothing(release)))  # noqa: B023 - called at once
     for name, output in plan.outputs.items():
         if output.stage.name in made:
             _tried(f"outputs.{name}", lambda: _finished(output, made, public))  # noqa: B023 - called at once
+        elif output.interactive:
+            where = f"flow.{output.stage.name}"
+            _tried(where, lambda: _opened(plan, output, references.get(name)))  # noqa: B023 - called at once
+
+
+def _nothing(release: ReleasePlan) -> Inputs:
+    """Return a dataset without records for a release."""
+    entry = release.typed.entry
+    return Inputs({entry.name: lambda: iter([entry.records.no_records()])}, {})
+
+
+def _opened(plan: Plan, output: OutputType, reference: Block | None) -> None:
+    """Open a session in a folder that is removed, and show it what its queries look like."""
+    with suppress(OSError), TemporaryDirectory() as folder:  # of this disk, not of the run's
+        path = File(folder) / "rehearsed.session"
+        with open_session(
+            plan, output, _nothing(plan.releases[output.stage.name]), path
+        ) as session:
+            if reference is not None:
+                session.refer(reference)
 
 
 def _finished(output: OutputType, made: Mapping[str, Any], public: Inputs) -> None:

@@ -308,7 +308,6 @@ def _pay(
         opening.go_on(run, memory, name)
         return
     check_targets(plan, run.folder, anywhere=False, replaced=False)
-    open_references(plan, memory)
     others = lock_free(plan, stack, output)
     drawn = {one: secrets.token_hex(16) for one in (*others, output)}
     names = {one: drawn[one] for one in sessions_of(plan)}

@@ -115,11 +115,23 @@ def open_references(plan: Plan, memory: Memory) -> dict[str, Block]:
 
 def make_store(plan: Plan, output: OutputType, inputs: Inputs, place: Place, name: str) -> Session:
     """Open a session over its store, which is made at its place where none is; nothing is answered."""
+    return open_session(plan, output, inputs, place.path, name, place)
+
+
+def open_session(
+    plan: Plan,
+    output: OutputType,
+    inputs: Inputs,
+    path: Path,
+    name: str | None = None,
+    place: Place | None = None,
+) -> Session:
+    """Open an output's session over a store at ``path``, whose place is locked already or is now."""
     bound = plan.releases[output.stage.name].bound
     assert bound is not None  # noqa: S101 - it is a session's
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
     blocks = inputs.blocks[output.stage.entry.name]
-    return Session((*output.stage.stages, last), blocks, place.path, name, place)
+    return Session((*output.stage.stages, last), blocks, path, name, place)
 
 
 def make_stores(plan: Plan, inputs: Inputs, places: Places, names: Mapping[str, str]) -> None:

@@ -296,7 +296,7 @@ def test_what_opendp_composes_ends_with_what_is_asked(tmp_path):
 def test_a_store_that_cannot_be_opened_leaves_the_files_and_is_paid_for(tmp_path, monkeypatch):
     plan = plan_file(spec_in(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "Session", lambda *_: 1 / 0)
+        patch.setattr(stores, "make_store", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(plan)
     assert files(tmp_path) == WHOLE

@@ -11,7 +11,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.core.claims import Post, Private
+from opendp_sim.core.claims import Interactive, Post, Private
 from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, Source, register
 from opendp_sim.domains.released import Answers
@@ -393,3 +393,38 @@ def test_predictions_far_away_cost_nothing_or_are_answered():
     assert est.predictions_left == 200
     assert len(est.predict(np.array([[0.0, 1e300]] * 60))) == 60
     assert budget.fits == 1
+
+
+def served_by(key, function):
+    class Service(Mechanism):
+        """Answer queries, one after another."""
+
+        source: ClassVar[Source] = Source(key="own", where="Lemma")
+        room = "measurements"
+
+        def bind(self, domain, metric):
+            return Interactive(
+                "zero_concentrated_divergence", lambda d: 0.5 * d * d, fails, resume=function
+            )
+
+    Service.key = key
+    return Service
+
+
+@pytest.mark.parametrize("resume", [fails, None], ids=["always fails", "is not there"])
+def test_a_service_that_never_opens_costs_nothing(resume, stranger):
+    stranger(served_by("never_opens", resume))
+    made = session()
+    made["flow"]["r"]["release"] = {"mechanism": {"never_opens": {}}}
+    made["privacy"]["budget"] = {"rho": 2.0}
+    plan = sim.plan(made)
+    with pytest.raises(SimError, match=r"flow\.r.*othing was charged"):
+        sim.apply(plan, {"t": DATA})
+    assert charges() == 0
+    assert not Path("s.session").exists()
+    with (
+        pytest.raises(SimError, match=r"flow\.r.*othing was charged"),
+        sim.session(plan, {"t": DATA}),
+    ):
+        pass
+    assert charges() == 0
