@@ -274,7 +274,10 @@ def _of_lazy(frame: Any) -> Origin:
             found |= _of_places(getattr(node, "paths", ()))
             if hasattr(node, "df"):
                 found |= origin_of(DataFrame._from_pydf(node.df))  # noqa: SLF001
-            found |= _union(map(origin_of, getattr(node, "options", ())))
+            options = getattr(
+                node, "options", None
+            )  # of another's scan: its function and what that reads
+            found |= _union(map(origin_of, options if isinstance(options, tuple) else ()))
     return found
 
 
