@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.ledger import postgres as _postgres
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.session import _chain as chain, postgres as _session_postgres
 from opendp_sim.accounting.session.postgres import SharedStore, mark_at, store_at
 from opendp_sim.accounting.session.store import SessionStore
@@ -400,3 +401,31 @@ def test_a_spec_is_served_from_a_server_and_charged_once(place: str, tmp_path: P
     with closing(sqlite3.connect(tmp_path / "l.ledger")) as db:
         kinds = [row[0] for row in db.execute("SELECT body FROM entries")]
     assert sum('"kind":"charge"' in kind.replace(" ", "") for kind in kinds) == 1
+
+
+def test_processes_that_open_one_new_store_charge_once(place: str, tmp_path: Path) -> None:
+    """Four processes race for the first opening, of a store and a ledger of one server."""
+    text = (Path(__file__).parents[3] / "specs" / "digits-session.yaml").read_text()
+    ledger = (
+        f'    ledger: {{file: "{place}ledger", limit: {{epsilon: 9, delta: 1.0e-4}}}}\n    columns:'
+    )
+    text = text.replace("out/digits.session", f'"{place}"').replace("    columns:", ledger)
+    (tmp_path / "spec.yaml").write_text(text)
+
+    def ask() -> None:
+        with serve(plan_file(tmp_path / "spec.yaml")) as served:
+            served.ask(np.zeros((1, 64)).tolist())
+
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                ask()
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    ask()
+    with Ledger.open(f"{place}ledger") as found:
+        assert len(found.charges) == 1
