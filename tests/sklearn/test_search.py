@@ -15,7 +15,13 @@ from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.sklearn import (
@@ -306,6 +312,8 @@ def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
         "passthrough",
         FrozenEstimator(StandardScaler().fit(np.eye(2))),
         FrozenEstimator(make_pipeline(StandardScaler(), PCA(1)).fit(np.eye(2))),
+        FrozenEstimator(StandardScaler().fit(pd.DataFrame(np.eye(2), columns=["p", "q"]))),
+        FrozenEstimator(OneHotEncoder().fit([["a"], ["b"]])),
         ColumnTransformer([("a", PublicScaler(bounds=(0, 1)), [0]), ("b", "drop", [1])]),
         ColumnTransformer([("a", FunctionTransformer(np.sqrt), make_column_selector())]),
     ],
@@ -361,6 +369,10 @@ MEETING = {
         [("a", PublicScaler(), lambda X: [int(X.argmax()) % 2])]
     ),
     "stateless": Stateless(),
+    "frozen and centred": FrozenEstimator(FunctionTransformer(centred).fit(np.eye(2))),
+    "frozen in a pipeline": FrozenEstimator(
+        make_pipeline(StandardScaler(), Stateless()).fit(np.eye(2))
+    ),
     "patches": PatchExtractor(),
     "another union": OtherUnion([("a", PublicScaler(bounds=(0, 1)))]),
 }
