@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,16 +98,6 @@ class Law:
             return epsilon, epsilon * min(epsilon / 2, 1.0)
         rho = squared / (2 * self.scale**2)
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
-
-    def log_ratio(
-        self, values: Sequence[int], second: Sequence[int], first: Sequence[int]
-    ) -> float:
-        """Return the log of how much likelier whole noisy values are at the second arguments."""
-        if self.family == "laplace":
-            gaps = (abs(v - a) - abs(v - b) for v, a, b in zip(values, first, second, strict=True))
-            return sum(gaps) / self.scale
-        squares = ((b - a) * (2 * v - a - b) for v, a, b in zip(values, first, second, strict=True))
-        return sum(squares) / (2 * self.scale**2)
 
     def scout(self, count: int, rng: np.random.Generator) -> list[int]:
         """Return whole noise drawn fast by numpy: for the search, never for a verdict."""

@@ -172,8 +172,6 @@ class Ready:
         common = self._common
         if not common.on:
             return argument + self._noise()
-        if common.weighing:
-            return common.noisy_number(self._key, self._law, argument, self._noise)
         return argument + common.number(self._key, self._noise)
 
     def _noise(self) -> int:

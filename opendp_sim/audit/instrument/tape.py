@@ -240,12 +240,6 @@ class Tape:
         ):
             self.inside = True
             try:
-                if self.common.weighing:
-                    bulk = self.mode == "bulk"
-                    out = self.common.noisy(
-                        law, cells, lambda: self.pools.whole(law, len(cells), bulk=bulk)
-                    )
-                    return out if law.vector else out[0]
                 noise = self._noise(law, len(cells))
             finally:
                 self.inside = False

@@ -32,7 +32,6 @@ from opendp_sim.audit.trace.deterministic import stands_alone
 from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.draw_tree import clean_tapes
 from opendp_sim.audit.trace.enumerate_draws import tree_step
-from opendp_sim.audit.trace.importance_weights import weighed_step
 from opendp_sim.audit.trace.output_sample import Glance
 from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
@@ -368,7 +367,6 @@ STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     tree_step,
     level_step,
     support_step,
-    weighed_step,
     hidden_step,
 )
 """What is tried, in this order. ``layer.md`` lists the parts of beta that each of them takes."""

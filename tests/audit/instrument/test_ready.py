@@ -71,25 +71,3 @@ def test_both_runs_of_a_round_get_one_noise_and_other_rounds_another() -> None:
         assert (noise.at(11), noise.at(5), noise.at(0)) == (15, 4, 9)  # the third has its own
         common.begin()
         assert noise.at(0) == 2
-
-
-def test_noisy_values_in_common_are_weighed_as_those_of_a_vector() -> None:
-    one, other = Common(), Common()
-    number = ready(one, [4, -1])
-    for common in (one, other):
-        with common.weighed():
-            common.begin()
-            values: list[int] = []
-            for at, z in ((10, 4), (0, -1)):
-                values += (
-                    [number.at(at)] if common is one else other.noisy(LAW, [at], lambda z=z: [z])
-                )
-            assert values == [14, -1]
-            common.again()
-            again = (
-                [number.at(11), number.at(0)]
-                if common is one
-                else [*other.noisy(LAW, [11], list), *other.noisy(LAW, [0], list)]
-            )
-            assert again == [14, -1]
-    assert one.log_ratio == other.log_ratio == pytest.approx((4 - 3) / 2)

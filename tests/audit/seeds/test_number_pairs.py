@@ -1,4 +1,4 @@
-"""Records halfway between two others, and bars of records that move something."""
+"""Records halfway between two others, and as many records as the code names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.seeds.from_code import between
-from opendp_sim.audit.trace import undisclosed_noise as bars
 from tests.audit.growing import refuted
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -48,19 +47,3 @@ def test_a_bar_is_tried_with_records_that_move_something() -> None:
     found = refuted(sentences(exact=True), 1)
     assert found.verdict == "refuted"
     assert found.witness is not None
-
-
-def test_kinds_that_move_something_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Space:
-        def corners(self, _: Any) -> Any:
-            from opendp_sim.audit.generators.neighbours import Pair
-
-            return (Pair([], [text], 1) for text in ("", "a", "7", "8"))
-
-    class Tracer:
-        space, rng = Space(), None
-
-    monkeypatch.setattr(bars, "_moves", lambda _, kind: kind.isdecimal())
-    assert bars._kinds(Tracer()) == ["7", "8"]  # type: ignore[arg-type]
-    monkeypatch.setattr(bars, "_moves", lambda _, kind: False)
-    assert bars._kinds(Tracer()) == ["", "a"]  # type: ignore[arg-type]
