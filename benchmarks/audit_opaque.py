@@ -2,9 +2,12 @@
 
     python benchmarks/audit_opaque.py --seeds 3 --rows opaque.jsonl --write
     python benchmarks/audit_opaque.py --only clip_batch_gradient,observed_keys --broken
+    python benchmarks/audit_opaque.py --corpus strangers --sample 5 --rows strangers.jsonl
     python benchmarks/audit_opaque.py --native 150 --rows native.jsonl
     python benchmarks/audit_opaque.py --excess 20
 
+``--corpus`` names the programs: those of ``tests/audit/opaque``, the strangers' sets of ``tests/audit/corpus``,
+or both; ``--sample 5`` takes every fifth of them, in an order that no name decides.
 ``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
 of them, from number ``--skip`` on; ``--excess`` a count whose claim is 5 % too small, at so many seeds. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
 stopped. ``--clock 2`` lets the clock of budgets and figures go twice as fast: a processor of half the
@@ -18,6 +21,7 @@ import json
 import sys
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -33,7 +37,9 @@ import opendp.prelude as dp  # noqa: E402
 from benchmarks._audit_rows import engine_of, recorded, write_record  # noqa: E402
 from opendp_sim.audit import audit, collect  # noqa: E402
 from opendp_sim.audit.clock import clocked, cpu_seconds  # noqa: E402
+from tests.audit.corpus import programs  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
+from tests.audit.opaque.kit import Pair  # noqa: E402
 
 ENGINE = engine_of(ROOT, whole=True)
 
@@ -67,6 +73,8 @@ def main() -> None:
     ask.add_argument("--seeds", type=int, default=1)
     ask.add_argument("--first-seed", type=int, default=0)
     ask.add_argument("--only", default="")
+    ask.add_argument("--corpus", choices=("opaque", "strangers", "both"), default="opaque")
+    ask.add_argument("--sample", type=int, default=1)
     ask.add_argument("--broken", action="store_true")
     ask.add_argument("--sound", action="store_true")
     ask.add_argument("--rows", default="")
@@ -96,7 +104,7 @@ def run(asked: argparse.Namespace) -> None:
         if path is not None:
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-        mark = {"refuted": "x", "not refuted": " ", "crash": "!"}[row["verdict"]]
+        mark = {"refuted": "x", "priced": "$", "not refuted": " ", "crash": "!"}[row["verdict"]]
         print(
             f"{seed} {mark} {name:34} {row['layer']:16} {row['cpu']:5.1f} s  {row['detail'][:70]}",
             flush=True,
@@ -109,7 +117,7 @@ def run(asked: argparse.Namespace) -> None:
         )
         return
     if asked.native:
-        accused = [row["name"] for row in done if row["verdict"] != "not refuted"]
+        accused = [row["name"] for row in done if row["verdict"] in ("refuted", "crash")]
         longest = max(row["cpu"] for row in done)
         print(f"{len(done)} audits, accused or crashed: {accused}; longest {longest:.1f} CPU s")
         return
@@ -153,10 +161,17 @@ def _programs(asked: argparse.Namespace) -> Iterator[Task]:
         for broken in (True, False):
             if (asked.broken and not broken) or (asked.sound and broken):
                 continue
-            for pair in PAIRS:
+            for pair in _asked_for(asked):
                 if not names or pair.name in names:
                     name = f"{pair.name}/{'broken' if broken else 'sound'}"
-                    yield name, partial(pair.make, broken), pair.d_in, seed, {}
+                    yield name, partial(pair.make, broken), pair.d_in, seed, dict(pair.options)
+
+
+def _asked_for(asked: argparse.Namespace) -> list[Pair]:
+    """Return the programs asked for, in an order that is the same everywhere."""
+    known = {"opaque": [*PAIRS], "strangers": [*programs()], "both": [*PAIRS, *programs()]}
+    mixed = sorted(known[asked.corpus], key=lambda pair: zlib.crc32(pair.name.encode()))
+    return mixed[:: asked.sample] if asked.sample > 1 else known[asked.corpus]
 
 
 def _natives(asked: argparse.Namespace) -> Iterator[Task]:
@@ -196,15 +211,16 @@ def summary(rows: list[dict[str, Any]]) -> None:
         broken = [row for row in here if row["name"].endswith("/broken")]
         sound = [row for row in here if row["name"].endswith("/sound")]
         caught = [row for row in broken if row["verdict"] == "refuted"]
-        alarms = [row["name"] for row in sound if row["verdict"] != "not refuted"]
+        alarms = [row["name"] for row in sound if row["verdict"] in ("refuted", "crash")]
         times = [row["cpu"] for row in caught] or [0.0]
         print(
             f"seed {seed}: caught {len(caught)} of {len(broken)}, median {median(times):.1f} CPU s, "
             f"largest {max(times):.1f}; alarms or crashes {len(alarms)} of {len(sound)} {alarms}; "
             f"longest audit {max((row['cpu'] for row in here), default=0):.1f} CPU s"
         )
-        missed = [row["name"].split("/")[0] for row in broken if row["verdict"] != "refuted"]
-        print(f"  missed: {', '.join(missed)}")
+        for word, verdict in (("priced", "priced"), ("missed", "not refuted")):
+            names = [row["name"].rpartition("/")[0] for row in broken if row["verdict"] == verdict]
+            print(f"  {word}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Pair:
     d_in: Any
     fault: str
     sound: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the audit: a domain of one's own needs a generator."""
 
 
 PAIRS: list[Pair] = []
