@@ -1,4 +1,4 @@
-"""The auditor: is this map true? A verdict is ``refuted`` or ``not refuted``, never "private"."""
+"""The auditor: is this map true? It is ``refuted``, ``priced`` or ``not refuted``, never "private"."""
 
 from __future__ import annotations
 

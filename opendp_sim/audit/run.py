@@ -6,6 +6,7 @@ import io
 import itertools
 import sys
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -426,6 +427,8 @@ def assert_not_refuted(
 ) -> Report:
     """Audit in a test: raise with the whole report when the claim is refuted.
 
+    A claim that is priced passes with a warning: what draws did not confirm is for a person.
+
     Raises:
         AssertionError: the claim is refuted; the message is the report.
         AuditError: OS501, every release raised, so that a test would pass of nothing; or as ``audit``.
@@ -434,6 +437,10 @@ def assert_not_refuted(
     report = audit(obj, d_in, budget, **options)
     if report.evidence is not None:
         raise AssertionError(str(report))
+    if report.verdict == "priced":
+        warnings.warn(str(report), UserWarning, stacklevel=2)
+    for text in report.warnings:
+        warnings.warn(f"{report.origin or report.subject}: {text}", UserWarning, stacklevel=2)
     if report.empty:
         raise AuditError(
             "OS501", "audit.releases", expected="an object that releases something",

@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "audit": (
         "audit:audit_command",
-        "Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.",
+        "Try to refute a claim: `refuted`, `priced` or `not refuted`, with what would have been seen.",
     ),
     "doctor": (
         "doctor:doctor_command",

@@ -16,6 +16,7 @@ import typer
 
 from opendp_sim.audit import Report, audit
 from opendp_sim.audit.module_objects import place_of
+from opendp_sim.audit.report.report import worst_of
 from opendp_sim.audit.report.sarif import failed_sarif, sarif_of
 from opendp_sim.cli._audit_module import Found, Heard, listening, of_factory, of_module, source_of
 from opendp_sim.cli._audit_spec import spec_claims, spec_subjects
@@ -55,16 +56,17 @@ def audit_command(
     ] = 1e-3,
     json_: AsJson = False,
 ) -> None:
-    """Print `refuted` with a counterexample, or `not refuted`.
+    """Print `refuted` with a counterexample, `priced`, or `not refuted`.
 
-    With the power of the search.
+    `priced` is a calculation that says the claim is wrong on one pair of datasets and that draws did
+    not confirm: have a person look at it. The report has the power of the search.
 
     An interactive release is asked by a default driver, and the report says what; `audit` in Python
     takes a driver of your own. What the audited code prints is left out.
 
     Exit code 0: not refuted. 1: refuted, or a spec that `check` refuses as well. 2: wrong usage,
     nothing there that can be audited, an object of the module that could not be, or one whose
-    releases all raise.
+    releases all raise. 6: nothing refuted, but something priced.
     """
     told = "json" if json_ else output
     with handled(as_json_text=told == "json", exits=EXITS | {"OS5": 2}), _written(told):
@@ -76,9 +78,9 @@ def audit_command(
         if heard.lines:
             typer.echo(f"left out: {counted(heard.lines, 'line')} that the code printed", err=True)
         say(_render(reports, told, target, found), lines=True, fold=False)
-    refuted = any(report.evidence is not None for report in reports)
+    verdict = worst_of(reports)
     unsure = found.failed or any(report.empty for report in reports)
-    raise typer.Exit(1 if refuted else 2 if unsure else 0)
+    raise typer.Exit(1 if verdict == "refuted" else 2 if unsure else 6 * (verdict == "priced"))
 
 
 def _one_format(output: str, *, as_json: bool) -> None:
@@ -180,14 +182,13 @@ def _no_target(target: str) -> AuditError:
 
 
 def _render(reports: list[Report], output: str, target: str, found: Found) -> str:
-    refuted = [r.origin or r.subject for r in reports if r.evidence is not None]
     if output == "text":
         parts = [str(report) for report in reports]
         more = len(reports) > 1 or found.left_out
-        return "\n\n".join([*parts, *([_summary(reports, refuted, found)] if more else [])])
+        return "\n\n".join([*parts, *([_summary(reports, found)] if more else [])])
     if output == "json":
         plain = {
-            "verdict": "refuted" if refuted else "not refuted",
+            "verdict": worst_of(reports),
             "audits": [report.to_dict() for report in reports],
             "left_out": [{"name": name, "why": why} for name, why in found.left_out],
         }
@@ -196,12 +197,13 @@ def _render(reports: list[Report], output: str, target: str, found: Found) -> st
     return sarif_of(reports, places, target, found.left_out)
 
 
-def _summary(reports: list[Report], refuted: list[str], found: Found) -> str:
+def _summary(reports: list[Report], found: Found) -> str:
     """Say how many of what, and what was left out and why."""
     lines = [f"left out: {name}: {shown(why)}" for name, why in found.left_out]
     beta = sum(report.beta for report in reports)
-    names = f" ({', '.join(refuted)})" if refuted else ""
-    counts = f"{len(refuted)} refuted{names}, {len(reports) - len(refuted)} not refuted"
+    known = {report.verdict for report in reports} | {"refuted", "not refuted"}
+    verdicts = [one for one in ("refuted", "priced", "not refuted") if one in known]
+    counts = ", ".join(_counted(reports, verdict) for verdict in verdicts)
     out = f"; {len(found.left_out)} left out" if found.left_out else ""
     lines.append(f"{len(reports)} audited: {counts}{out}")
     if reports:
@@ -209,3 +211,10 @@ def _summary(reports: list[Report], refuted: list[str], found: Found) -> str:
             f"risk of a false alarm at most {beta:g} over all of them, {reports[0].beta:g} each"
         )
     return "\n".join(lines)
+
+
+def _counted(reports: list[Report], verdict: str) -> str:
+    """Say how many have a verdict, and which, where somebody has to look at them."""
+    names = [r.origin or r.subject for r in reports if r.verdict == verdict]
+    shown_names = f" ({', '.join(names)})" if names and verdict != "not refuted" else ""
+    return f"{len(names)} {verdict}{shown_names}"

@@ -28,6 +28,9 @@ _LONGEST = 2**26
 """Bytes of a file that is read; an audit's counterexamples are small datasets."""
 
 
+Verdict = Literal["refuted", "priced", "not refuted"]
+
+
 class _Layer(Strict):
     layer: str
     status: Literal["refuted", "not refuted", "skipped"]
@@ -40,7 +43,7 @@ class _Layer(Strict):
 
 
 class _Audit(Strict):
-    verdict: Literal["refuted", "not refuted"]
+    verdict: Verdict
     subject: str
     claim: str | None = None
     d_in: Any
@@ -57,6 +60,8 @@ class _Audit(Strict):
     versions: dict[str, str]
     refuted_by: str | None
     evidence: Plain | None
+    priced: Plain | None = None
+    warnings: list[str] = Field(default_factory=list)
     lower_bounds: dict[str, float]
     layers: list[_Layer]
     replay: str
@@ -70,7 +75,7 @@ class _LeftOut(Strict):
 class Audits(Strict):
     """The file that ``opendp-sim audit TARGET --format json`` prints."""
 
-    verdict: Literal["refuted", "not refuted"]
+    verdict: Verdict
     audits: list[_Audit]
     left_out: list[_LeftOut] = Field(default_factory=list)
 
@@ -113,12 +118,14 @@ def read_audits(path: Path) -> Audits:
     except OSError:
         raise refusal("a file that cannot be read") from None
     found = read_strictly(Audits, text, refusal)
-    refuted = [audit.verdict == "refuted" for audit in found.audits]
-    for audit, said in zip(found.audits, refuted, strict=True):
-        shown = [layer.status == "refuted" for layer in audit.layers]
-        if any(shown) != said or (audit.evidence is not None) != said or not audit.layers:
+    for audit in found.audits:
+        said = audit.verdict == "refuted", audit.verdict == "priced"
+        shown = any(layer.status == "refuted" for layer in audit.layers)
+        if (shown, audit.priced is not None) != said or (audit.evidence is not None) != said[0]:
             raise refusal("another value at verdict")
-    if not refuted or any(refuted) != (found.verdict == "refuted"):
+        if not audit.layers:
+            raise refusal("another value at verdict")
+    if not found.audits or found.verdict != _worst(found):
         raise refusal("another value at verdict")
     return found
 
@@ -126,20 +133,25 @@ def read_audits(path: Path) -> Audits:
 def audit_facts(path: Path) -> Facts:
     """Gather the facts of an audit's file; nothing is run again."""
     found = read_audits(path)
-    refuted = sum(audit.verdict == "refuted" for audit in found.audits)
-    first = next((audit for audit in found.audits if audit.verdict == "refuted"), found.audits[0])
+    said = [audit.verdict for audit in found.audits]
+    refuted, priced = said.count("refuted"), said.count("priced")
+    first = next(audit for audit in found.audits if audit.verdict == _worst(found))
     name = first.subject.partition(" (")[0].partition("#")[0]
     out = Facts(
         "Audit: an attempt to refute a privacy claim",
         name,
-        _sentence(refuted),
+        _SENTENCES[found.verdict],
         "record",
         _again(first, name, sum(audit.beta for audit in found.audits)),
     )
     risk, seconds = sum(a.beta for a in found.audits), sum(a.cpu_seconds for a in found.audits)
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
     out.tiles = [
-        Tile(found.verdict, f"{refuted} of {len(found.audits)} audited claims", warn=refuted > 0),
+        Tile(
+            found.verdict,
+            f"{refuted} refuted and {priced} priced, of {len(found.audits)} audited claims",
+            warn=found.verdict != "not refuted",
+        ),
         Tile(f"{risk:.2g}", "the chance of a wrong `refuted` is at most this"),
         Tile(f"{runs:,}", "runs and pairs of datasets that were compared"),
         Tile(f"{seconds:.0f} s", "of computing time; a longer look sees smaller faults"),
@@ -165,16 +177,26 @@ def _again(audit: _Audit, name: str, risk: float) -> str:
     )
 
 
-def _sentence(refuted: int) -> str:
-    if refuted:
-        return (
-            "The claim is wrong: below is a pair of datasets that differ by no more than the claim "
-            "says, and whose releases can be told apart better than it promises."
-        )
-    return (
+def _worst(found: Audits) -> Verdict:
+    """Return the verdict of the audit which has most to show."""
+    order: tuple[Verdict, ...] = ("refuted", "priced")
+    return next((v for v in order if any(a.verdict == v for a in found.audits)), "not refuted")
+
+
+_SENTENCES: dict[Verdict, str] = {
+    "refuted": (
+        "The claim is wrong: below is a pair of datasets that differ by no more than the claim "
+        "says, and whose releases can be told apart better than it promises."
+    ),
+    "priced": (
+        "A calculation says that the claim is wrong on the pair of datasets below, and drawing releases "
+        "did not confirm it. A person has to look at it: it assumes that all randomness was seen."
+    ),
+    "not refuted": (
         "The auditor tried to tell neighbouring datasets apart better than the claim allows, and did not "
         "succeed. That is no proof; below is what it would have seen."
-    )
+    ),
+}
 
 
 def _part(audit: _Audit) -> AuditPart:
@@ -207,9 +229,9 @@ def _runs(lines: Sequence[str]) -> bool:
 
 
 def _found(audit: _Audit) -> list[tuple[str, str]]:
-    evidence = audit.evidence
+    evidence = audit.evidence or audit.priced
     if evidence is None:
-        return []
+        return [("warning", text) for text in audit.warnings]
     witness = audit.witness
     seen_on = evidence if witness is None or not witness.get("certified") else witness
     pair = seen_on.get("pair") or {}

@@ -15,18 +15,15 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.compare_tapes import Decoded
 from opendp_sim.audit.instrument.native_laws import Law, is_shift
 from opendp_sim.audit.instrument.patch_rng import Holders, tapped
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.seeds.constants import mined
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.statistics.sampling import both_sides
-from opendp_sim.audit.trace.closed_form import Shift, closed_form
-from opendp_sim.audit.trace.draw_tree import Tree, blurred, clean_tapes, hockey_stick
+from opendp_sim.audit.trace.draw_tree import clean_tapes
 from tests.audit.opaque.kit import CHANGE_ONE, PURE, SYMMETRIC, lap, opaque, up, whole
 
 BRIEF = replace(
@@ -154,20 +151,6 @@ def test_a_source_that_cannot_be_replaced_is_told() -> None:
     coins = frozenset([random.Random()])  # noqa: S311
     holders.replace([lambda _: coins])
     assert holders.unseen
-
-
-def test_a_path_that_tapes_may_have_missed_counts_against_a_verdict() -> None:
-    """With .97 noise of the data, with .03 noise of nothing: log(1 + .97 (e - 1)) is .981, not 1."""
-    decoded = Decoded((0,), (1.0,), 1, ((0.0,), (0.0,)))
-    noise = NoiseLaw("discrete_laplace", np.array([1.0]))
-    shift = Shift(noise, np.array([1.0]), np.array([0.0]), True, decoded)
-    assert closed_form(shift, PURE, 0.981) is not None
-    assert closed_form(shift, PURE, 0.981, 150) is None
-    assert closed_form(shift, PURE, 0.9, 150) is not None
-    sides = Tree({"yes": 0.75, "no": 0.25}, 0.0), Tree({"yes": 0.25, "no": 0.75}, 0.0)
-    assert hockey_stick(*sides, 1.08)[0] > 0 > hockey_stick(*sides, 1.08, 150)[0]
-    assert hockey_stick(*sides, 0.9, 150)[0] > 0
-    assert blurred(0.5, 0.25, 0) == 0.25
 
 
 def test_what_a_function_counts_is_divided_between_the_sides() -> None:

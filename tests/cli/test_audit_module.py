@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from opendp_sim.audit import Budget, audit as real
-from opendp_sim.audit.findings import LayerResult
+from opendp_sim.audit.findings import Evidence, LayerResult
+from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.repro_script import is_object
 from opendp_sim.cli import audit as command
 from opendp_sim.cli._audit_module import Heard, listening, source_of
@@ -118,6 +119,20 @@ def test_what_releases_nothing_is_not_passed(folder, monkeypatch):
     done = run("audit", "mixed_of_tests:HELD")
     assert done.exit_code == 2, done.output
     assert "not refuted, but nothing was released (" in done.stdout
+
+
+def test_a_price_has_an_exit_code_of_its_own(folder, monkeypatch):
+    """A script that stops at a refutation has to tell it from what a person must look at."""
+    price = Evidence("loss", "too much", "1", "2", Pair([1], [], 1))
+    layer = LayerResult("LT trace", "not refuted", facts={"priced": price})
+    short = command.audit
+    monkeypatch.setattr(
+        command, "audit", lambda *args, **more: replace(short(*args, **more), layers=(layer,))
+    )
+    done = run("audit", "mixed_of_tests:HELD")
+    assert done.exit_code == 6, done.output
+    assert "priced by LT trace: too much" in done.output
+    assert json.loads(run("audit", "mixed_of_tests:HELD", "--json").stdout)["verdict"] == "priced"
 
 
 def test_an_error_in_one_audit_is_said_and_the_others_go_on(folder, monkeypatch):

@@ -10,18 +10,24 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.report import Report
 
 
-def report(*, refuted: bool = False, text: str = "plain") -> Report:
+def report(*, refuted: bool = False, priced: bool = False, text: str = "plain") -> Report:
     pair = Pair([1, 2], [1], 1)
     evidence = (
         Evidence("event", f"one sentence {text}", "epsilon 0.5", f"1.25 {text}", pair)
-        if refuted
+        if refuted or priced
         else None
     )
+    facts = {"priced": evidence} if priced else {}
+    evidence = None if priced else evidence
     layers = (
         LayerResult("L0 structure", "not refuted", runs=10, power=f"24 pairs {text}"),
         LayerResult("L1 stability", "skipped", reason=f"no noiseless part declared {text}"),
         LayerResult(
-            "L3 distribution", "refuted" if refuted else "not refuted", runs=500, evidence=evidence
+            "L3 distribution",
+            "refuted" if refuted else "not refuted",
+            runs=500,
+            evidence=evidence,
+            facts=facts,
         ),
     )
     return Report(
@@ -29,7 +35,9 @@ def report(*, refuted: bool = False, text: str = "plain") -> Report:
     )
 
 
-def audit_file(path: Path, *, refuted: bool = False, text: str = "plain") -> Path:
-    made = report(refuted=refuted, text=text)
+def audit_file(
+    path: Path, *, refuted: bool = False, priced: bool = False, text: str = "plain"
+) -> Path:
+    made = report(refuted=refuted, priced=priced, text=text)
     path.write_text(json.dumps({"verdict": made.verdict, "audits": [made.to_dict()]}))
     return path

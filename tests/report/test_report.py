@@ -24,6 +24,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
+from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan.errors import whole_of
 from opendp_sim.dsl.plan.plan import plan_file
@@ -346,8 +347,17 @@ def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
     ):
         assert said in text
     text = " ".join(sound(page_of(audit_file(tmp_path / "bad.json", refuted=True))).text)
-    for said in ("The claim is wrong", "1 of 1 audited claims", "[1, 2]", "epsilon 0.5", "1.25"):
+    for said in ("The claim is wrong", "1 refuted and 0 priced, of 1 audited", "[1, 2]", "1.25"):
         assert said in text
+    priced = audit_file(tmp_path / "priced.json", priced=True)
+    text = " ".join(sound(page_of(priced)).text)
+    for said in ("A person has to look at it", "0 refuted and 1 priced", "[1, 2]", "epsilon 0.5"):
+        assert said in text
+    other = json.loads(priced.read_text())
+    other["verdict"] = "not refuted"
+    priced.write_text(json.dumps(other))
+    with pytest.raises(AuditError, match="OS501"):
+        read_audits(priced)
 
 
 def test_an_audit_s_page_names_the_claim_and_prints_nothing_that_is_no_python(

@@ -30,13 +30,15 @@ def shown_pair(evidence: Evidence, witness: Witness | None) -> Pair | None:
     return evidence.pair
 
 
-def found_lines(evidence: Evidence, layer: str, witness: Witness | None) -> list[str]:
+def found_lines(
+    evidence: Evidence, layer: str, witness: Witness | None, verdict: str = "refuted"
+) -> list[str]:
     """Say what was found, on which pair, and the plain event that shows it."""
     declared = (
         "    declared   core= and noise= by whoever asked: if they are wrong, so is this finding"
     )
     lines = [
-        f"  refuted by {layer}: {evidence.detail}",
+        f"  {verdict} by {layer}: {evidence.detail}",
         f"    claimed    {evidence.claimed}",
         f"    measured   {evidence.measured}",
         f"    confidence {evidence.confidence}",
@@ -151,7 +153,13 @@ _INNER = frozenset({"genome", "turned"})
 
 @dataclass(frozen=True)
 class Report:
-    """One audit. ``verdict`` is ``refuted`` or ``not refuted``; there is no third word."""
+    """One audit. ``verdict`` is ``refuted``, ``priced`` or ``not refuted``; never "private".
+
+    ``refuted``: draws made for it, exact distances or structure show that the claim is wrong.
+    ``priced``: a calculation says so, on one pair, if a run is a function of its dataset and its tape;
+    draws did not confirm it in this budget. It is a finding for a person.
+    ``not refuted``: neither was found. This is no proof.
+    """
 
     subject: str
     d_in: Any
@@ -184,13 +192,38 @@ class Report:
     @property
     def verdict(self) -> str:
         """The answer."""
-        return "refuted" if self.evidence is not None else "not refuted"
+        if self.evidence is not None:
+            return "refuted"
+        return "not refuted" if self.priced is None else "priced"
 
     @property
     def evidence(self) -> Evidence | None:
         """The counterexample, when there is one."""
         found = [layer.evidence for layer in self.layers if layer.status == "refuted"]
         return found[0] if found else None
+
+    @property
+    def priced(self) -> Evidence | None:
+        """A calculated excess that draws did not confirm, where nothing was refuted."""
+        if self.evidence is not None:
+            return None
+        return next((x.facts["priced"] for x in self.layers if x.facts.get("priced")), None)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of a claim that was not refuted has to look at."""
+        if self.evidence is not None:
+            return []
+        return [str(layer.facts["warning"]) for layer in self.layers if layer.facts.get("warning")]
+
+    @property
+    def tried(self) -> int:
+        """Pairs that were tried by the layer that tried most of them."""
+        pairs = (
+            layer.facts.get("pairs", layer.runs if layer.layer.startswith("L1") else 0)
+            for layer in self.layers
+        )
+        return max(pairs, default=0)
 
     @property
     def layer(self) -> str:
@@ -285,6 +318,10 @@ class Report:
         lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict}{empty} ({self.checks})"]
         if self.claim:
             lines.append(f"  claim: {self.claim}")
+        if self.verdict == "not refuted" and not (self.empty or self.hints):
+            pairs = f" in {self.tried:,} pairs" if self.tried else ""
+            lines.append(f"  No problem found{pairs}. This is not a proof.")
+        lines += [f"  warning: {text}" for text in self.warnings]
         lines += [f"  {text}" for text in self.hints]
         if self.drive:
             lines.append(f"  asked by default: {self.drive}")
@@ -292,14 +329,14 @@ class Report:
             lines.append(f"  every release raised, so that nothing was released: {self.raised}")
         if self.evidence is not None:
             lines += ["", *found_lines(self.evidence, self.layer, self.witness)]
+        if self.priced is not None:
+            lines += ["", *found_lines(self.priced, "LT trace", None, "priced")]
         lines += ["", *layer_lines(self.layers)]
         if self.evidence is None:
             if self.opaque:
                 lines += ["", *stronger_lines(self.layers, self.budget, asked=bool(self.drive))]
             lines += ["", *map(_unread, self.unread)][self.opaque :]
-            lines += [
-                "not refuted is not a proof: `opendp-sim explain known_limits` says what was left out."
-            ]
+            lines += ["`opendp-sim explain known_limits` says what no audit looks at."]
         else:
             alone = [layer.facts["alone"] for layer in self.layers if layer.facts.get("alone")]
             lines += [f"  stronger: {text}" for text in alone]
@@ -341,6 +378,8 @@ class Report:
             "versions": self.versions,
             "refuted_by": self.layer or None,
             "evidence": plain(self.evidence),
+            "priced": plain(self.priced),
+            "warnings": self.warnings,
             "lower_bounds": plain(self.lower_bounds),
             "layers": [plain(layer) for layer in self.layers],
             "replay": self.search,
@@ -349,6 +388,12 @@ class Report:
     def to_json(self) -> str:
         """Return the report as JSON."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True)
+
+
+def worst_of(reports: Sequence[Report]) -> str:
+    """Return the verdict of several audits: that of the one which has most to show."""
+    verdicts = {report.verdict for report in reports}
+    return next((one for one in ("refuted", "priced") if one in verdicts), "not refuted")
 
 
 def versions() -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from opendp_sim.audit.report.report import Report, plain
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.report.report import Report, plain, worst_of
 from opendp_sim.core.system.escape_text import shown
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -23,7 +24,7 @@ _RULES = {
 
 
 def to_sarif(report: Report, file: str | None = None) -> str:
-    """Return one SARIF run with at most one result, at level error.
+    """Return one SARIF run: a refutation at level error, what is priced or drew no noise as a warning.
 
     Args:
         report: the audit.
@@ -48,9 +49,9 @@ def sarif_of(
         left_out: names of what was not audited, and why; notifications of the run.
     """
     results = [
-        _result(report, places[number] if places else None)
+        result
         for number, report in enumerate(reports)
-        if report.evidence is not None
+        for result in _results(report, places[number] if places else None)
     ]
     audits = [
         {
@@ -62,7 +63,7 @@ def sarif_of(
         }
         for report in reports
     ]
-    verdict = "refuted" if results else "not refuted"
+    verdict = worst_of(reports)
     notes = [
         {"level": "warning", "message": {"text": shown(f"left out: {name}: {why}")}}
         for name, why in left_out
@@ -96,19 +97,36 @@ def _document(
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _result(report: Report, place: tuple[str, int] | None) -> dict[str, Any]:
-    evidence = report.evidence
-    assert evidence is not None  # noqa: S101 - what was refuted has some
-    text = (
-        f"{report.origin or report.subject} at d_in = {report.d_in}: {evidence.detail}: claimed "
-        f"{evidence.claimed}, measured {evidence.measured}{_seen(report)}"
-    )
+def _results(report: Report, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
+    """Yield what was refuted as an error; what was priced, and what drew no noise, as warnings."""
+    if report.evidence is not None:
+        yield _result(report, report.layer, "error", _told(report.evidence), report.evidence, place)
+    if report.priced is not None:
+        told = f"priced, not refuted ({report.priced.confidence}): {_told(report.priced)}"
+        yield _result(report, "LT", "warning", told, report.priced, place)
+    for text in report.warnings:
+        yield _result(report, "LT", "warning", text, None, place)
+
+
+def _told(evidence: Evidence) -> str:
+    return f"{evidence.detail}: claimed {evidence.claimed}, measured {evidence.measured}"
+
+
+def _result(
+    report: Report,
+    layer: str,
+    level: str,
+    told: str,
+    evidence: Evidence | None,
+    place: tuple[str, int] | None,
+) -> dict[str, Any]:
+    subject = report.origin or report.subject
     result: dict[str, Any] = {
-        "ruleId": report.layer.split()[0],
-        "level": "error",
-        "message": {"text": shown(text)},
+        "ruleId": layer.split(maxsplit=1)[0],
+        "level": level,
+        "message": {"text": shown(f"{subject} at d_in = {report.d_in}: {told}{_seen(report)}")},
         "properties": {
-            "subject": report.origin or report.subject,
+            "subject": subject,
             "evidence": plain(evidence),
             "witness": plain(report.witness),
             "replay": report.replay,

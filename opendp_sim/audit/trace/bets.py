@@ -19,9 +19,9 @@ from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.output_sample import Glance
 
 CALCULATED = (
-    "calculated and not drawn: exact if all of its randomness is on the tapes, OpenDP's noise has the"
-    " law that its constructor names (guard: real releases fit it), and no branch on values of the noise"
-    " that were not tried carries the claim"
+    "calculated and not drawn: exact if a run is a function of its dataset and its tape, OpenDP's noise"
+    " has the law that its constructor names (real releases fit it), and no branch on values of the"
+    " noise that were not tried carries the claim"
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Budget, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.compare_tapes import claim_of, decode
@@ -50,15 +50,15 @@ class Tracer:
     spent: float = 0.0
     """Parts of beta that tests have taken."""
     direct: bool = False
-    apart: list[Any] | None = None
-    """The user's functions in a chain whose noise is called by itself."""
     stateful: bool = False
     hidden: bool = False
     """Whether something random is not on the tape."""
     unlike: bool = False
     """Whether runs with stand-ins for its generators are no runs of the object."""
     unfinished: str = ""
-    """A calculated excess that no verdict followed, and steps that an error ended."""
+    """Steps that an error ended."""
+    priced: Evidence | None = None
+    """The first calculated excess that no draws confirmed."""
     seen: Scan = field(default_factory=Scan)
     words: str = ""
     seconds_a_run: float = 0.0
@@ -106,6 +106,10 @@ class Tracer:
         self.spent += share
         return max(share * self.beta, 1e-300)
 
+    def price(self, evidence: Evidence) -> None:
+        """Keep a calculated excess that draws have not confirmed; the first one stays."""
+        self.priced = self.priced or evidence
+
     def mode_run(self, mode: Any) -> Callable[[Any], Any]:
         """Return the function with its native noise drawn ahead."""
         return self.tape.live(self.function, mode)
@@ -146,8 +150,7 @@ class Tracer:
         given = arguments_of(self.subject.outer)
         found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng, given)
         if found is None:
-            chain = chained_function(self.tape, self.subject, self.space, self.rng)
-            found, self.apart = chain or (None, None)
+            found = chained_function(self.tape, self.subject, self.space, self.rng)
         if found is not None:
             self.function, self.direct = found, True
         for pair in (probe, probe.flipped(), *(self.space.draw(self.rng) for _ in range(4))):

@@ -21,9 +21,9 @@ MOST_RUNS, _MOST_DRAWS = 60_000, 6
 _RISK, _GUARD_RUNS, _FEWEST_RUNS, _GUARD_SECONDS = 1e-7, 400, 120, 0.4
 """The guard's level, its releases, and how few are enough of a slow object, after so many seconds."""
 
-_TAPES, _FEWEST, _CHECKED, _TAPE_SECONDS, _UNSEEN = 200, 12, 2, 0.3, 5.0
-"""Tapes that are forced again before a verdict by calculation: most, fewest, those on which noise is
-asked at far arguments, and seconds; over how many tapes a path may have hidden, in units of its mean."""
+_TAPES, _FEWEST, _CHECKED, _TAPE_SECONDS = 200, 12, 2, 0.3
+"""Tapes that are forced again before a calculation: most, fewest, those on which noise is asked at far
+arguments, and seconds."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,13 @@ def values_of(draw: Draw) -> int:
     return len(law.window(_TAIL)) if known and law is not None else MOST_RUNS + 1
 
 
-def hockey_stick(
-    left: Tree, right: Tree, epsilon: float, tapes: float = math.inf
-) -> tuple[float, frozenset[str]]:
-    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding.
-
-    With a number of clean tapes the bound is what is left beside paths that they may not have shown.
-    """
+def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
+    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding."""
     factor = math.exp(min(epsilon, 700.0))
     event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
     p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
-    known = math.fsum(right.masses.get(o, 0.0) for o in event)
-    q = (known + right.rest) * (1 + 1e-9)
-    return blurred(p, known, tapes) - factor * q, frozenset(event)
+    q = (math.fsum(right.masses.get(o, 0.0) for o in event) + right.rest) * (1 + 1e-9)
+    return p - factor * q, frozenset(event)
 
 
 def agrees(
@@ -154,13 +148,3 @@ def same_again(tape: Tape, function: Callable[[Any], Any], data: Any) -> bool:
     except TapeEndError:  # it asks for more than it did before
         return False
     return alike(out, again) and [d.told for d in draws] == [d.told for d in second]
-
-
-def blurred(p: float, q: float, tapes: float) -> float:
-    """Return a probability of the left after what so many tapes may not have shown of it.
-
-    A path of probability ``5 / tapes`` is missed by all of them with probability e^-5. At worst it is a
-    path on which the sides are alike, as where a record is left out of a sample.
-    """
-    unseen = min(1.0, _UNSEEN / max(tapes, 1.0))
-    return (1 - unseen) * p + unseen * q

@@ -13,7 +13,6 @@ from opendp_sim.audit.instrument.tape import OutOfTimeError
 from opendp_sim.audit.statistics.score_bets import lean_bets, valued
 from opendp_sim.audit.trace.bets import CALCULATED, allowed
 from opendp_sim.audit.trace.context import Tracer
-from opendp_sim.audit.trace.deterministic import stands_alone
 from opendp_sim.audit.trace.draw_tree import (
     MOST_RUNS,
     Tree,
@@ -76,22 +75,20 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
             attained, event = hockey_stick(first, second, float(epsilon))
             if not attained > float(delta) * (1 + 1e-6) + 1e-10:
                 continue
-            tapes = clean_tapes(tracer.tape, tracer.function, side)
             if not (
-                tapes
+                clean_tapes(tracer.tape, tracer.function, side)
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.left)
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.right)
                 and agrees(first, tracer.obj, side.left, event)
                 and agrees(second, tracer.obj, side.right, event)
             ):
                 continue
-            sure = hockey_stick(first, second, float(epsilon), tapes)[0] > float(delta)
-            sure = sure and stands_alone(tracer, side)
             evidence = _tree_evidence(
                 tracer, side, (first, second), float(epsilon), float(delta), attained, event
             )
-            if sure or evidence.extra["how"] != "calculated":
+            if evidence.extra["how"] != "calculated":
                 return evidence
+            tracer.price(evidence)
     return None
 
 
@@ -112,7 +109,7 @@ def _tree_evidence(
 ) -> Evidence:
     table = dict.fromkeys(event, 1.0)
     won = None
-    with contextlib.suppress(OutOfTimeError):  # what is calculated stands without draws
+    with contextlib.suppress(OutOfTimeError):  # what is calculated is priced without draws
         won = lean_bets(
             valued(tracer.obj, table),
             pair,

@@ -12,8 +12,6 @@ from opendp_sim.audit.instrument.compare_tapes import Claim, alike, decode
 from opendp_sim.audit.instrument.tape import Draw, TapeEndError
 from opendp_sim.audit.trace.context import UNSEEN, Tracer
 
-__all__ = ["alone", "hinted", "looked", "told"]
-
 _DRAWS, _WORDS = 6, 6
 _LITTLE = 0.01
 _CALLS, _LOOKED, _MORE = 4, 20, 1.001
@@ -100,11 +98,21 @@ def looked(tracer: Tracer, *, refuted: bool) -> str:
 
 def hinted(tracer: Tracer) -> str:
     """Say that a pair costs more than the claim along its tape, where one does; or nothing."""
-    if tracer.unlike or tracer.stateful or not tracer.seen.best:
+    if tracer.unlike or tracer.stateful or tracer.priced is not None or not tracer.seen.best:
         return ""
     if tracer.seen.best[0].loss <= 1 + 1e-9 or not _drawn(tracer) or not _priced(tracer):
         return ""
     return f"a hint, and no finding: {_costs(tracer, tracer.seen.best[0].loss)}, on a pair along its tape"
+
+
+def noiseless(tracer: Tracer) -> str:
+    """Warn of a measurement that draws nothing, where its claim is finite; or say nothing."""
+    if tracer.unlike or tracer.stateful or tracer.hidden or not tracer.seen.best or _drawn(tracer):
+        return ""
+    return (
+        f"it drew no noise on {tracer.seen.pairs} pairs: only an output that does not depend on the data "
+        "keeps a finite claim"
+    )
 
 
 def _priced(tracer: Tracer) -> bool:
@@ -175,6 +183,7 @@ def _in_all(share: float, total: float) -> str:
 
 
 def share_of(a: Draw, b: Draw, claim: Claim) -> float:
+    """Return which share of the claim two draws of a known law cost."""
     if a.law is None or np.shape(a.argument) != np.shape(b.argument):
         return 0.0
     epsilon, rho = a.law.loss(a.argument, b.argument)

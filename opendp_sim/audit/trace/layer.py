@@ -114,7 +114,7 @@ _RACE_RUNS = 2000
 
 def trace_layer(tracer: Tracer) -> LayerResult:
     """Run the layer: look, then test what was seen, strongest kind of finding first."""
-    from opendp_sim.audit.trace.explanations import alone, hinted, looked, told  # noqa: PLC0415
+    from opendp_sim.audit.trace.explanations import alone, hinted, looked, noiseless, told  # noqa: PLC0415
     from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
 
     begin = cpu_seconds()
@@ -141,6 +141,8 @@ def trace_layer(tracer: Tracer) -> LayerResult:
             "direct": tracer.direct,
             "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
             "hint": "" if evidence is not None else hinted(tracer),
+            "priced": None if evidence is not None or tracer.unlike else tracer.priced,
+            "warning": "" if evidence is not None else noiseless(tracer),
             **facts,
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,22 +14,12 @@ from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence, mirrored
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import View, decode, look, numbers
-from opendp_sim.audit.instrument.tape import Draw, OutOfTimeError, Tape, TapeEndError
-from opendp_sim.audit.outputs.encoding import Raised
+from opendp_sim.audit.instrument.tape import Draw, TapeEndError
 from opendp_sim.audit.statistics.sampling import differ
 from opendp_sim.audit.statistics.score_bets import Won, lean_bets
 from opendp_sim.audit.trace.bets import CALCULATED, bet_on_table, drawn, strength, verdict_run
-from opendp_sim.audit.trace.closed_form import (
-    ROUNDING,
-    Shift,
-    closed_form,
-    fits,
-    ratio_in_sight,
-    shift_of,
-    shows,
-)
+from opendp_sim.audit.trace.closed_form import Shift, closed_form, fits, shift_of
 from opendp_sim.audit.trace.context import BARE, UNSEEN, Tracer
-from opendp_sim.audit.trace.deterministic import stands_alone
 from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.draw_tree import clean_tapes
 from opendp_sim.audit.trace.enumerate_draws import tree_step
@@ -37,87 +28,6 @@ from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
 from opendp_sim.audit.trace.tail_events import level_step
 from opendp_sim.audit.trace.undisclosed_noise import hidden_step
-
-# --------------------------------------------------------------------------------------------------
-# Whether a function decides something by its noise: a branch may hide between values that are tried.
-#
-# The noise is forced to numbers that are numbers in every way and tell when they are compared, hashed,
-# divided with a rest, rounded, written as a text or taken for a truth value. What C
-# reads of them at once, as numpy and ``math`` do, is not told.
-
-_KEEPS = (
-    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "abs"),
-    *("pow", "rpow", "round", "trunc", "floor", "ceil", "invert"),
-)
-_DECIDES = (
-    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "mod", "rmod", "floordiv", "rfloordiv"),
-    *("divmod", "rdivmod", "and", "rand", "or", "ror", "xor", "rxor", "rshift", "lshift", "index"),
-    *("str", "repr", "format"),
-)
-_ASKED = (
-    "is_integer",
-    "hex",
-    "as_integer_ratio",
-    "bit_length",
-    "bit_count",
-    "to_bytes",
-    "conjugate",
-)
-
-
-def decides_by_noise(
-    tape: Tape, function: Callable[[Any], Any], sides: tuple[tuple[Any, tuple[Draw, ...]], ...]
-) -> bool:
-    """Say whether a run on either side, along its draws, asks more of its noise than arithmetic."""
-    told: list[str] = []
-    kinds: dict[type, type] = {}
-    kinds |= {kind: _telling(kind, kinds, told) for kind in (int, float)}
-    # A float of the program's adds an int of any class by itself. So whole noise is a float once, too.
-    for of in (kinds, {int: kinds[float], float: kinds[float]}):
-        for data, draws in sides:
-            try:
-                out, _ = tape.run(
-                    function, data, "force", [_wrapped(draw.value, of) for draw in draws]
-                )
-            except TapeEndError:
-                return True
-            if isinstance(out, Raised):
-                return True
-    return bool(told)
-
-
-def _wrapped(value: Any, kinds: dict[type, type]) -> Any:
-    if type(value) is list:
-        return [_wrapped(part, kinds) for part in value]
-    kind = kinds.get(type(value))
-    return value if kind is None else kind(value)
-
-
-def _telling(kind: type, kinds: dict[type, type], told: list[str]) -> type:
-    """Return numbers of a kind whose sums and products tell as they do, and that tell of all else."""
-
-    def keeps(name: str) -> Any:
-        def call(self: Any, *others: Any) -> Any:
-            out = getattr(kind, name)(self, *others)
-            if out is NotImplemented and others and isinstance(others[0], float):
-                out = getattr(float, name)(float(self), others[0])
-            return kinds[type(out)](out) if type(out) in kinds else out
-
-        return call
-
-    def decides(name: str) -> Any:
-        def call(self: Any, *others: Any) -> Any:
-            told.append(name)
-            return getattr(kind, name)(self, *others)
-
-        return call
-
-    kept = {n: keeps(n) for n in (f"__{short}__" for short in _KEEPS) if hasattr(kind, n)}
-    names = (*(f"__{short}__" for short in _DECIDES), *_ASKED)
-    return type(kind.__name__, (kind,), kept | {n: decides(n) for n in names if hasattr(kind, n)})
-
-
-# --------------------------------------------------------------------------------------------------
 
 _SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
 _CONFIRMED = 3.0
@@ -171,14 +81,10 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
     detail = f"at equal noisy values the loss is {view.loss:.4g} times the claim{where}"
     if shift is not None and _steady(tracer, pair, view):
         closed = closed_form(shift, tracer.subject.measure, tracer.claimed)
-        tapes = 0 if closed is None else clean_tapes(tracer.tape, tracer.function, pair)
-        if closed is not None and tapes:
-            tracer.unfinished = f"{closed[1]} was calculated for a pair and could not be confirmed"
+        if closed is not None and clean_tapes(tracer.tape, tracer.function, pair):
             tracer.extend(_CONFIRMED)
-            sure = _sure(tracer, pair, view, shift, tapes)  # first: bets take what seconds are left
-            evidence = _calculated(tracer, pair, shift, detail, closed, sure=sure)
+            evidence = _calculated(tracer, pair, shift, detail, closed)
             if evidence is not None:
-                tracer.unfinished = ""
                 return evidence
         run, words = verdict_run(tracer)
         won = lean_bets(
@@ -197,19 +103,6 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
     if strength(tracer, pair, 0.06, seen) >= _WORTH:
         return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04, seen=seen)
     return None  # what is hidden only lowers the loss: not worth draws
-
-
-def _sure(tracer: Tracer, pair: Pair, view: View, shift: Shift, tapes: int) -> bool:
-    """Say whether a closed form may stand without draws."""
-    measure, claimed = tracer.subject.measure, tracer.claimed
-    sides = (pair.left, view.draws), (pair.right, view.other)
-    return (
-        closed_form(shift, measure, claimed, tapes) is not None
-        and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
-        and not decides_by_noise(tracer.tape, tracer.function, sides)
-        and shows(tracer, shift, sides)
-        and stands_alone(tracer, pair)
-    )
 
 
 def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
@@ -294,34 +187,33 @@ def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
 
 
 def _calculated(
-    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any], *, sure: bool
+    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any]
 ) -> Evidence | None:
-    """A closed form, the guard, and bets on real draws, without which only what is sure stands."""
+    """A closed form and its guard are priced; with bets won on real draws they are a finding."""
     if not fits(shift, pair, tracer.obj, tracer.rng):
         return None
-    won: tuple[Won, str] | None = None
-    try:
-        won = _won_beside(tracer, pair, shift)
-    except OutOfTimeError:
-        if not sure:
-            raise
-    if won is None and not sure:
+    claimed = tracer.curve.text if callable(closed[0]) else closed[0]
+    price = Evidence(
+        "loss", detail, claimed, closed[1], pair, None, CALCULATED, {"how": "calculated"}
+    )
+    tracer.price(price)
+    won = _won_beside(tracer, pair, shift)
+    if won is None:
         return None
-    how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
-    if won is not None:
-        bets, words = won
-        detail = detail if bets.pair.left is pair.left else mirrored(detail)
-        how, pair = "calculated and drawn", bets.pair
-        confidence = f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})"
-        extra = {
+    bets, words = won
+    return replace(
+        price,
+        detail=detail if bets.pair.left is pair.left else mirrored(detail),
+        pair=bets.pair,
+        confidence=f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})",
+        extra={
             "log_wealth": bets.wealth.peak,
             "rounds": bets.wealth.rounds,
             "epsilon": bets.bet.epsilon,
             "delta": bets.bet.delta,
-        }
-    claimed = tracer.curve.text if callable(closed[0]) else closed[0]
-    extra["how"] = how
-    return Evidence("loss", detail, claimed, closed[1], pair, None, confidence, extra)
+            "how": "calculated and drawn",
+        },
+    )
 
 
 def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | None:

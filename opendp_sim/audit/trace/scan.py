@@ -198,15 +198,14 @@ def _as_given(given: list[Any] | None, code: types.CodeType) -> Callable[[Any], 
 
 def chained_function(
     tape: Tape, subject: Subject, space: PairSpace, rng: np.random.Generator
-) -> tuple[Callable[[Any], Any], list[Any]] | None:
-    """Return a chain as a function, and the user's in it; ``None`` unless its parts do what it does.
+) -> Callable[[Any], Any] | None:
+    """Return a chain as a function; ``None`` unless its parts do what it does.
 
     What is called instead of a transformation must equal it, on equal tapes of several datasets.
     """
     raw = getattr(subject.run, "raw", subject.run)
     if raw is not subject.outer:
-        asked = _conversation(tape, subject, getattr(raw, "drive", None), space, rng)
-        return None if asked is None else (asked, [])
+        return _conversation(tape, subject, getattr(raw, "drive", None), space, rng)
     found = taken_apart(subject.outer)
     if found is None:
         return None
@@ -218,7 +217,7 @@ def chained_function(
         ):
             return None
     own = Reader().reading(run)
-    return None if _other_law(subject.run, own, space, rng) else (own, parts.functions)
+    return None if _other_law(subject.run, own, space, rng) else own
 
 
 def _other_law(

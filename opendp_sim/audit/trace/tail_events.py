@@ -22,8 +22,7 @@ from opendp_sim.audit.instrument.native_laws import Law
 from opendp_sim.audit.instrument.tape import TapeEndError
 from opendp_sim.audit.trace.bets import CALCULATED, allowed
 from opendp_sim.audit.trace.context import Tracer
-from opendp_sim.audit.trace.deterministic import stands_alone
-from opendp_sim.audit.trace.draw_tree import blurred, clean_tapes, guard_runs
+from opendp_sim.audit.trace.draw_tree import clean_tapes, guard_runs
 from opendp_sim.audit.trace.scan import equal_runs
 
 _PAIRS, _POINTS, _LEVELS, _HALVINGS = 3, 300, 6, 60
@@ -34,21 +33,20 @@ _REACH, _MARGIN, _RISK = 9.0, 1e-6, 1e-7
 _SHORTEST = 1.2
 
 
-def level_step(tracer: Tracer) -> Evidence | None:
-    """Calculate events of outputs that rise or fall with one draw, under a claim with a delta."""
+def level_step(tracer: Tracer) -> None:
+    """Price events of outputs that rise or fall with one draw, under a claim with a delta."""
     if tracer.hidden or tracer.stateful or not float(tracer.curve.deltas[0]) > 0:
-        return None
+        return
     found = [f for f in tracer.seen.best if f.view.moved and not f.view.finding]
     single = [f for f in found if len(f.view.draws) == 1 and f.view.draws[0].free is not None]
     for item in sorted(single[:40], key=lambda f: (-f.loss, len(repr(f.pair.left))))[:_PAIRS]:
         law = item.view.draws[0].free
         for pair in (item.pair, item.pair.flipped()):
-            if tracer.left() < _SHORTEST:
-                return None
+            if tracer.left() < _SHORTEST or tracer.priced is not None:
+                return
             evidence = None if law is None else _on(tracer, pair, law)
             if evidence is not None:
-                return evidence
-    return None
+                tracer.price(evidence)
 
 
 @dataclass(frozen=True)
@@ -142,15 +140,12 @@ def _at(
     factor = math.exp(min(epsilon, 700.0))
     if not p - factor * q > delta * (1 + _MARGIN) + 1e-12:
         return None
-    tapes = clean_tapes(tracer.tape, tracer.function, pair)
-    if not tapes or not blurred(p, q, tapes) - factor * q > delta * (1 + _MARGIN) + 1e-12:
+    if not clean_tapes(tracer.tape, tracer.function, pair):
         return None
     for data, share in ((pair.left, p), (pair.right, q)):
         same = equal_runs(tracer.tape, tracer.obj, tracer.function, data)
         if not same or not _fits(tracer.obj, data, level, sign, share):
             return None
-    if not stands_alone(tracer, pair):
-        return None
     side = "at least" if sign > 0 else "at most"
     return Evidence(
         "event",

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import math
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +15,14 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Report, audit
+from opendp_sim.audit import Report, audit, run
 from opendp_sim.audit.checks.structure import _noisy_numbers
 from opendp_sim.audit.claims.curves import pure_curve
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult, mirrored
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report import report as report_lines
 from opendp_sim.audit.report.counterexample import Witness
-from opendp_sim.audit.report.report import stronger_lines
+from opendp_sim.audit.report.report import stronger_lines, worst_of
 from opendp_sim.audit.trace.context import BARE, UNSEEN
 from opendp_sim.audit.trace.draw_tree import Tree
 from opendp_sim.audit.trace.enumerate_draws import _likeliest
@@ -256,6 +257,52 @@ def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> N
     assert 918_273_645 not in seen
     audit(made, 1, BRIEF)
     assert 918_273_645 in seen
+
+
+# --- three verdicts -------------------------------------------------------------------------------
+
+
+def test_the_three_verdicts_say_what_they_are() -> None:
+    priced = _report(facts={"priced": _EVIDENCE, "pairs": 1234, "hint": ""})
+    assert (priced.verdict, priced.evidence, priced.priced) == ("priced", None, _EVIDENCE)
+    assert "priced by LT trace: the loss is 2 times the claim" in str(priced)
+    assert "No problem found" not in str(priced)
+    assert json.loads(priced.to_json())["priced"]["claimed"] == _EVIDENCE.claimed
+    quiet = _report(facts={"pairs": 1234})
+    first, second = str(quiet).split("\n")[:2]
+    assert "not refuted" in first
+    assert second == "  No problem found in 1,234 pairs. This is not a proof."
+    refuted = _report(_EVIDENCE, facts={"priced": _EVIDENCE, "warning": "!"})
+    assert (refuted.verdict, refuted.priced, refuted.warnings) == ("refuted", None, [])
+    assert worst_of([quiet, priced]) == "priced"
+    assert worst_of([quiet, priced, refuted]) == "refuted"
+    assert worst_of([quiet]) == "not refuted"
+
+
+def test_a_price_passes_a_test_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    priced = _report(facts={"priced": _EVIDENCE})
+    monkeypatch.setattr(run, "audit", lambda *_, **__: priced)
+    with pytest.warns(UserWarning, match="priced by LT trace"):
+        assert run.assert_not_refuted(None) is priced
+
+
+def test_a_release_without_noise_under_a_finite_claim_is_a_warning() -> None:
+    report = audit(_measurement(lambda rows: "fixed"), 1, BRIEF)
+    assert report.verdict == "not refuted"
+    (text,) = report.warnings
+    assert text.startswith("it drew no noise on ")
+    assert f"  warning: {text}" in str(report)
+    assert audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF).warnings == []
+
+
+def test_a_coin_beside_the_tape_is_no_refutation() -> None:
+    """Calculated, the loss is 2; with the coin it is log(.001 + .999 e^2) = 1.99914."""
+
+    def release(rows: list[int]) -> int:
+        beside = time.perf_counter_ns() % 1000  # drawn by no generator
+        return _NOISE(2 * len(rows) if beside else 0)
+
+    assert audit(_measurement(release, 1.9995), 1, BRIEF).verdict != "refuted"
 
 
 def test_sizes_are_of_the_longer_dataset() -> None:

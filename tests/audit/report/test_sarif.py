@@ -9,8 +9,10 @@ import pytest
 from jsonschema import Draft7Validator
 
 from opendp_sim.audit import audit
+from opendp_sim.audit.findings import LayerResult
 from opendp_sim.audit.report.sarif import failed_sarif, sarif_of, to_sarif
 from tests.audit.test_reports import SHORT, broken, sound
+from tests.report.audits import report
 
 
 def _closed(required=(), **properties):
@@ -75,8 +77,8 @@ def reports():
 
 @pytest.mark.parametrize("file", [None, "mechanism.py", "a b\x1b[2J%\ud800\n.py"])
 def test_sarif_has_the_form_of_the_part_that_is_used(reports, file):
-    for report in reports:
-        sarif = json.loads(to_sarif(report, file))
+    for made in reports:
+        sarif = json.loads(to_sarif(made, file))
         Draft7Validator(SARIF).validate(sarif)
         (run,) = sarif["runs"]
         known = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
@@ -98,6 +100,27 @@ def test_audits_of_a_module_are_one_run_that_names_each_of_them(reports):
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 3}
     audits = {a["subject"]: a["verdict"] for a in run["properties"]["audits"]}
     assert audits == {"m:make_bad": "refuted", "m:make_good": "not refuted"}
+
+
+def test_what_is_priced_and_what_draws_nothing_are_warnings():
+    """Only a refutation is an error: a price is for a person, and so is a release without noise."""
+    dull = replace(
+        report(), layers=(LayerResult("LT trace", "not refuted", facts={"warning": "!"}),)
+    )
+    told = [report(refuted=True), report(priced=True), report(), dull]
+    sarif = json.loads(sarif_of(told, [("m.py", n) for n in (1, 2, 3, 4)], "m"))
+    Draft7Validator(SARIF).validate(sarif)
+    (run,) = sarif["runs"]
+    assert [result["level"] for result in run["results"]] == ["error", "warning", "warning"]
+    assert [
+        r["locations"][0]["physicalLocation"]["region"]["startLine"] for r in run["results"]
+    ] == [*(1, 2, 4)]
+    assert "priced, not refuted" in run["results"][1]["message"]["text"]
+    assert run["properties"]["verdict"] == "refuted"
+    assert [audit["verdict"] for audit in run["properties"]["audits"]] == [
+        *("refuted", "priced", "not refuted", "not refuted")
+    ]
+    assert json.loads(sarif_of(told[1:], [], "m"))["runs"][0]["properties"]["verdict"] == "priced"
 
 
 def test_where_nothing_was_audited_a_file_still_has_the_form():

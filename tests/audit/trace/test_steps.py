@@ -1,28 +1,24 @@
-"""What is calculated stands without draws only where nothing draws beside the tape; no error ends an audit."""
+"""What is calculated is priced until draws confirm it; no error ends an audit."""
 
 from __future__ import annotations
 
 import os
 import ssl
-import time
 from collections.abc import Callable
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.patch_rng import tapped
-from opendp_sim.audit.instrument.tape import Tape
-from opendp_sim.audit.trace import bets as steps, repeated_calls as repeated
-from opendp_sim.audit.trace.deterministic import stands_alone
+from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape
+from opendp_sim.audit.trace import repeated_calls as repeated, undisclosed_noise
+from opendp_sim.audit.trace.bets import CALCULATED
 from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.layer import _taken
-
-NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 5.0)
 
 
 def tapes_of(function: Any, count: int = 2) -> list[list[Any]]:
@@ -47,22 +43,6 @@ def test_coins_of_the_system_are_on_the_tape(coin: Callable[[], Any]) -> None:
     assert first[0].value != second[0].value
 
 
-def alone(function: Any) -> bool:
-    tape = Tape(None, np.random.default_rng(0))
-    with tapped(tape, [function]):
-        return stands_alone(
-            SimpleNamespace(
-                tape=tape, function=function, apart=None, subject=SimpleNamespace(run=None)
-            ),
-            Pair([], [1], 1),
-        )
-
-
-def test_a_call_that_may_draw_speaks_against_a_calculation() -> None:
-    assert alone(lambda r: NOISE(sum(sorted(r))) + int(np.cumsum([1, 2]).sum()))
-    assert not alone(lambda r: NOISE(len(r)) + int(time.time() < 0))
-
-
 def test_an_error_in_a_step_ends_that_step_only() -> None:
     tracer = SimpleNamespace(unfinished="")
 
@@ -71,6 +51,16 @@ def test_an_error_in_a_step_ends_that_step_only() -> None:
 
     assert _taken(odd_step, tracer) is None
     assert tracer.unfinished == "the search for odd ended with IndexError"
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize("size", [2, 5])
+def test_opposed_blocks_are_neighbours(size: int, monotone: bool) -> None:
+    """Many answers move at once, some up and some down; only one way under a monotone distance."""
+    blocks = undisclosed_noise._blocks(size, 3, monotone=monotone)
+    moves = [[b - a for a, b in zip(left, right, strict=True)] for left, right in blocks]
+    assert all(max(map(abs, move)) == 3 for move in moves)
+    assert any(min(move) < 0 for move in moves) == (not monotone)
 
 
 def test_values_out_of_reach_are_asked_of_one_draw_only() -> None:
@@ -84,23 +74,23 @@ def test_values_out_of_reach_are_asked_of_one_draw_only() -> None:
     assert support_step(tracer) is None
 
 
-def test_a_calculated_excess_is_not_dropped_where_bets_run_out_of_time(
+def test_a_calculated_excess_is_priced_where_bets_run_out_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from opendp_sim.audit.trace import pipeline as verdicts
+    from opendp_sim.audit.trace import pipeline
 
     def late(*_: Any) -> Any:
-        raise verdicts.OutOfTimeError
+        raise OutOfTimeError
 
-    monkeypatch.setattr(verdicts, "_won_beside", late)
-    monkeypatch.setattr(verdicts, "fits", lambda *_: True)
-    tracer = SimpleNamespace(obj=len, rng=None, curve=SimpleNamespace(text="a curve"))
-    asked: tuple[Any, ...] = tracer, Pair([], [1], 1), None, "", (lambda alpha: alpha, "4 times")
-    found = verdicts._calculated(*asked, sure=True)
-    assert found is not None
-    assert (found.claimed, found.confidence) == ("a curve", steps.CALCULATED)
-    with pytest.raises(verdicts.OutOfTimeError):
-        verdicts._calculated(*asked, sure=False)
+    monkeypatch.setattr(pipeline, "_won_beside", late)
+    monkeypatch.setattr(pipeline, "fits", lambda *_: True)
+    kept: list[Any] = []
+    curve = SimpleNamespace(text="a curve")
+    tracer: Any = SimpleNamespace(obj=len, rng=None, curve=curve, price=kept.append)
+    closed = (lambda alpha: alpha), "4 times"
+    with pytest.raises(OutOfTimeError):
+        pipeline._calculated(tracer, Pair([], [1], 1), None, "", closed)  # type: ignore[arg-type]
+    assert (kept[0].claimed, kept[0].confidence) == ("a curve", CALCULATED)
 
 
 @pytest.mark.parametrize(
