@@ -5,9 +5,9 @@ Commands format and never compute.
 A command's module is imported when that command is run, so that help is quick.
 
 Exit codes: 0 fine; 1 refused, with diagnostics; 2 wrong usage; 3 budget or ledger; 4 data; 5 release
-or certificate; 70 internal error; 74 standard output takes no more, and standard error says what was
-done; 129 hung up (a closed terminal), 130 interrupted (Ctrl-C), 141 standard output was closed, 143
-terminated.
+or certificate; 6 an audit priced something and refuted nothing; 70 internal error; 74 standard output
+takes no more, and standard error says what was done; 129 hung up (a closed terminal), 130 interrupted
+(Ctrl-C), 141 standard output was closed, 143 terminated.
 """
 
 from __future__ import annotations
