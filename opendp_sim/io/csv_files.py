@@ -393,8 +393,8 @@ def csv_source(place: Place, records: Records) -> Table:
             yield from read(place, records, rows, state=state)
 
     with reading(place.file, "readable .csv"), same_file(place.file) as (raw, state):
-        lines = _lines(place, raw)
-        _check_header(_header(place, lines), place, records)
+        lines = records_of(place, raw)
+        _check_header(header_of(place, lines), place, records)
     return Table(records, pieces, packed=state[0])
 
 
@@ -449,12 +449,13 @@ class _Layout:
         return np.stack(parts, axis=1)
 
 
-def _layout(place: Place, records: Records, header: list[str] | None) -> _Layout:
+def layout_of(place: Place, records: Records, header: list[str] | None) -> _Layout:
+    """Return the places of the declared columns, or refuse a header that lacks one (OS602)."""
     places = {c.name: _places(c, place, header) for c in records.columns}
     return _Layout(place, records, places, None if header is None else len(header))
 
 
-def _header(place: Place, lines: Iterator[list[str]]) -> list[str] | None:
+def header_of(place: Place, lines: Iterator[list[str]]) -> list[str] | None:
     """Return the names of a line's cells, declared or those of the first line; None for none."""
     declared = place.dialect.header
     if isinstance(declared, str):
@@ -465,8 +466,8 @@ def _header(place: Place, lines: Iterator[list[str]]) -> list[str] | None:
 def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
     """Read a file by the csv module, the reference."""
     with same_file(place.file, state) as (raw, _):
-        lines = _lines(place, raw)
-        yield from _pieces(lines, rows, _layout(place, records, _header(place, lines)))
+        lines = records_of(place, raw)
+        yield from _pieces(lines, rows, layout_of(place, records, header_of(place, lines)))
 
 
 def _by_chunks(
@@ -477,7 +478,7 @@ def _by_chunks(
     with same_file(place.file, state) as (raw, _):
         chunks = Chunks(_unpacked(place, raw), place, size)
         first = chunks.lines(next(chunks, b""))
-        layout = _layout(place, records, _header(place, first))
+        layout = layout_of(place, records, header_of(place, first))
         kinds = layout.kinds()
         yield from _pieces(first, rows, layout)
         for chunk in chunks:
@@ -530,7 +531,8 @@ def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
     }
 
 
-def _lines(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
+def records_of(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
+    """Yield a text file's records by the csv module, cell by cell as they stand."""
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8", errors=ANY, newline="")
     return _records(file, place)[0]
@@ -552,7 +554,7 @@ def _check_header(header: list[str] | None, place: Place, records: Records) -> N
     And add it if the header could be a record.
     """
     try:
-        _layout(place, records, header)
+        layout_of(place, records, header)
     except DataError as error:
         if header is not None and not place.dialect.header and np.isfinite(reals(header)).any():
             error = DataError(

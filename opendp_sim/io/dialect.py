@@ -134,7 +134,7 @@ class Dialect:
         groups = r"[0-9]*"
         if self.thousands:
             sign = _class(self.thousands)
-            groups = rf"[0-9]{{1,3}}(?:{sign}[0-9]{{2,3}})*{sign}[0-9]{{3}}|[0-9]*"
+            groups = rf"[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{2,3}})*{sign}[0-9]{{3}}|[0-9]*"
         decimal = re.escape(self.decimal)
         return re.compile(rf"([+\-\u2212]?)({groups})({decimal}[0-9]*)?([eE][+-]?[0-9]{{1,4}})?")
 

@@ -1,14 +1,17 @@
 """``doctor``: what a data gate would do to private data, told to its curator and to nobody else.
 
 Nothing here is differentially private: exact numbers of records are counted. Nothing is charged and
-nothing is written. What it offers as a mended declaration holds form alone (delimiter, dtypes): bounds
-and keys taken from data would be a release of it.
+nothing is written. What it offers as a mended declaration holds form alone (the file's dialect, dtypes):
+bounds and keys taken from data would be a release of it.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
@@ -16,19 +19,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.errors import DataError, SimError, SpecError
+from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.core.system.regular_files import regular, text_of
 from opendp_sim.domains.cell import MISSING, is_int64
 from opendp_sim.domains.column import texts_there
 from opendp_sim.domains.normalise import as_array, normal
 from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.grammar.parameters import resolve_parameters
+from opendp_sim.dsl.grammar.parse import read_section
 from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
+from opendp_sim.dsl.grammar.reader import draft_of_file
+from opendp_sim.dsl.grammar.section import HOLE, hole_in
 from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.find_dialect import Found, find_dialect
 from opendp_sim.dsl.run.inputs import Memory, source_of
+from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.io.blocks import length_of
 from opendp_sim.io.protocol import Table
 
-_DELIMITERS = (",", ";", "\t", "|")
 _DTYPES = ("int64", "float64", "date", "bool", "str")
 _SAMPLE, _LINE = 1000, 400
 """Records from which another dtype is guessed."""
@@ -63,7 +71,8 @@ class Look:
         records: how many there are.
         dropped: how many ``enforce`` drops; ``refuse`` ends the run for one of them, or of ``clamped``.
         refused: the fault of the file's form that ends any run; empty for none.
-        delimiter: the one that the file seems to have, where it is not the declared one.
+        found: the options of a text file that differ from the declared ones, and why.
+        as_declared: how many records are dropped without them; -1 where nothing can be read.
     """
 
     dataset: str
@@ -72,7 +81,13 @@ class Look:
     dropped: int = 0
     columns: list[ColumnLook] = field(default_factory=list)
     refused: str = ""
-    delimiter: str | None = None
+    found: Found = field(default_factory=Found)
+    as_declared: int = -1
+
+    @property
+    def is_mended(self) -> bool:
+        """Return whether another declaration reads more."""
+        return bool(self.found.options or any(c.better for c in self.columns))
 
     def mended(self, entry: DataEntry) -> dict[str, Any]:
         """Return the dataset's declaration with the form that was found; bounds and keys stay."""
@@ -86,8 +101,8 @@ class Look:
                 told["columns"][look.name] = {"dtype": look.better} | {
                     k: v for k, v in old.items() if k in kept | {"role"} and v is not None
                 }
-        if self.delimiter is not None:
-            told["source"] = _with_delimiter(entry.source, self.delimiter).plain()
+        if self.found.options:
+            told["source"] = _with(entry.source, self.found.options).plain()
         return {key: told[key] for key in ("source", "columns", "ingest") if key in told}
 
 
@@ -99,7 +114,86 @@ def doctor(plan: Plan, memory: Memory | None = None) -> list[Look]:
         memory: tables for sources of kind ``memory``.
     """
     used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
-    return [_look(e, plan.program.folder, memory or {}) for e in used.values() if not e.public]
+    return look_at(used.values(), plan.program.folder, memory)
+
+
+def look_at(entries: Iterable[DataEntry], folder: str, memory: Memory | None = None) -> list[Look]:
+    """Look at datasets, those that are public left out. The result is private."""
+    return [_look(entry, folder, memory or {}) for entry in entries if not entry.public]
+
+
+def entries_of(path: str | File, given: Mapping[str, Any] | None = None) -> list[DataEntry]:
+    """Return the datasets of a spec that may have holes but in its sources.
+
+    A column whose bounds, keys or dtype are a hole is read without bounds, as text.
+
+    Raises:
+        Refused: a source is a hole, or the datasets cannot be read for another reason.
+    """
+    draft = draft_of_file(path, given)
+    data = draft.document.data if draft.document is not None else None
+    body = resolve_parameters(data, given or {}, Notes())[0] if isinstance(data, dict) else {}
+    named = body.get("data")
+    notes, found = Notes(), []
+    for name, words in named.items() if isinstance(named, dict) else ():
+        filled = _filled(words)
+        if filled is None:
+            notes.error("OS301", f"`{name}` has no file yet", ("data", name), part="key",
+                        label="its source is a hole", help="write its path first.")  # fmt: skip
+            continue
+        entry = read_section(DataEntry, filled, ("data", name), notes, name=str(name))
+        found += [] if entry is None else [entry]
+    notes.raise_if_any(draft.document)
+    if not found:
+        draft.notes.raise_if_any(draft.document)
+    return found
+
+
+def _filled(given: Any) -> dict[str, Any] | None:
+    """Return a dataset's words without holes; None where its source has one."""
+    if not isinstance(given, dict) or hole_in(given.get("source", HOLE)):
+        return None
+    columns = given.get("columns")
+    kept = {k: v for k, v in given.items() if not hole_in(v) and k in ("ingest", "public")}
+    if not isinstance(columns, dict):
+        return {"source": given["source"], "columns": columns, **kept}
+    told = {}
+    for name, column in columns.items():
+        words = column if isinstance(column, dict) else {"dtype": column}
+        whole = {k: v for k, v in words.items() if not hole_in(v)}
+        if "dtype" not in whole or (whole["dtype"] == "category" and "keys" not in whole):
+            whole = {"dtype": "str"}
+        told[name] = whole
+    return {"source": given["source"], "columns": told, **kept}
+
+
+def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
+    """Return a spec's text with the form that was found; its comments and holes stay.
+
+    Args:
+        text: of the spec.
+        looks: dataset name to what ``Look.mended`` returned.
+    """
+    from ruamel.yaml import YAML  # noqa: PLC0415 - slow to import, seldom needed
+
+    writer = YAML()
+    writer.width = 120
+    data = writer.load(text.replace("???", _HOLE))
+    for name, told in looks.items():
+        entry = data["data"][name]
+        entry["source"] = told["source"]
+        for column, words in told["columns"].items():
+            have = entry["columns"][column]
+            if isinstance(have, dict) and have.get("dtype") not in (words["dtype"], _HOLE):
+                holes = have.get("dtype") == "category"
+                if not holes:
+                    entry["columns"][column] = words
+    stream = io.StringIO()
+    writer.dump(data, stream)
+    return stream.getvalue().replace(_HOLE, "???")
+
+
+_HOLE = "\ue000\ue000\ue000"
 
 
 def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
@@ -120,30 +214,36 @@ def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
 
 
 def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
-    """Open the source; a text file with the first delimiter under which its header fits."""
-    try:
+    """Open the source; a text file in the dialect that reads most cells of a sample."""
+    if entry.source.kind != "csv":
         return source_of(entry.source, entry.records, folder, memory)
+    given = _options(entry.source)
+    try:
+        found.found = find_dialect(given, entry.records, File(folder))
     except DataError as error:
-        if entry.source.kind != "csv":
-            raise
-        for delimiter in _DELIMITERS:
-            other = _with_delimiter(entry.source, delimiter)
-            try:
-                source = source_of(other, entry.records, folder, memory)
-            except (DataError, SpecError):
-                continue
-            found.delimiter = delimiter
-            return source
         known = _header(entry.source, folder)
         raise DataError(
             error.code, error.where, expected=error.expected, got=f"the first line {known}",
             hint=error.hint,
         ) from None  # fmt: skip
+    if found.found.options:
+        with suppress(SimError):
+            declared = Look(entry.name, entry.ingest)
+            source = source_of(entry.source, entry.records, folder, memory)
+            declared.columns = [ColumnLook(c.name, c.dtype) for c in entry.records.columns]
+            for block in source.blocks():
+                _count(block, entry.records, declared)
+            found.as_declared = declared.dropped
+    return source_of(_with(entry.source, found.found.options), entry.records, folder, memory)
 
 
-def _with_delimiter(source: SourceRef, delimiter: str) -> SourceRef:
-    given = source.argument if isinstance(source.argument, Mapping) else {"file": source.argument}
-    return replace(source, argument={**given, "delimiter": delimiter})
+def _options(source: SourceRef) -> dict[str, Any]:
+    given = source.argument
+    return dict(given) if isinstance(given, Mapping) else {"file": given}
+
+
+def _with(source: SourceRef, options: Mapping[str, Any]) -> SourceRef:
+    return replace(source, argument={**_options(source), **options}) if options else source
 
 
 def _header(source: SourceRef, folder: str) -> str:
@@ -177,9 +277,20 @@ def _sampled(column: Column, source: Table) -> ColumnLook:
     rated = {dtype: _unread(raw, Column(column.name, dtype)) for dtype in _DTYPES}
     good = {dtype: count for dtype, count in rated.items() if count is not None}
     best = min(good, key=lambda dtype: good[dtype], default=None)
+    if best == "str" and _of_numbers(raw):
+        return look
     if best is not None and good[best] * 2 < total and best != column.dtype:
         look.better = best
     return look
+
+
+def _of_numbers(raw: NDArray[Any]) -> bool:
+    """Return whether most cells of a column start with a number: it is never a text."""
+    cells = [cell for cell in raw.tolist() if isinstance(cell, str) and cell.strip()]
+    return sum(bool(_NUMBER.match(cell)) for cell in cells) * 2 > len(cells)
+
+
+_NUMBER = re.compile(r"\s*[^\w\s]{0,2}\s*[.,]?\d+([.,\s\u00a0\u202f']\d+)*(\D|$)")
 
 
 def _first(source: Table, name: str) -> NDArray[Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from opendp_sim.cli.doctor import doctor_command
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.run.doctor import ColumnLook, Look, _count, doctor
+from opendp_sim.dsl.run.doctor import ColumnLook, Look, _count, doctor, entries_of
 from opendp_sim.io.gate import gated_blocks
 from opendp_sim.io.open import open_source
 from opendp_sim.io.protocol import from_arrays
@@ -79,7 +80,7 @@ def test_it_guesses_delimiter_and_dtypes_and_never_bounds_or_keys(tmp_path):
     frame.to_csv(tmp_path / "p.csv", sep=";", index=False)
     plan = plan_file(spec)
     (look,) = doctor(plan)
-    assert look.delimiter == ";"
+    assert look.found.options == {"delimiter": ";"}
     better = {column.name: column.better for column in look.columns}
     assert better == {"x": None, "kind": None, "id": "str", "day": "date"}
     mended = look.mended(plan.program.data[0])
@@ -88,8 +89,8 @@ def test_it_guesses_delimiter_and_dtypes_and_never_bounds_or_keys(tmp_path):
     assert mended["columns"]["x"]["bounds"] == [0.0, 1.0]
     run = CliRunner().invoke(app, ["doctor", str(spec), "--private-look"])
     assert "delimiter: ;" in run.output
-    assert "2020-" not in run.output
-    assert "p7" not in run.output
+    assert "'p0'" in run.output  # an example of what cannot be read, for the curator
+    assert "'p7'" not in run.output
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,75 @@ def test_a_stored_dtype_that_cannot_be_meant(tmp_path):
     (entry,) = plan.program.data
     (look,) = doctor(plan, {"points": from_arrays(entry.records, points(7))})
     assert look.records == 7
+
+
+AIR = """spec: opendp_sim/1
+name: ???
+data:
+  records:
+    source: {csv: air.csv}              # as the station exports it
+    columns:
+      co: {dtype: float64, bounds: [???, ???]}
+      t: {dtype: float64, bounds: [???, ???]}
+      kind: {dtype: category, keys: [???, ???]}
+    ingest: enforce
+privacy: ???
+"""
+
+
+def air(folder: Path) -> None:
+    """Write an export with `;`, decimal commas, trailing `;;`, empty rows and -200 as missing."""
+    rows = ["day;co;t;kind;;"]
+    for at in range(300):
+        co = "-200" if at % 6 == 0 else f"{at % 7},{at % 10}"
+        t = "-200,0" if at % 9 == 0 else f"{at % 30 - 8},5"
+        rows.append(f"{at % 28 + 1}/03/2004;{co};{t};a;;")
+    (folder / "air.csv").write_text("\n".join([*rows, *[";;;;;"] * 14]) + "\n")
+
+
+def test_the_steward_needs_no_bounds_and_gets_a_spec_that_reads(tmp_path: Path) -> None:
+    """``doctor`` refused the template that ``init`` had written, and called numbers texts."""
+    air(tmp_path)
+    (tmp_path / "air.yaml").write_text(AIR)
+    spec, mended = str(tmp_path / "air.yaml"), tmp_path / "mended.yaml"
+    run = CliRunner().invoke(app, ["doctor", spec, "--private-look", "-o", str(mended)])
+    assert run.exit_code == 0, run.output
+    said = " ".join(run.output.split())
+    assert "the header fits the delimiter ';'" in said
+    assert "column t: 300 of the first 314 cells have a decimal (',')" in said
+    assert "50 of the first 300 cells are -200" in said
+    assert "'str'" not in said
+    text = mended.read_text()
+    assert "# as the station exports it" not in text or "decimal" in text
+    assert "[???, ???]" in text
+    filled = text.replace("[???, ???]}", "[-50, 50]}").replace("keys: [-50, 50]", "keys: [a, b]")
+    mended.write_text(filled)
+    (entry,) = entries_of(mended)
+    source = open_source("csv", entry.source.argument, entry.records, tmp_path)
+    kept = np.concatenate([block["t"] for block in gated_blocks(source, "enforce")()])
+    expected = [
+        at % 30 - 8 + (0.5 if at % 30 >= 8 else -0.5) for at in range(300) if at % 6 and at % 9
+    ]
+    assert kept.tolist() == expected
+    again = CliRunner().invoke(app, ["doctor", spec, "--private-look", "-o", str(mended)])
+    assert again.exit_code == 1  # it overwrites nothing
+
+
+def test_a_hole_in_the_source_is_named(tmp_path: Path) -> None:
+    (tmp_path / "air.yaml").write_text(AIR.replace("air.csv", "???"))
+    run = CliRunner().invoke(app, ["doctor", str(tmp_path / "air.yaml"), "--private-look"])
+    assert run.exit_code == 1
+    assert "write its path first" in run.output
+
+
+@pytest.mark.parametrize("form", ["{}.0 EUR", "{},5", "$ {:,}.00", "{} %"])
+def test_a_column_of_numbers_is_never_called_a_text(form: str, tmp_path: Path) -> None:
+    spec = write_small(tmp_path, CSV, ("      kind:", "      price: {dtype: int64}\n      kind:"))
+    frame = pd.DataFrame(points()["x"], columns=["x_0", "x_1", "x_2"])
+    frame["kind"], frame["price"] = points()["kind"], [form.format(900 + at) for at in range(200)]
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    (look,) = doctor(plan_file(spec))
+    assert {column.name: column.better for column in look.columns}["price"] in (None, "float64")
 
 
 @pytest.mark.parametrize("bounds", [(), (0.0, 400.0)])

@@ -1,0 +1,289 @@
+"""Find the dialect in which a text file's sample reads best.
+
+Private: it looks at records. ``doctor`` shows the result to the data's curator alone; a run guesses
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.domains.cell import MISSING, real, whole
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io import csv_files
+from opendp_sim.io.dialect import Dialect
+from opendp_sim.io.file_spec import Place, read_place, same_file
+
+SAMPLE = 5000
+"""Records of a sample."""
+_DELIMITERS = (",", ";", "\t", "|")
+_SKIP = 12
+_FORMS: tuple[dict[str, str], ...] = (
+    {}, {"thousands": ","}, {"decimal": ","}, {"decimal": ",", "thousands": "."}, {"thousands": " "},
+    {"decimal": ",", "thousands": " "}, {"thousands": "'"}, {"thousands": ".", "decimal": ","},
+)  # fmt: skip
+_BEFORE = re.compile(
+    r"[+\-\u2212]?\s*([^\w\s+\-\u2212.,()\"']{1,3}|[^\W\d_]{1,8}(?=\s))\s*[+\-\u2212]?[.,]?\d"
+)
+_BEHIND = re.compile(r"\d\s*[.,]?([^\w\s.,()\"']{1,3}|[^\W\d_]{2,8}|(?<=\s)[^\W\d_])$")
+"""The text around a number: signs, or letters that make no code of it (p7, 12A)."""
+_OFTEN = 0.005
+"""The share of a column's cells from which a form or a value is named."""
+
+
+@dataclass
+class Found:
+    """What a sample told of a text file. Private.
+
+    Attributes:
+        options: of the source, those that differ from the declared ones.
+        reasons: what was found and what is proposed for it, a line each.
+        examples: up to three cells by column that the found dialect does not read.
+    """
+
+    options: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+
+def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Found:
+    """Return the options under which a sample of a file reads most cells.
+
+    Args:
+        given: the declared options of the source, with ``file``.
+        records: the declared columns.
+        folder: what a relative path starts from.
+
+    Raises:
+        DataError: no header line was found that has the declared columns.
+    """
+    found = Found()
+    options = _form(given, records, folder, found)
+    cells, lines = _sample(read_place(options, folder, "csv"), records)
+    _ragged(options, records, folder, found, lines)
+    if "ragged" in found.options:
+        cells, _ = _sample(read_place({**options, **found.options}, folder, "csv"), records)
+    numbers = {c.name: cells[c.name] for c in records.columns if _is_number(c)}
+    base = read_place({**options, **found.options}, folder, "csv").dialect
+    _numbers(base, numbers, records, found)
+    _heaps({**options, **found.options}, numbers, records, folder, found)
+    return found
+
+
+def _form(given: Mapping[str, Any], records: Records, folder: Path, found: Found) -> dict[str, Any]:
+    """Find encoding, delimiter, lines before the header, and places of equal headers."""
+    declared: DataError | None = None
+    encodings = [{}] if "encoding" in given else [{}, {"encoding": "utf-16"}]
+    delimiters = dict.fromkeys((given.get("delimiter", ","), *_DELIMITERS))
+    skips = dict.fromkeys((given.get("skip", 0), *range(_SKIP)))
+    for skip, encoding, delimiter in product(skips, encodings, delimiters):
+        tried = {**given, **encoding, "delimiter": delimiter, "skip": skip}
+        tried = {k: v for k, v in tried.items() if k in given or v not in (",", 0)}
+        try:
+            csv_files.csv_source(read_place(tried, folder, "csv"), records)
+        except SimError as error:
+            if getattr(error, "got", "") == "several":
+                tried = _placed(tried, records, folder, found)
+            else:
+                declared = declared or (error if isinstance(error, DataError) else None)
+                continue
+        for name, value in tried.items():
+            if given.get(name) != value:
+                found.options[name] = value
+                if name in _SAID:
+                    found.reasons.append(_SAID[name].format(value))
+        return tried
+    raise declared or DataError("OS601", "csv", expected="a readable .csv file", got="another",
+                                 hint="check the path and the names of the columns.")  # fmt: skip
+
+
+_SAID = {
+    "delimiter": "the header fits the delimiter {0!r}",
+    "skip": "{0} lines stand before the header line",
+    "encoding": "the file is in UTF-16",
+}
+
+
+def _placed(
+    options: dict[str, Any], records: Records, folder: Path, found: Found
+) -> dict[str, Any]:
+    """Return places for headers that stand more than once: those whose cells read best."""
+    place = read_place(options, folder, "csv")
+    with same_file(place.file) as (raw, _):
+        header = [
+            name.strip()
+            for name in csv_files.header_of(place, csv_files.records_of(place, raw)) or ()
+        ]
+    columns = dict(options.get("columns", {}))
+    for column in records.columns:
+        stored = place.stored(column.name)
+        places = [at for at, name in enumerate(header, 1) if name == stored]
+        if len(places) < 2:
+            continue
+
+        def unread(at: int, column: Column = column) -> int:
+            tried = {**options, "columns": {column.name: {"at": at}}}
+            cells, _ = _sample(read_place(tried, folder, "csv"), Records((column,)))
+            return sum(not _reads(column)(cell) for cell in cells[column.name])
+
+        columns[column.name] = {"at": min(places, key=unread)}
+        found.reasons.append(
+            f"{len(places)} headers are called {stored!a}; the cells at place "
+            f"{columns[column.name]['at']} fit column {column.name}"
+        )
+    return {**options, "columns": columns}
+
+
+def _sample(place: Place, records: Records) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Return the first cells of every column as text, and the first lines."""
+    plain = Place(place.file, place.columns, place.delimiter, place.dialect)
+    with same_file(place.file) as (raw, _):
+        lines = csv_files.records_of(plain, raw)
+        layout = csv_files.layout_of(plain, records, csv_files.header_of(plain, lines))
+        kept = [line for line in islice(lines, SAMPLE) if line]
+    picked = [dict(zip(layout.wanted, layout.picked(line), strict=True)) for line in kept]
+    cells = {
+        name: [line[at] for line in picked for at in places]
+        for name, places in layout.places.items()
+    }
+    return cells, kept
+
+
+def _ragged(
+    options: dict[str, Any], records: Records, folder: Path, found: Found, lines: list[list[str]]
+) -> None:
+    """Propose ``ragged`` where it reads records that are missing now."""
+    if options.get("ragged"):
+        return
+    tried = {**options, "ragged": True}
+    counts = []
+    for one in (options, tried):
+        cells, _ = _sample(read_place(one, folder, "csv"), records)
+        counts.append(sum(bool(cell.strip()) for part in cells.values() for cell in part))
+    if counts[1] > counts[0]:
+        sizes = Counter(map(len, lines))
+        (size, often), *_ = sizes.most_common(1)
+        found.options["ragged"] = True
+        found.reasons.append(
+            f"lines have other numbers of cells than the header ({often:,} of the first "
+            f"{len(lines):,} have {size}): `ragged: true` reads their cells"
+        )
+
+
+def _is_number(column: Column) -> bool:
+    return not column.keys and column.dtype not in ("str", "date", "bool")
+
+
+def _reads(column: Column) -> Callable[[str], bool]:
+    """Return whether a cell is a value of a column."""
+    if not _is_number(column):
+        return lambda cell: bool(cell.strip())
+    if column.numpy_dtype.kind == "f":
+        return lambda cell: abs(real(cell)) < float("inf")
+    return lambda cell: whole(cell) != MISSING
+
+
+def _read(dialect: Dialect, cells: list[str], column: Column) -> Iterator[bool]:
+    reads = _reads(column)
+    for cell in cells:
+        value = dialect.number(cell)
+        yield value is not None and reads(value)
+
+
+def _numbers(base: Dialect, numbers: dict[str, list[str]], records: Records, found: Found) -> None:
+    """Find the form of numbers: the first of those that read most cells."""
+    columns = {c.name: c for c in records.columns}
+    strips = [base.strip, tuple(dict.fromkeys((*base.strip, *_affixes(numbers, columns, base))))]
+    best, most = base, -1
+    for strip, form in product(dict.fromkeys(strips), (None, *_FORMS)):
+        marks = (
+            {"decimal": base.decimal, "thousands": base.thousands}
+            if form is None
+            else {"decimal": ".", "thousands": "", **form}
+        )
+        tried = _with(base, strip=strip, **marks)
+        count = sum(sum(_read(tried, numbers[name], columns[name])) for name in numbers)
+        if count > most:
+            best, most = tried, count
+    said_of = {"decimal": "a decimal", "thousands": "a thousands sign", "strip": "texts around"}
+    for name, said in said_of.items():
+        value = getattr(best, name)
+        if value == getattr(base, name):
+            continue
+        found.options[name] = list(value) if name == "strip" else value
+        plain = _with(best, **{name: getattr(base, name)})
+        for where, cells in numbers.items():
+            ways = [_read(plain, cells, columns[where]), _read(best, cells, columns[where])]
+            lost = sum(new and not old for old, new in zip(*ways, strict=True))
+            if lost:
+                signs = ", ".join(map(repr, value)) if name == "strip" else repr(value)
+                found.reasons.append(
+                    f"column {where}: {lost:,} of the first {len(cells):,} cells have {said} ({signs})"
+                )
+    for name, cells in numbers.items():
+        reads = _read(best, cells, columns[name])
+        odd = [cell for cell, good in zip(cells, reads, strict=True) if not good]
+        if odd:
+            found.examples[name] = [ascii(c)[:40] for c, _ in Counter(odd).most_common(3)]
+
+
+def _with(dialect: Dialect, **changes: Any) -> Dialect:
+    return Dialect(**{**{name: getattr(dialect, name) for name in _NAMES}, **changes})
+
+
+_NAMES = tuple(Dialect.__dataclass_fields__)
+
+
+def _affixes(
+    numbers: dict[str, list[str]], columns: Mapping[str, Column], base: Dialect
+) -> list[str]:
+    """Return the texts that often stand around numbers."""
+    counted: Counter[str] = Counter()
+    total = max(sum(map(len, numbers.values())), 1)
+    for name, cells in numbers.items():
+        for cell, good in zip(cells, _read(base, cells, columns[name]), strict=True):
+            if not good:
+                bare = cell.strip()
+                counted.update(m[1] for m in (_BEFORE.match(bare), _BEHIND.search(bare)) if m)
+    return [
+        text for text, count in counted.most_common(4) if count / total >= _OFTEN / len(numbers)
+    ]
+
+
+def _heaps(
+    options: dict[str, Any],
+    numbers: dict[str, list[str]],
+    records: Records,
+    folder: Path,
+    found: Found,
+) -> None:
+    """Name values far outside that many cells of a column have."""
+    dialect = read_place(options, folder, "csv").dialect
+    marks: list[float | int] = []
+    for column in records.columns:
+        if column.name not in numbers:
+            continue
+        cells = map(dialect.number, numbers[column.name])
+        values = [v for v in (real(c) for c in cells if c is not None) if abs(v) < float("inf")]
+        for value, count in Counter(values).most_common(3):
+            rest = [v for v in values if v != value]
+            alone = value < 0 <= min(rest, default=-1.0)
+            outside = column.bounds and not column.bounds[0] <= value <= column.bounds[1]
+            if count < max(_OFTEN * len(values), 5) or not (outside or alone):
+                continue
+            mark = int(value) if value.is_integer() else value
+            why = "outside the bounds" if outside else "below zero, alone"
+            found.reasons.append(
+                f"column {column.name}: {count:,} of the first {len(values):,} cells are {mark} ({why}): "
+                f"if it stands for a missing value, `missing: [{mark}]`"
+            )
+            marks.append(mark)
+    if marks:
+        found.options["missing"] = list(dict.fromkeys([*options.get("missing", ()), *marks]))

@@ -1,0 +1,126 @@
+"""One table in 24 dialects: private answers near the truth, or a refusal before any charge with its fix."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.run.find_dialect import find_dialect
+from opendp_sim.io.gate import gated_blocks
+from opendp_sim.io.open import open_source
+
+RECORDS = Records((Column("sales", "float64", (0.0, 5000.0)), Column("count", "float64", (0.0, 20.0))))  # fmt: skip
+SIZE = 600
+DRAW = np.random.default_rng(20)
+SALES = np.round(np.exp(DRAW.normal(5.5, 1.6, SIZE)), 2)
+COUNTS = DRAW.integers(1, 15, SIZE)
+CITIES = DRAW.choice(["Alba", "Bruck", "Carcavelos"], SIZE)
+
+
+def written(
+    form: Callable[[float], str] = str,
+    delimiter: str = ",",
+    header: str = "city,kind,sales,count",
+    quoting: Any = csv.QUOTE_MINIMAL,
+    city: str = "",
+) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n", quoting=quoting)
+    writer.writerow(header.split(","))
+    for place, sales, count in zip(CITIES.tolist(), SALES.tolist(), COUNTS.tolist(), strict=True):
+        writer.writerow([place + city, "paper", form(sales), count])
+    return out.getvalue()
+
+
+def some(text: str, share: int) -> Callable[[float], str]:
+    at = iter(range(10**6))
+    return lambda value: text if next(at) % share == 0 else str(value)
+
+
+LINES = written().splitlines()
+DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "plain": (written().encode(), {}),
+    "bom and crlf": (("\ufeff" + written().replace("\n", "\r\n")).encode(), {}),
+    "cr only": (written().replace("\n", "\r").encode(), {}),
+    "mixed line ends": ("".join(x + ("\r\n" if i % 2 else "\n") for i, x in enumerate(LINES)).encode(), {}),
+    "utf-16": (written().encode("utf-16"), {"encoding": "utf-16"}),
+    "latin-1": (written(city="é").encode("latin-1"), {}),
+    "quoted newlines": (written(city='\nSuite "A", 1').encode(), {}),
+    "all quoted": (written(quoting=csv.QUOTE_ALL).encode(), {}),
+    "semicolon": (written(delimiter=";").encode(), {"delimiter": ";"}),
+    "semicolon, decimal comma": (written(lambda v: str(v).replace(".", ","), ";").encode(), {"delimiter": ";", "decimal": ","}),
+    "tab": (written(delimiter="\t").encode(), {"delimiter": "\t"}),
+    "thousands": (written("{:,.2f}".format).encode(), {"thousands": ","}),
+    "german": (written(lambda v: f"{v:,.2f}".translate({44: 46, 46: 44}), ";").encode(), {"delimiter": ";", "decimal": ",", "thousands": "."}),
+    "narrow blanks": (written(lambda v: f"{v:,.2f}".replace(",", "\u202f")).encode(), {"thousands": " "}),
+    "currency": (written("${:.2f}".format).encode(), {"strip": ["$"]}),
+    "currency, thousands": (written("EUR {:,.2f}".format).encode(), {"strip": ["EUR"], "thousands": ","}),
+    "units": (written("{:.2f} EUR".format).encode(), {"strip": ["EUR"]}),
+    "scientific": (written("{:.8e}".format).encode(), {}),
+    "equal headers": (written(header="sales,kind,sales,count").encode(), {"columns": {"sales": {"at": 3}}}),
+    "blanks in headers": (written(header="city,kind, sales , count").encode(), {}),
+    "trailing commas": ("\n".join([LINES[0], *(x + "," for x in LINES[1:])]).encode(), {"ragged": True}),
+    "preamble": (("Export of 2024-01-01\n\n" + written()).encode(), {"skip": 2}),
+    "sep line": (("sep=;\n" + written(delimiter=";")).encode(), {"delimiter": ";"}),
+    "words": (written(some("NULL", 10)).encode(), {}),
+    "-200": (written(some("-200", 10)).encode(), {"missing": [-200]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_dialect_is_found_and_the_records_are_the_tables(name: str, tmp_path: Path) -> None:
+    data, expected = DIALECTS[name]
+    (tmp_path / "t.csv").write_bytes(data)
+    found = find_dialect({"file": "t.csv"}, RECORDS, tmp_path)
+    assert found.options == expected
+    source = open_source("csv", {"file": "t.csv", **found.options}, RECORDS, tmp_path)
+    kept = np.concatenate([block["sales"] for block in gated_blocks(source, "enforce")()])
+    truth = np.clip(SALES, 0, 5000)
+    if name in ("words", "-200"):  # every tenth cell is missing, and said to be
+        truth = truth[np.arange(SIZE) % 10 > 0]
+        assert (
+            found.examples.get("sales") == (["'NULL'"] if name == "words" else None)
+            or name == "-200"
+        )
+    assert np.allclose(kept, truth, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_wrong_declaration_loses_nothing_that_is_not_named(name: str, tmp_path: Path) -> None:
+    """As plain text every dialect reads right, is refused by its form, or doctor names the loss."""
+    data, expected = DIALECTS[name]
+    (tmp_path / "t.csv").write_bytes(data)
+    try:
+        source = open_source("csv", "t.csv", RECORDS, tmp_path)
+    except DataError:  # OS602, told before anything is reserved (`check_forms`)
+        assert expected
+        return
+    kept = sum(len(block["sales"]) for block in gated_blocks(source, "enforce")())
+    found = find_dialect({"file": "t.csv"}, RECORDS, tmp_path)
+    assert kept == SIZE or found.reasons or found.examples
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "semicolon, decimal comma", "currency, thousands", "utf-16"]
+)
+def test_private_answers_of_a_dialect_are_near_the_truth(name: str, tmp_path: Path) -> None:
+    """Epsilon is so large that the noise is below a record: a false alarm has less than 1e-6."""
+    data, options = DIALECTS[name]
+    (tmp_path / "t.csv").write_bytes(data)
+    source = open_source("csv", {"file": "t.csv", **options}, RECORDS, tmp_path)
+    table = {"sales": np.concatenate([b["sales"] for b in gated_blocks(source, "enforce")()])}
+    density = sim.density({"sales": (0, 5000)}, bandwidth=1000.0, epsilon=1e3, delta=1e-6)
+    found = density.apply(table, into=tmp_path / "out").density({"sales": [300.0]}).to_pandas()
+    truth = np.exp(-((np.clip(SALES, 0, 5000) - 300.0) ** 2) / (2 * 1000.0**2)).sum()
+    assert abs(found["density"][0] - truth) < 0.02 * SIZE
+    assert found["lower"][0] <= truth <= found["upper"][0]
+    assert abs(found["records"][0] - SIZE) < 5
