@@ -1,19 +1,19 @@
 """Pages from the code: mechanisms, errors, the language, the command line, Python, proofs, a report.
 
 The texts are those of ``opendp-sim explain`` and ``--help``, so the site cannot say anything else.
+Pages below an index are linked from its table and stand in no tree of contents: every page of the site
+holds the whole tree, and 200 entries more would cost the reader the overview, and the build a minute.
 """
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from pathlib import Path
 
-from mechanism_pages import PACKAGE, ROOT, mechanism_page
+from mechanism_pages import PACKAGE, ROOT, mechanism_page, summary
+from python_pages import DOORS, python_pages
 from typer.testing import CliRunner
 
-import opendp_sim as sim
-import opendp_sim.prelude
 from opendp_sim.cli import COMMANDS, app
 from opendp_sim.core.errors import CATALOGUE
 from opendp_sim.dsl.explain.explain import catalogue, explain
@@ -27,6 +27,10 @@ _ROOMS = {
     "measurements": "Releases",
     "queries": "Questions",
 }
+
+
+ALONE = "---\norphan: true\n---\n"
+"""The head of a page that stands in no tree of contents."""
 
 
 def generate(into: Path) -> None:
@@ -43,10 +47,19 @@ def generate(into: Path) -> None:
     _write(
         into / "commands.md", "The command line", [_entry(name, _help(name)) for name in COMMANDS]
     )
-    _write(into / "python.md", "Python", [_entry(name, _doc(name)) for name in dir(sim)])
+    (into / "python").mkdir()
+    python_pages(into / "python")
+    about = "Every public name, with its signature and parameters."
+    _index(into / "python", "Python", about, list(DOORS))
     (into / "extra").mkdir()
     page = page_of(ROOT / "specs" / "digit-density.yaml")
     (into / "extra" / "report.html").write_text(page, encoding="utf-8")
+    frame = '<iframe src="../report.html" title="A report"></iframe>'
+    about = (
+        "`opendp-sim report specs/digit-density.yaml` makes this page for the person who decides."
+    )
+    (into / "report.md").write_text(f"# A report\n\n{about}\n\n{frame}\n", encoding="utf-8")
+    shutil.copy(ROOT / "benchmarks" / "RESULTS.md", into / "measurements.md")
 
 
 def _write(path: Path, title: str, parts: list[str]) -> None:
@@ -63,53 +76,32 @@ def _help(name: str) -> str:
     return "\n".join(line.rstrip() for line in shown.output.strip().splitlines())
 
 
-def _doc(name: str) -> str:
-    found = getattr(sim, name)
-    if isinstance(found, str):
-        return found
-    head = name
-    if callable(found) and not inspect.ismodule(found):
-        try:
-            head += str(inspect.signature(found))
-        except ValueError:
-            pass
-    return f"{head}\n\n{inspect.getdoc(found) or ''}"
-
-
 def _proofs(into: Path) -> None:
     """Copy every proof and guide, in the package's own tree: their links to each other hold."""
-    pages = []
+    rows = []
     for page in sorted(PACKAGE.rglob("*.md")):
-        place = into / page.relative_to(PACKAGE)
+        inside = page.relative_to(PACKAGE)
+        place = into / inside
         place.parent.mkdir(parents=True, exist_ok=True)
         text = page.read_text(encoding="utf-8")
-        place.write_text(
-            text if text.lstrip().startswith("# ") else f"# {page.stem}\n\n{text}", encoding="utf-8"
-        )
-        pages.append(place.relative_to(into).with_suffix("").as_posix())
-    _index(into, "Proofs and guides", "Each lies beside the code that it is about.", pages)
+        title = "" if text.lstrip().startswith("# ") else f"# {page.stem}\n\n"
+        place.write_text(f"{ALONE}{title}{text}", encoding="utf-8")
+        rows.append(f"- [{inside.with_suffix('').as_posix()}]({inside.as_posix()})")
+    about = "# Proofs and guides\n\nEach lies beside the code that it is about."
+    (into / "index.md").write_text("\n".join([about, "", *rows]) + "\n", encoding="utf-8")
 
 
 def _mechanisms(into: Path) -> None:
-    rooms: dict[str, list[str]] = {}
-    for entry in catalogue():
-        key = entry["key"]
-        rooms.setdefault(entry["room"], []).append(key)
-        (into / f"{key}.md").write_text(mechanism_page(key), encoding="utf-8")
-    for room, keys in rooms.items():
-        title = _ROOMS.get(room, room.capitalize())
-        _index(
-            into,
-            title,
-            "From records, lemmas, plans and measurements.",
-            sorted(keys),
-            f"room_{room}",
-        )
-    _index(
-        into, "Mechanisms", "Every step that a spec can name.", [f"room_{room}" for room in rooms]
-    )
+    parts = ["# Mechanisms", "Every step that a spec can name, and every question of a release."]
+    for room, title in _ROOMS.items():
+        keys = sorted(entry["key"] for entry in catalogue() if entry["room"] == room)
+        for key in keys:
+            (into / f"{key}.md").write_text(ALONE + mechanism_page(key), encoding="utf-8")
+        rows = [f"| [`{key}`]({key}.md) | {summary(key)} |" for key in keys]
+        parts += [f"## {title}", "\n".join(["| name | does |", "|---|---|", *rows])]
+    (into / "index.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _index(into: Path, title: str, text: str, pages: list[str], name: str = "index") -> None:
+def _index(into: Path, title: str, text: str, pages: list[str]) -> None:
     tree = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```"
-    (into / f"{name}.md").write_text(f"# {title}\n\n{text}\n\n{tree}\n", encoding="utf-8")
+    (into / "index.md").write_text(f"# {title}\n\n{text}\n\n{tree}\n", encoding="utf-8")

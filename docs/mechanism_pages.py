@@ -1,4 +1,4 @@
-"""A page for each mechanism: its record, its lemma, what it predicts, what was measured of it."""
+"""A page for each mechanism: a sentence, YAML, Python, parameters, mathematics, figures, reference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.core.mechanism import REGISTRY, page_beside
-from opendp_sim.dsl.explain.explain import explain
+from ruamel.yaml import YAML
+
+from opendp_sim.accounting.evidence import tier
+from opendp_sim.core.about import describe
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, page_beside
+from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.dsl.explain.explain import partners
 from opendp_sim.dsl.plan.errors import how_wrong
 from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.stubs import _type
 from opendp_sim.dsl.text.plain_text import _BLOCK
 
 ROOT = Path(__file__).parents[1]
@@ -25,17 +31,184 @@ _ROWS = 12
 
 def mechanism_page(key: str) -> str:
     """Return the page as MyST."""
-    parts = [f"# {key}", _first(key), *_formulas(key), *_lemmas(key), *_uses(key), *_measured(key)]
-    return "\n\n".join([*parts, "## Reference", f"````text\n{_reference(key)}\n````"]) + "\n"
+    parts = [
+        f"# {key}",
+        summary(key),
+        "\n\n".join(f"```{kind}\n{text}\n```" for kind, text in example(key).items()),
+        *_parameters(key),
+        *_formulas(key),
+        *_lemmas(key),
+        *_uses(key),
+        *_measured(key),
+        "## Reference",
+        *_reference(key),
+        "[All mechanisms](index.md)",
+    ]
+    return _math("\n\n".join(parts)) + "\n"
 
 
-def _reference(key: str) -> str:
-    """Return the page of `explain`; paths begin at the package, wherever it lies."""
-    return explain(key).rstrip().replace(f"{PACKAGE.parent}/", "")
+def summary(key: str) -> str:
+    """Return one sentence on a mechanism, as MyST."""
+    text = REGISTRY[key].in_short or doc_of(REGISTRY[key]).partition("\n\n")[0]
+    return _math(" ".join(text.split()))
 
 
-def _first(key: str) -> str:
-    return REGISTRY[key].in_short or (inspect.getdoc(REGISTRY[key]) or "").partition("\n\n")[0]
+def _math(text: str) -> str:
+    """Write the formulas of docstrings as MyST does; those of reStructuredText blocks stay."""
+    parts = text.split("\n```{eval-rst}\n")
+    return "\n```{eval-rst}\n".join([re.sub(r":math:`([^`]*)`", r"$\1$", parts[0]), *parts[1:]])
+
+
+# --- the example: three lines of YAML, three of Python --------------------------------------------
+
+_NOISE = {"from": "sketch", "release": {"noise": "gaussian", "scale": "solve", "spend": "100%"}}
+_NOISES = {
+    "gaussian": _NOISE,
+    "laplace": _NOISE | {"release": _NOISE["release"] | {"noise": "laplace"}},  # type: ignore[operator]
+    "rounded_gaussian": _NOISE,  # what `noise: gaussian` is under Gaussian differential privacy
+}
+_SOLVED = {"epsilon": 1.0, "rho": 0.1, "scale": 20.0, "delta": 1e-6}
+"""What a spec leaves out because it is solved from the budget, and Python states."""
+
+
+def example(key: str) -> dict[str, str]:
+    """Return a stage of a spec with this mechanism, and the same step in Python."""
+    cls = REGISTRY[key]
+    asked = {"from": "noisy", "post": [{key: {}}]}
+    name, stage, params = _in_specs().get(key, ("noisy", _NOISES.get(key, asked), {}))
+    note = "  # under `measure: gdp`" if key == "rounded_gaussian" else ""
+    yaml = "\n  ".join([f"{name}:", *(f"{word}: {_flow(stage[word])}" for word in stage)]) + note
+    if cls.room == "queries":
+        given = "".join(f", {n}={v!r}" for n, v in params.items())
+        asked = f"answers = release.{key}(queries{given})  # None for a question without queries"
+        head, last = 'release = sim.load("release.npz")', "print(answers.to_pandas())"
+        python = f"{head}\n{asked}\n{last}"
+        cls(**params)
+    else:
+        params = {n: v for n, v in _SOLVED.items() if n in _required(cls)} | params
+        cls(**params)
+        step = f"sim.then_{key}({', '.join(f'{n}={v!r}' for n, v in params.items())})"
+        python = f"import opendp_sim.prelude as sim\n\nmade = space >> {step}"
+    return {"yaml": yaml, "python": python}
+
+
+def _required(cls: type[Mechanism]) -> set[str]:
+    return {name for name, info in cls.model_fields.items() if info.is_required()}
+
+
+@cache
+def _in_specs() -> dict[str, tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return for each mechanism the first stage of `specs/` that has it: name, stage, parameters."""
+    found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    for path in sorted((ROOT / "specs").glob("*.yaml")):
+        spec = YAML(typ="safe").load(path)
+        values = {
+            k: v["default"] if isinstance(v, dict) else v
+            for k, v in (spec.get("params") or {}).items()
+        }
+        for name, stage in [*spec["flow"].items(), *spec["outputs"].items()]:
+            for key, params, word, shown in _steps_of(stage):
+                told = _filled({"from": stage["from"], word: shown}, values)
+                found.setdefault(key, (name, told, _filled(params, values)))
+    return found
+
+
+def _steps_of(stage: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, Any]]:
+    """Yield each mechanism of a stage, its parameters, and the word and value that show it alone."""
+    for word in ("steps", "post"):
+        for step in stage.get(word, ()):
+            ((key, params),) = ({step: {}} if isinstance(step, str) else step).items()
+            yield key, params or {}, word, [step]
+    release = stage.get("release")
+    if isinstance(release, dict) and "mechanism" in release:
+        ((key, params),) = release["mechanism"].items()
+        yield key, params or {}, "release", release
+
+
+def _filled(value: Any, values: dict[str, Any]) -> Any:
+    """Put the defaults of a spec's parameters where it names them."""
+    if isinstance(value, dict):
+        return {name: _filled(each, values) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, values) for each in value]
+    named = re.fullmatch(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
+    return values[named[1]] if named else value
+
+
+def _flow(value: Any) -> str:
+    """Return YAML in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return (
+        {True: "true", False: "false", None: "null"}[value]
+        if isinstance(value, bool | None)
+        else str(value)
+    )
+
+
+# --- parameters and reference ---------------------------------------------------------------------
+
+
+def _parameters(key: str) -> Iterator[str]:
+    rows = []
+    for name, about in describe(REGISTRY[key]).items():
+        default = "required" if about.default == "required" else f"default {about.default}"
+        rows.append(f"| `{name}` | {about.range}; {default} | {about.text} {about.hint} |")
+    if rows:
+        yield "## Parameters"
+        yield "\n".join(["| name | values | meaning |", "|---|---|---|", *map(_cells, rows)])
+
+
+def _cells(row: str) -> str:
+    """Keep signs of MyST in a table's cells as they are."""
+    parts = re.split(r"(`[^`]*`)", row)
+    return "".join(p if i % 2 else re.sub(r"([*$<{_\[])", r"\\\1", p) for i, p in enumerate(parts))
+
+
+def signature(cls: type[Mechanism], first: str = "", norm: bool = False) -> str:
+    """Return the parameters of a record as a signature: types as in the stubs, and defaults."""
+    told = [
+        f"{name}: {_type(info.annotation)}" + ("" if info.is_required() else f" = {info.default!r}")
+        for name, info in cls.model_fields.items()
+    ]
+    told.sort(key=lambda text: " = " in text)
+    told += ['norm: Literal["l1", "l2", "linf"] = "l1"'] if norm else []
+    return f"({', '.join([*filter(None, [first]), *(['*', *told] if told else [])])})"
+
+
+def _reference(key: str) -> Iterator[str]:
+    """Yield the constructors, or the method of a release, with their docstring."""
+    cls = REGISTRY[key]
+    text = doc_of(cls)
+    if cls.room == "queries":
+        head = [
+            f".. py:method:: opendp_sim.Release.{key}{signature(cls, 'queries=None')} -> Answers"
+        ]
+    else:
+        norm = cls.room == "sketches"
+        head = [
+            f".. py:function:: opendp_sim.then_{key}{signature(cls, norm=norm)}",
+            f"                 opendp_sim.make_{key}{signature(cls, 'input_domain, input_metric', norm)}",
+        ]
+    fields = [f":param {n}: {a.text} {a.hint}" for n, a in describe(cls).items()]
+    body = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+    yield "\n".join(
+        ["```{eval-rst}", *head, "", body, "", *(f"   {_plain(line)}" for line in fields), "```"]
+    )
+    with_ = ", ".join(f"[`{name}`]({name}.md)" for name in partners(key))
+    goes = f"Goes with {with_}. " if with_ else ""
+    yield f"{goes}Evidence: {tier(key)} ([the proofs' tiers](../../glossary.md#evidence))."
+
+
+def _plain(text: str) -> str:
+    """Escape what reStructuredText would read as markup, outside of literals."""
+    parts = re.split(r"(``[^`]*``|:\w+:`[^`]*`|`[^`]*`|^:param \w+:)", text)
+    return "".join(p if i % 2 else re.sub(r"([*_|])", r"\\\1", p) for i, p in enumerate(parts))
+
+
+# --- mathematics ----------------------------------------------------------------------------------
 
 
 def _formulas(key: str) -> Iterator[str]:
@@ -46,7 +219,7 @@ def _formulas(key: str) -> Iterator[str]:
         for block in _BLOCK.finditer(section[0]):
             found += [f"**{section[1]}**", f"$$\n{' '.join(block[2].split())}\n$$"]
     if found:
-        yield "## What one record can do"
+        yield "## Mathematics"
         yield from found
 
 
@@ -57,7 +230,6 @@ def _lemmas(key: str) -> Iterator[str]:
         return
     page = Path(str(proof))
     inside = page.relative_to(PACKAGE).as_posix()
-    yield "## Why"
     for lemma in list(_LEMMA.finditer(page.read_text("utf-8") + "\n"))[:4]:
         yield lemma[0].strip()
     yield f"The proof: [{inside}](../proofs/{inside})."
@@ -88,20 +260,36 @@ def _uses(key: str) -> Iterator[str]:
 
 
 @cache
-def _figures() -> list[dict[str, Any]]:
-    files = sorted((ROOT / "benchmarks" / "results").glob("*/*.json"))
-    return [json.loads(file.read_text("utf-8")) for file in files]
+def _figures() -> dict[str, dict[str, Any]]:
+    folder = ROOT / "benchmarks" / "results"
+    held = {
+        f.relative_to(folder).with_suffix("").as_posix(): json.loads(f.read_text("utf-8"))
+        for f in sorted(folder.glob("*/*.json"))
+    }
+    return {name: figure for name, figure in held.items() if "what" in figure}
+
+
+def _value(figure: dict[str, Any]) -> str:
+    """Return a figure's value; one that a script has just written holds tables: their first row."""
+    value = figure["value"]
+    return value if isinstance(value, str) else " ".join(value[0][1])
+
+
+def figures() -> dict[str, str]:
+    """Return each figure as a cell of a table: what, value, base, and the command that measures it."""
+    return {
+        name: f"{f['what']}: **{_value(f)}** ({f['base']}). `{f['command']}` at {f['commit']}"
+        for name, f in _figures().items()
+    }
 
 
 def _measured(key: str) -> Iterator[str]:
     """Yield the table of the figures under `benchmarks/results` that are about it."""
-    mine = [figure for figure in _figures() if key in figure.get("about", ())]
-    # a figure that a script has just written holds tables; its first row stands for them
-    shown = [f if isinstance(f, str) else " ".join(f[0][1]) for f in (m["value"] for m in mine)]
     rows = [
-        f"| {m['what']} | {value} | {m['base']} | {m['commit']} |"
-        for m, value in zip(mine, shown, strict=True)
+        f"| {f['what']} | {_value(f)} | {f['base']} | `{f['command']}` at {f['commit']} |"
+        for f in _figures().values()
+        if key in f.get("about", ())
     ]
     if rows:
         yield "## What was measured"
-        yield "\n".join(["| what | value | base | commit |", "|---|---|---|---|", *rows])
+        yield "\n".join(["| what | value | base | command |", "|---|---|---|---|", *rows])

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from ruamel.yaml import YAML
 
+from opendp_sim import prelude
 from opendp_sim.cli import COMMANDS
 from opendp_sim.core.errors import CATALOGUE
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import catalogue
 from opendp_sim.plots.choose import display_of
 
@@ -41,7 +47,7 @@ def made(tmp_path_factory):
 def test_every_mechanism_error_command_and_proof_has_its_place(made):
     for entry in catalogue():
         page = (made / "mechanisms" / f"{entry['key']}.md").read_text(encoding="utf-8")
-        assert page.startswith(f"# {entry['key']}\n")
+        assert page.startswith(f"---\norphan: true\n---\n# {entry['key']}\n")
         for link in re.findall(r"\]\((\.\./proofs/[^)]*)\)", page):
             assert (made / "mechanisms" / link).resolve().exists(), link
     assert all(
@@ -54,27 +60,68 @@ def test_every_mechanism_error_command_and_proof_has_its_place(made):
 
 
 @pytest.mark.long
-def test_every_page_is_in_a_table_of_contents(made):
-    listed = set()
+def test_every_page_is_in_the_tree_of_contents_or_linked_from_an_index(made):
+    """Those of a tree stand on every page; the others say so at their head, and an index links to them."""
+    listed, linked = set(), set()
     for page in [*WRITTEN, *made.rglob("*.md")]:
         base = page.parent if page.is_relative_to(made) else DOCS
-        for tree in re.findall(
-            r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
-        ):
+        text = page.read_text(encoding="utf-8")
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL):
             for line in filter(None, (x.strip() for x in tree.splitlines())):
-                if not line.startswith(":"):
+                if not line.startswith(":") and "gallery" not in line:
                     name = line[line.find("<") + 1 :].rstrip(">") if "<" in line else line
-                    place = (
-                        made / name.removeprefix("generated/")
-                        if name.startswith("generated/")
-                        else base / name
+                    inside = name.removeprefix("generated/")
+                    listed.add(
+                        Path(
+                            f"{(base if inside == name else made.parent / 'generated') / inside}.md"
+                        ).resolve()
                     )
-                    listed.add(Path(f"{place}.md").resolve())
+        if page.is_relative_to(made):
+            linked |= {
+                (page.parent / link).resolve() for link in re.findall(r"\]\(([^):]+\.md)\)", text)
+            }
     every = {page.resolve() for page in [*WRITTEN, *made.rglob("*.md")]} - {
         (DOCS / "index.md").resolve()
     }
-    assert every - listed == set()
+    alone = {page for page in every if page.read_text("utf-8").startswith("---\norphan: true\n")}
+    assert every - listed - alone == set()
     assert listed - every == set()
+    assert alone - linked - listed == set()
+    assert len(alone) > 200
+
+
+@pytest.mark.long
+def test_every_public_name_has_a_signature_and_a_place(made):
+    pages = __import__("python_pages")
+    for door in pages.DOORS:
+        assert {"audit": 10, "plots": 7, "sklearn": 20, "testing": 4}.get(
+            door.partition(".")[2], 20
+        ) <= len(pages.names(door))
+        for name in pages.names(door):
+            assert f":: {door}.{name}\n" in (made / "python" / door / f"{name}.md").read_text(
+                "utf-8"
+            )
+    for key, cls in REGISTRY.items():
+        page = (made / "mechanisms" / f"{key}.md").read_text("utf-8")
+        query = cls.room == "queries"
+        for head in [f"Release.{key}("] if query else [f"then_{key}(", f"make_{key}("]:
+            assert f" opendp_sim.{head}" in page
+        assert all(f"   :param {name}:" in page for name in cls.model_fields)
+
+
+@pytest.mark.long
+def test_a_mechanism_s_example_is_a_stage_of_a_spec_and_python_with_its_parameters(made):
+    shown = __import__("mechanism_pages").example
+    for key, cls in REGISTRY.items():
+        example = shown(key)
+        ((_, stage),) = YAML(typ="safe").load(example["yaml"]).items()
+        assert "from" in stage
+        assert len(stage) == 2
+        called = ast.parse(example["python"])
+        if cls.room != "queries":
+            step = called.body[-1].value.right
+            given = {each.arg: ast.literal_eval(each.value) for each in step.keywords}
+            assert getattr(prelude, step.func.attr)(**given) is not None
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
@@ -95,8 +142,9 @@ def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(mad
         "**Lemma 1 (stability).**",
         "within 6.5 of 100 records",
         "## What was measured",
-        "| what | value | base | commit |",
-        "````text\nrace_sketch (sketches)",
+        "| what | value | base | command |",
+        "```yaml\nsketch:\n  from: vectors\n",
+        ".. py:function:: opendp_sim.then_race_sketch(*, repetitions: int, ",
     ):
         assert part in page
     assert str(DOCS.parent) not in page
@@ -117,6 +165,87 @@ def test_every_formula_has_mathml(made):
         assert formulas.mathml(tex, "block").startswith("<math")
     with pytest.raises(ValueError, match="no MathML"):
         formulas.mathml(r"\nosuchthing x", "block")
+
+
+HOW_TO = re.findall(
+    r"## (.*?)\n.*?```(\w+)\n(.*?)```", (DOCS / "how_to.md").read_text("utf-8"), re.DOTALL
+)
+
+
+def test_how_to_has_twenty_short_tasks_of_which_each_is_python_yaml_or_a_command():
+    assert len(HOW_TO) == 20
+    for title, kind, text in HOW_TO:
+        assert title.endswith("?")
+        assert len(text.splitlines()) <= 3
+        if kind == "python":
+            ast.parse(text)
+        elif kind == "yaml":
+            ((_, stage),) = YAML(typ="safe").load(text).items()
+            assert {key for step in stage["steps"] for key in step} <= {*REGISTRY}
+        else:
+            assert kind == "sh"
+            assert all(
+                re.match(r"opendp-sim (\w+) ", line)[1] in COMMANDS for line in text.splitlines()
+            )
+
+
+@pytest.mark.long
+def test_the_lines_of_how_to_run_one_after_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(DOCS.parent / "specs", "specs")
+    pd, made = pytest.importorskip("pandas"), np.random.default_rng(0)
+    people = {"age": made.uniform(0, 100, 300), "income": made.uniform(0, 2e5, 300)}
+    whose = {"team": made.choice(["a", "b"], 300), "who": np.arange(300) // 2}
+    bindings = (
+        "import numpy as np, opendp.prelude as dp, opendp_sim.prelude as prelude, opendp_sim as sim\n"
+        "from opendp.extras.numpy import array2_domain\nfrom opendp_sim.audit import audit\n"
+        "from opendp_sim.sklearn import *\ndp.enable_features('contrib')\n"
+    )
+    known = {
+        "people": pd.DataFrame(people | whose),
+        "X": made.uniform(0, 16, (200, 4)),
+        "y": made.integers(0, 10, 200),
+    }
+    exec(bindings, known)  # noqa: S102
+    for _, kind, text in HOW_TO:
+        if kind == "python":
+            exec(text, known)  # noqa: S102
+        elif kind == "sh":
+            for line in text.splitlines():
+                code = "import sys; from opendp_sim.cli import app; app(sys.argv[1:])"
+                done = subprocess.run(
+                    [sys.executable, "-c", code, *line.split()[1:]],
+                    check=False,
+                    capture_output=True,
+                    timeout=120,
+                )
+                assert done.returncode == 0, done.stderr
+    assert Path("report.html").exists()
+    assert str(known["report"].verdict) == "not refuted"
+
+
+def test_papers_name_mechanisms_and_figures_that_exist():
+    """A figure is taken from its file when the page is made; Jinja refuses one that has none."""
+    text = (DOCS / "papers.md").read_text("utf-8")
+    figures = re.findall(r'\{\{ figures\["([^"]+)"\] \}\}', text)
+    assert len(figures) >= 25
+    for figure in figures:
+        held = json.loads(
+            (DOCS.parent / "benchmarks" / "results" / f"{figure}.json").read_text("utf-8")
+        )
+        assert held["command"]
+    assert text.count("figures[") == len(figures)
+    assert {*re.findall(r"generated/mechanisms/(\w+)\.md", text)} <= {*REGISTRY}
+
+
+@pytest.mark.parametrize(
+    "file", sorted((DOCS.parent / "examples" / "gallery").glob("*.py")), ids=lambda f: f.stem
+)
+def test_an_example_of_the_gallery_is_python_with_a_title(file):
+    """The site's build runs them, and stops where one fails."""
+    tree = ast.parse(file.read_text("utf-8"))
+    title, line, *_ = ast.get_docstring(tree).splitlines()
+    assert line == "=" * len(title)
 
 
 def test_broken_links_and_fetches_are_found(tmp_path):

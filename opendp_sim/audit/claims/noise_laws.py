@@ -24,7 +24,7 @@ _ROUGH = 64.0
 class NoiseLaw:
     """Independent noise of one family; ``scale`` is one number or one a cell.
 
-    The Laplace scale is b with density proportional to exp(-|z|/b); the Gaussian's is the sigma of
+    The Laplace scale is b with density proportional to ``exp(-|z|/b)``; the Gaussian's is the sigma of
     exp(-z^2 / (2 sigma^2)). The discrete families have the same weights on the integers; the rounded
     Gaussian is a normal variable rounded to the grid.
     """
@@ -117,7 +117,7 @@ class NoiseLaw:
         return z * (scale / step), weight / weight.sum()
 
     def spread(self, scale: float) -> tuple[float, float]:
-        """Return mean and variance of the cell's loss statistic: |z|/b (Laplace), z^2/s^2 (Gaussian)."""
+        """Return mean and variance of a cell's statistic: ``|z|/b`` (Laplace), z^2/s^2 (Gaussian)."""
         if not self.discrete or scale / self.grid > _FINE:
             return (1.0, 2.0) if self.gaussian else (1.0, 1.0)
         z, p = self.support(scale)
