@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 from opendp_sim.core.constructors import constructors, missing
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
 
 PREFIX = "sim_"
@@ -50,10 +51,34 @@ def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., A
     def trying(space: Any, metric: Any, *values: Any, **params: Any) -> Any:
         left = missing(cls, params)
         if len(values) == len(left) == 1 and type(values[0]) in (int, float) and values[0] >= 0:
+            _check_begins(
+                cls, left[0], values[0], lambda **least: make(space, metric, **params, **least)
+            )
             values = (_nearest(cls, left[0], values[0]),)
         return make(space, metric, *values, **params)
 
     return trying
+
+
+def _check_begins(cls: type[Mechanism], name: str, value: float, make: Callable[..., Any]) -> None:
+    """Refuse a search whose least value is refused (OS101).
+
+    It would bisect up to the end of the refusals, where one construction of `top_stable` takes seconds.
+    Refused at every value, it ends after twenty.
+    """
+    refused: ParameterError | None = None
+    try:
+        make(**{name: _nearest(cls, name, type(value)(0))})
+    except ParameterError as error:
+        if error.where != f"{cls.key}.{name}":
+            raise
+        refused = error
+    if refused is not None:
+        raise ParameterError(
+            "OS101", f"{cls.key}.{name}", expected=f"{name} by name: no search solves it in `Context`",
+            got=f"a search from its least value on, where {refused.expected} is expected",
+            hint="give it a value; in a spec it is solved from the budget.",
+        )  # fmt: skip
 
 
 def _nearest(cls: type[Mechanism], name: str, value: float) -> float:

@@ -208,7 +208,7 @@ def test_the_context_solves_our_scale_as_it_solves_its_own(loss, norm, noise):
     assert len(ours.release()) == 16 * 32 + 1
 
 
-NUMBERS = ("scale", "rho")
+NUMBERS = ("scale", "rho", "epsilon")
 SOLVED = sorted(
     key
     for key, case in cases().items()
@@ -219,6 +219,10 @@ SOLVED = sorted(
         for name in NUMBERS
     )
 )
+
+
+UNSOLVED = {"top_stable"}
+"""Their least number is refused, and beside it one construction takes seconds."""
 
 
 @pytest.mark.parametrize("key", SOLVED)
@@ -234,6 +238,10 @@ def test_the_missing_number_of_any_measurement_is_solved(key):
         pytest.skip("a curve is no number that a search could compare")
     others = {n: value for n, value in mechanism if n != name}
     query = dp.Query(made.input_space, made.output_measure, d_in=1, d_out=loss)
+    if key in UNSOLVED:
+        with pytest.raises(ParameterError, match=rf"OS101 {key}\.{name}: expected {name} by name"):
+            getattr(query, f"sim_{mechanism.key}")(**others).resolve()
+        return
     found = getattr(query, f"sim_{mechanism.key}")(**others).resolve()
     assert found.map(1) <= loss
     assert found.param == pytest.approx(getattr(mechanism, name), rel=1e-6)
