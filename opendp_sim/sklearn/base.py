@@ -238,7 +238,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             },
             "outputs": self._outputs(),
         }
-        return _plan(json.dumps(spec))
+        return _plan(json.dumps(spec, default=self._written))
+
+    def _written(self, value: object) -> Any:
+        """Return a parameter that JSON lacks as Python's of equal value, or refuse (OS101)."""
+        if (found := plain(value)) is value:
+            raise EstimatorRefused(
+                "OS101",
+                type(self).__name__,
+                expected="parameters that are numbers, texts or arrays of them",
+                got=f"a {type(value).__name__}",
+                hint="`get_params()` shows what was given.",
+            )
+        return found
 
     def _copies(self) -> int:
         """Return how often a record may occur, or refuse (OS102)."""

@@ -70,7 +70,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             "label": classes.column(labels),
         }
         self._released(columns, box.steps(), groups, features="x", label="label")
-        self.classes_, self.n_iter_ = classes.values, self.max_iter
+        self.classes_, self.n_iter_ = classes.values, int(self.max_iter)
         return self
 
     def _release(self) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from opendp_sim.core.errors import SimError
 from opendp_sim.sklearn import (
     DPKernelClassifier,
     DPKernelDensity,
+    DPKNeighborsClassifier,
+    DPLogisticRegression,
     DPNearestCentroid,
     DPOneClass,
     DPRidge,
@@ -43,6 +45,11 @@ ALL = [
     DPRidge(**BOX, **BIG, y_bounds=(-2, 2)),
 ]
 
+MORE = [
+    DPLogisticRegression(**BOX, classes=["a", "c"], size=400, max_iter=8),
+    DPKNeighborsClassifier(**BOX, classes=["a", "b", "c"], size=400, threshold=0.5),
+]
+
 
 def target(est):
     return X[:, 0] if isinstance(est, DPRidge) else Y
@@ -64,6 +71,28 @@ def test_classifiers(est):
     if hasattr(est, "predict_proba"):
         assert np.allclose(est.predict_proba(X).sum(axis=1), 1)
         assert np.allclose(est.predict_proba([[50.0, 50.0]]).sum(), 1)
+
+
+def _numpys(value, form):
+    if isinstance(value, bool) or not isinstance(value, int | float | tuple | list):
+        return value
+    return np.array(value) if isinstance(value, tuple | list) else form(value)
+
+
+@pytest.mark.parametrize("form", [lambda v: np.array(v)[()], np.array], ids=["scalars", "0-d"])
+@pytest.mark.parametrize("est", [*ALL, *MORE], ids=lambda e: type(e).__name__)
+def test_numpy_s_numbers_make_the_program_of_python_s(est, form):
+    """Whatever of numpy is equal to a parameter: the same types, scales and loss."""
+    given = {name: _numpys(value, form) for name, value in est.get_params().items()}
+    assert sum(isinstance(value, np.generic | np.ndarray) for value in given.values()) >= 4
+    plans = [clone(one).fit(X[:0], target(est)[:0]).plan_ for one in (est, type(est)(**given))]
+    assert plans[0].canonical == plans[1].canonical
+
+
+def test_a_parameter_that_no_program_can_hold_is_refused():
+    for size in (object(), np.datetime64("2026-01-01"), {1, 2}):
+        with pytest.raises(SimError, match="OS101"):
+            clone(MORE[0]).set_params(size=size).fit(X, Y)
 
 
 @pytest.mark.parametrize("est", ALL, ids=lambda e: type(e).__name__)
