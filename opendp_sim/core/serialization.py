@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter
 
 from opendp_sim.core.claims import Block
 from opendp_sim.core.errors import ParameterError, SimError
@@ -23,6 +26,7 @@ DOOR = "opendp_sim"
 """The name under which OpenDP's reader, which looks in its own package, finds our constructors."""
 _CLASS = "class"
 _FRACTION = "fraction"
+_STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
 class Note(Protocol):
@@ -129,19 +133,22 @@ def from_plain(value: Any) -> Any:
     """Return what ``to_plain`` wrote.
 
     Raises:
-        ParameterError (OS101): a class that this process does not know, or fields that are not its own.
+        ParameterError (OS101): a class that this process does not know, fields that are not its own, or
+            values of another type than the field's; no number that is none.
     """
     if isinstance(value, list):
         return tuple(map(from_plain, value))
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) and value == value:  # noqa: PLR0124 - NaN
         return value
-    try:
+    with suppress(KeyError, TypeError, ValueError, ArithmeticError):
         if set(value) == {_FRACTION}:
             return Fraction(value[_FRACTION])
+        cls = _known()[value[_CLASS]]
         held = {name: from_plain(one) for name, one in value.items() if name != _CLASS}
-        return _known()[value[_CLASS]](**held)
-    except (KeyError, TypeError, ValueError):
-        pass
+        types = get_type_hints(cls)
+        for name, one in held.items():
+            TypeAdapter(types[name], config=_STRICT).validate_python(one)
+        return cls(**held)
     raise ParameterError(
         "OS101", "deserialize", expected="a domain or metric of this package or of a loaded plugin",
         got="another",

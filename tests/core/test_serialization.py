@@ -235,3 +235,26 @@ def test_another_process_reads_it_once_the_prelude_is_there(
 
 def test_the_registry_has_what_the_prelude_offers() -> None:
     assert len(sim.__all__) == 1 + 2 * sum(cls.room != "queries" for cls in REGISTRY.values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        -1.5,
+        "x",
+        [[0]],
+        ["x", "y"],
+        [float("nan")] * 2,
+        {"fraction": "1/0"},
+        {"class": "object"},
+    ],
+    ids=str,
+)
+def test_a_text_whose_values_are_of_another_type_makes_no_domain(wrong):
+    """A domain with the bound "x" was made, and its maps with it; 1/0 was a bare ZeroDivisionError."""
+    domain = RealRows(2, lower=(0.0, 0.0), upper=(1.0, 1.0))
+    assert from_plain(to_plain(domain)) == domain
+    for name in ("lower", "ids"):
+        with pytest.raises(ParameterError, match="OS101 deserialize"):
+            from_plain(to_plain(domain) | {name: wrong})
