@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.core.arithmetic.rounding import decimal_of, float_down
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
@@ -43,7 +44,11 @@ _MOST = 10**350
 
 
 def as_written(value: Any) -> Any:
-    """Return a decimal or a ratio such as "1/7" as a ``Number`` of the same value; others unchanged."""
+    """Return a decimal, a number of numpy or a ratio such as "1/7" as a ``Number``.
+
+    It is of the same value; others are unchanged.
+    """
+    value = plain(value)
     if isinstance(value, str) and _RATIO.fullmatch(value) and int(value.partition("/")[2]):
         value = Fraction(value)
     if isinstance(value, Decimal) and value.is_finite() and -400 < value.adjusted() < 400:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import event, given, strategies as st
 
@@ -241,3 +242,22 @@ def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) ->
 def test_what_is_no_bound_is_refused(bad: Any) -> None:
     with pytest.raises(BudgetError, match="OS401"):
         Budget(epsilon=bad).check("pure")
+
+
+@pytest.mark.parametrize(
+    "one", [np.float64(0.1), np.array(0.1), np.float32(0.5), np.int64(3)], ids=repr
+)
+def test_numbers_of_numpy_are_bounds_of_their_value(one):
+    """`expected epsilon > 0 and finite; got np.float64(0.1)` was told of a budget out of `np.logspace`."""
+    made = Budget(epsilon=one)
+    made.check("pure")
+    assert made == Budget(epsilon=one.item())
+    assert type(made.epsilon) is type(one.item())
+
+
+@pytest.mark.parametrize(
+    "one", [np.float64("nan"), np.bool_(True), np.array([0.1]), np.longdouble(1) / 3]
+)
+def test_numbers_of_numpy_that_are_no_bound_are_refused(one):
+    with pytest.raises(BudgetError, match="OS401"):
+        Budget(epsilon=one).check("pure")
