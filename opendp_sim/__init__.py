@@ -1,4 +1,4 @@
-"""Private answers to one question: how similar is this query to a private dataset?
+"""Estimate the similarity of queries to a private dataset.
 
 ``import opendp_sim as sim`` offers the verbs (``plan``, ``apply``, ``run``, ``load``, ``verify``,
 ``audit``), ``Ledger``, ``Budget``, every ``then_*`` and ``make_*``, and ``register``. A name is imported

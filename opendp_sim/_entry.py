@@ -1,4 +1,4 @@
-"""The console script's first lines: who stops the command while it is imported gets the usual answer.
+"""Start the console script, and handle signals during its imports.
 
 ``opendp_sim.cli`` imports Typer first, which takes a moment; its own handlers
 (``opendp_sim/cli/_stop.py``) replace these ones.
@@ -22,7 +22,7 @@ SIGNALS = tuple(
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
-    """Nothing was opened yet: say so, and leave past whatever is being imported."""
+    """Exit without unwinding the imports."""
     del frame
     word = {signal.SIGINT: b"interrupted", signal.SIGTERM: b"terminated"}.get(
         signal.Signals(signum), b"hung up"
@@ -32,7 +32,7 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 
 def _open_streams() -> None:
-    """Give the three standard numbers to no file: what a library prints would be written into it."""
+    """Open the standard descriptors that are closed, on the null device."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,4 +1,6 @@
-"""An audit runs somebody's code, which can end the process: its result is told, not an exit code.
+"""Run a command in a child process, and forward its code.
+
+An audit runs somebody's code, which can end the process: the exit status alone is no result.
 
 ``os._exit(0)`` while a module is imported, or while it is audited, would look like "not refuted". So the
 command line is in two processes: one runs it and tells its exit code over a pipe when it has ended; the
@@ -25,7 +27,9 @@ _NO_RESULT = 2
 
 
 def watched(run: Callable[[], object], signals: tuple[signal.Signals, ...]) -> None:
-    """Run a command in a process of its own, and end with the exit code that it tells.
+    """Run a command in a child process, and exit with its code.
+
+    The code comes over a pipe.
 
     Call it before anything starts a thread: the process is forked. A system without forks runs the
     command as it is.
@@ -68,7 +72,7 @@ def _tell(run: Callable[[], object], writer: int) -> None:
 
 
 def _pass_on(child: int, signals: tuple[signal.Signals, ...]) -> None:
-    """Send signals on; a terminal sends Ctrl-C to both, and the one that runs answers it."""
+    """Forward signals to the child."""
 
     def send(signum: int, frame: FrameType | None) -> None:
         del frame
@@ -81,7 +85,7 @@ def _pass_on(child: int, signals: tuple[signal.Signals, ...]) -> None:
 
 
 def _result(text: str, code: int) -> int:
-    """Return the exit code that was told; without one there is no result."""
+    """Return the exit code from the pipe, or report its absence."""
     lines = [line for line in text.splitlines() if line.startswith(_WORD)]
     if lines and (told := lines[-1].removeprefix(_WORD)).isdigit():
         return int(told)

@@ -1,4 +1,6 @@
-"""Everything an OpenDP user needs: ``import opendp_sim.prelude as sim``.
+"""Import OpenDP and this package under one name.
+
+``import opendp_sim.prelude as sim``.
 
 Importing it loads every mechanism into the catalogue; nothing is registered with OpenDP's Context
 until ``sim.register()`` is called.

@@ -1,4 +1,6 @@
-"""A pytest plugin: ``assert_not_refuted`` as a fixture, ``--opendp-audit`` for whole modules.
+"""Run audits as pytest tests.
+
+The fixture ``assert_not_refuted``, and ``--opendp-audit`` for whole modules.
 
 ``pytest --opendp-audit`` collects every test that is marked ``opendp_audit``; without the option they are
 skipped, so that a suite stays fast. ``--opendp-audit-seconds`` is the CPU budget of one audit.
@@ -132,7 +134,10 @@ def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
 
 @pytest.fixture
 def assert_not_refuted(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return a function ``check(obj, d_in=1, **options)``: the report, or the test fails with it."""
+    """Return a function that audits an object and fails on refutation.
+
+    ``check(obj, d_in=1, **options)`` returns the report.
+    """
     seconds = request.config.getoption("--opendp-audit-seconds")
 
     def check(obj: Any, d_in: Any = 1, **options: Any) -> Any:

@@ -44,7 +44,9 @@ _MOST = 10**350
 
 
 def as_written(value: Any) -> Any:
-    """Return a decimal, a number of numpy or a ratio such as "1/7" as a ``Number``.
+    """Return a decimal, numpy number or ratio as a ``Number``.
+
+    A ratio is a text such as "1/7".
 
     It is of the same value; others are unchanged.
     """
@@ -60,7 +62,10 @@ def as_written(value: Any) -> Any:
 
 
 def number_text(value: Number) -> str:
-    """Render a bound exactly: ``0.1``, ``1e-06``, ``1/7``."""
+    """Render a bound exactly.
+
+    As ``0.1``, ``1e-06`` or ``1/7``.
+    """
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     short = f"{value:g}"
@@ -98,12 +103,12 @@ class Budget:
             object.__setattr__(self, field.name, as_written(getattr(self, field.name)))
 
     def exact(self, name: str) -> Fraction | None:
-        """Return the bound of this name, exactly; None where it is not stated."""
+        """Return a bound by name, exactly, or None."""
         value = getattr(self, name)
         return None if value is None else decimal_of(value)
 
     def down(self, name: str) -> float | None:
-        """Return the greatest float that is at most the bound of this name; None where none is stated."""
+        """Return the greatest float at or below a bound, or None."""
         value = self.exact(name)
         return None if value is None else float_down(value)
 

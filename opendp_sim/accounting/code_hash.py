@@ -1,4 +1,4 @@
-"""Hash the code of a mechanism in a form that no version of Python changes."""
+"""Hash the code of a mechanism independently of Python's version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROSE = frozenset({"expected", "hint", "unit"})
 
 @cache
 def code_hash(module: str) -> str | None:
-    """Return the hash of the code of a mechanism's module, or None without its source.
+    """Return the hash of a mechanism's module, or None without source.
 
     It covers the modules of `closure`, each by its name and its syntax tree without docstrings, comments,
     positions and words for readers (texts under ``expected=``, ``hint=`` and ``unit=``, and the
@@ -37,7 +37,9 @@ def code_hash(module: str) -> str | None:
 
 @cache
 def closure(module: str) -> tuple[str, ...]:
-    """Return a module and what it imports inside its room, directly or through others, sorted.
+    """Return a module and its imports inside its room, sorted.
+
+    Direct and indirect imports.
 
     The room is the package below the top one (``opendp_sim.measurements``,
     ``opendp_sim.transformations``, ``opendp_sim.postprocessing``), so a mechanism's ``_impl`` parts and
@@ -58,7 +60,10 @@ def closure(module: str) -> tuple[str, ...]:
 
 
 def package_hash(package: str) -> str:
-    """Return the hash of all modules of a package, by the rules of `code_hash`."""
+    """Return the hash of all modules of a package.
+
+    By the rules of `code_hash`.
+    """
     root = files(package)
     found = hashlib.sha256()
     for name in sorted(_modules(root, package)):
@@ -88,7 +93,7 @@ class _Source:
 
 
 def _file(module: str) -> Any:
-    """Return the file of a module, which need not be imported; None without one."""
+    """Return the source file of a module, or None."""
     top, *names = module.split(".")
     try:
         place = files(top).joinpath(*names) if names else files(top)
@@ -125,7 +130,7 @@ def _read(module: str) -> _Source | None:
 
 
 def _write(node: Any, words: list[str], *, prose: bool) -> None:
-    """Append a syntax tree in a form that no version of Python changes.
+    """Append a syntax tree in a form independent of Python's version.
 
     Fields that are empty or absent are left out, as newer versions add some, and so are empty pieces of
     formatted texts, which CPython 3.12.1 adds; texts are written in ASCII.
@@ -155,12 +160,12 @@ def _write(node: Any, words: list[str], *, prose: bool) -> None:
 
 
 def _is_param(node: ast.AST) -> bool:
-    """Whether a node declares a parameter: its first argument describes it."""
+    """Return whether a node declares a parameter."""
     return isinstance(node, ast.Call) and getattr(node.func, "id", None) == "param"
 
 
 def _says_nothing(above: ast.AST, node: Any, *, prose: bool) -> bool:
-    """Whether an entry of a list is a docstring, an empty piece of a formatted text, or prose."""
+    """Return whether an item is a docstring, empty text or prose."""
     if isinstance(node, ast.Expr):
         node, above = node.value, node
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -201,7 +206,7 @@ def _defined(body: list[ast.stmt], path: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 def runs_as_written(module: str) -> bool:
-    """Return whether the functions of a loaded module are those of its file.
+    """Return whether a loaded module's functions are those of its file.
 
     A method or function that was replaced in memory is seen by the file of its code, one that was
     replaced where it is imported by its identity. Objects other than functions are not compared.
@@ -218,7 +223,7 @@ def runs_as_written(module: str) -> bool:
 
 
 def _made_in(loaded: Any, path: tuple[str, ...]) -> str | None:
-    """Return the file of a function's code, behind decorators of the standard library."""
+    """Return the file of a function's code."""
     found: Any = loaded
     for name in path:
         found = inspect.getattr_static(found, name, None)

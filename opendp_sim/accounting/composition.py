@@ -136,7 +136,10 @@ def less(limit: Fraction, spent: Fraction) -> Fraction:
 
 
 def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
-    """Return a mu that still fits, rounded down: squares add up."""
+    """Return the largest mu that still fits, rounded down.
+
+    Squares of mu add up.
+    """
     square = limit**2 - 2 * spent
     if square <= 0:
         return Fraction(0)
@@ -206,7 +209,10 @@ class Charge:
         return tuple(map(float_up, self.exact))
 
     def plain(self) -> dict[str, Any]:
-        """The JSON form: a float by its bits, another rational as "1/10"."""
+        """Return the JSON form.
+
+        A float by its bits, another rational as "1/10".
+        """
         return {"measure": self.measure, "loss": plain_loss(self.exact)}
 
     @classmethod
@@ -224,7 +230,10 @@ class Charge:
 
 
 def plain_loss(exact: Sequence[Fraction]) -> list[str]:
-    """Return the parts of a loss as texts, exactly: a float by its bits, another rational as "1/10"."""
+    """Return the parts of a loss as exact texts.
+
+    A float by its bits, another rational as "1/10".
+    """
     return [_part_text(part) for part in exact]
 
 
@@ -289,7 +298,7 @@ def loss_text(measure: MeasureName, loss: Sequence[float | Fraction]) -> str:
 
 
 def _as_shown(part: float | Fraction) -> float | Fraction:
-    """Return a rational that a float holds as that float, whose shortest text is shown."""
+    """Return a rational as a float where the two are equal."""
     if isinstance(part, Fraction) and math.isfinite(near := float_up(part)) and near == part:
         return near
     return part
@@ -363,7 +372,10 @@ class Total:
 
     @property
     def left(self) -> dict[str, float]:
-        """``rest`` as floats whose shortest texts are no larger: a budget of as much still fits."""
+        """Return ``rest`` as floats, rounded down in their shortest texts.
+
+        A budget of as much still fits.
+        """
         return {name: decimal_down(value) for name, value in self.rest.items()}
 
     @property
@@ -399,7 +411,9 @@ def _most(measure: MeasureName, limit: Budget) -> float:
 
 
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
-    """Add charges up in the ledger's measure, exactly, and convert where the limit asks for it.
+    """Add charges exactly in the ledger's measure.
+
+    The sum is converted where the limit is in another measure.
 
     A ledger may hold thousands of charges: the parts of their losses are added in rationals, as basic
     composition adds them (``composition.md``), and one stand-in has the sum, rounded up, for OpenDP to

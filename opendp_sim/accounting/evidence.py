@@ -1,4 +1,4 @@
-"""Read the recorded evidence of a mechanism, and compare it with the installed code.
+"""Read a mechanism's recorded evidence, and compare its code hash.
 
 ``evidence.jsonl`` has one line a mechanism, written by ``benchmarks/audit_scoreboard.py``: laws that
 held, audits, broken twins, and a hash of the code that they ran on. Nothing here is kept by hand.
@@ -70,7 +70,7 @@ def tier(key: str) -> str:
 
 
 def fallen(key: str) -> str | None:
-    """Return the day of the recorded evidence where that is of other code, else None."""
+    """Return the day of evidence for other code, or None."""
     found = record(key)
     if found is None or key not in REGISTRY or not _is_of_other_code(key, found):
         return None

@@ -108,7 +108,10 @@ def read_both(
 
 
 class _OddError(ValueError):
-    """JSON that some readers take, and that is refused all the same; says why."""
+    """Refuse JSON that some readers accept.
+
+    The message is the reason.
+    """
 
 
 def why_not(error: ValueError | RecursionError) -> str:
@@ -119,7 +122,9 @@ def why_not(error: ValueError | RecursionError) -> str:
 
 
 def loose_json(text: str | bytes) -> Any:
-    """Return plain values of JSON from any writer: numbers in every spelling, each member once.
+    """Read JSON of any writer as plain values.
+
+    Numbers in every spelling; duplicate members are refused.
 
     Raises:
         ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
@@ -128,7 +133,9 @@ def loose_json(text: str | bytes) -> Any:
 
 
 def plain_json(text: str | bytes) -> Any:
-    """Return plain values of JSON whose spelling is signed: ``1e-06`` is not ``1e-6``.
+    """Read JSON with canonical spelling as plain values.
+
+    The spelling is signed: ``1e-06`` is not ``1e-6``.
 
     Raises:
         ValueError: it is no JSON, an object in it names a member twice, or a number is spelled as

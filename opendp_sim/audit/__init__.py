@@ -1,4 +1,7 @@
-"""The auditor: is this map true? It is ``refuted``, ``priced`` or ``not refuted``, never "private"."""
+"""Try to refute privacy claims of OpenDP objects.
+
+A verdict is ``refuted``, ``priced`` or ``not refuted``, never "private".
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
 
 
 class _Callable(ModuleType):
-    """This package can be called: ``sim.audit(measurement, d_in)`` is ``sim.audit.audit``."""
+    """Make this package callable.
+
+    ``sim.audit(measurement, d_in)`` is ``sim.audit.audit``.
+    """
 
     def __call__(self, *args: Any, **options: Any) -> Report:
         """Audit an object; see ``audit``."""

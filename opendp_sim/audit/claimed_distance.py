@@ -1,4 +1,4 @@
-"""The distance that was asked about: a claim is made at every one, an audit looks at one that fits."""
+"""Check the distance at which a claim is audited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ waits, and how many times its CPU seconds those are."""
 
 
 def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
-    """Return the distance in the kind that the metric counts in, or refuse it.
+    """Return the distance in the metric's type, or refuse it.
 
     Raises:
         AuditError: OS501, no positive number, no whole number where records are counted, or more
@@ -54,7 +54,7 @@ def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
 
 
 def check_claimed(subject: Subject, distance: Any) -> None:
-    """Ask the map once: where it refuses, or says NaN or an infinite loss, it claims nothing.
+    """Refuse a claim that is undefined or infinite at a distance.
 
     Raises:
         AuditError: OS501, it claims nothing at this distance.
@@ -89,7 +89,9 @@ def check_claimed(subject: Subject, distance: Any) -> None:
 
 
 def check_computes(run: Callable[[Any], Any], data: Any) -> None:
-    """Refuse a release that waits: an audit spends CPU seconds, and such a one would never end.
+    """Refuse a release that waits instead of computing.
+
+    An audit's budget is CPU seconds, so it would never end.
 
     Raises:
         AuditError: OS501, each of a few releases takes its time without computing.
@@ -109,7 +111,7 @@ def check_computes(run: Callable[[Any], Any], data: Any) -> None:
 
 
 def claimed_words(subject: Subject, distance: Any) -> str:
-    """Return what the object itself claims at a distance; nothing where that has no words."""
+    """Return the object's claim at a distance, in words, or nothing."""
     try:
         if subject.private:
             return subject.curve(distance).text
@@ -127,7 +129,7 @@ def _metric_words(metric: dp.Metric | None) -> str:
 
 
 def check_unconditional(obj: Any) -> None:
-    """Refuse a claim that holds under a condition which no pair of datasets keeps.
+    """Refuse a claim under a condition that no pair satisfies.
 
     Raises:
         AuditError: OS501, the claim is amplified by sampling: it speaks of a sample nobody sees.
@@ -142,7 +144,7 @@ def check_unconditional(obj: Any) -> None:
 
 
 def _constructors(obj: Any) -> set[str]:
-    """Return the names of the constructors that an object says it was made with, inner ones too."""
+    """Return the names of an object's constructors, inner ones included."""
     names: set[str] = set()
     todo = [obj]
     while todo:

@@ -1,4 +1,6 @@
-"""The clock of an audit: CPU seconds of this process, of which budgets are made.
+"""Measure CPU seconds, the unit of an audit's budgets.
+
+Of this process.
 
 How much is found in so many seconds depends on the processor. So a test that something is found lets
 the clock go more slowly (``clocked``), and a run of all tests with a clock that goes twice as fast shows
@@ -21,7 +23,10 @@ def cpu_seconds() -> float:
 
 @contextmanager
 def clocked(speed: float) -> Iterator[None]:
-    """Let the clock go at so many times its speed: at one half, budgets last for twice the seconds."""
+    """Scale the clock's speed inside the context.
+
+    At one half, budgets last for twice the seconds.
+    """
     before = _SPEED[0]
     _SPEED[0] = before * speed
     try:

@@ -1,4 +1,6 @@
-"""Does a declaration (``core=``, ``noise=``) fit the object? Asked before a finding by it stands.
+"""Check a declaration (``core=``, ``noise=``) against the object.
+
+Before a finding that depends on it is reported.
 
 A finding of L1, L2 or L5 takes the declaration at its word, so it shows that the object or the
 declaration is wrong, and not which. Releases tell some of that:
@@ -46,7 +48,9 @@ _EITHER = "the object releases something else than core= and noise= say, or they
 
 
 def check_declaration(case: Case) -> None:
-    """Refuse a noiseless part that always raises, or that is always of another shape than a release.
+    """Refuse a noiseless part that cannot fit the releases.
+
+    It always raises, or always has another shape.
 
     Raises:
         AuditError: OS501, on every dataset tried.
@@ -121,7 +125,7 @@ def _without(report: Report, other: Report) -> Report:
 
 
 def _told(report: Report, said: str) -> Report:
-    """Return a report whose finding says what the declaration has to do with it."""
+    """Return a report whose finding mentions the declaration."""
     last = report.layers[-1]
     assert last.evidence is not None  # noqa: S101 - it refutes
     told = replace(last.evidence, extra={**last.evidence.extra, "declared": said})
@@ -129,7 +133,7 @@ def _told(report: Report, said: str) -> Report:
 
 
 def _by_noise(report: Report, noise: LayerResult) -> Report:
-    """Return the report with the noise as what is refuted, in place of what was priced by it."""
+    """Return the report with the refuted noise as its finding."""
     reason = "the noise is not as declared"
     skipped = replace(report.layers[-1], status="skipped", reason=reason, evidence=None)
     return replace(report, layers=(*report.layers[:-1], skipped, noise), witness=None)
@@ -139,7 +143,7 @@ def _by_noise(report: Report, noise: LayerResult) -> Report:
 
 
 def unlike(subject: Subject, data: Any) -> bool:
-    """Say whether releases of a dataset are surely not centred on its noiseless part.
+    """Return whether releases are certainly not centred on their noiseless part.
 
     Noise is as often above zero as below, so a cell of ``n`` releases has more than k on one side with
     the probability of k heads in n tosses; all cells and both sides share the risk.
@@ -180,7 +184,7 @@ def _datasets(case: Case, count: int) -> list[Any]:
 
 
 def _farthest(case: Case) -> list[Any]:
-    """Return the dataset whose noiseless part is farthest from the others': there a wrong one shows."""
+    """Return the dataset with the most distant noiseless part."""
     found: tuple[float, Any] | None = None
     for data in _datasets(case, _DATASETS // 3):
         core = outcome(case.subject.core, data) if case.subject.core is not None else None

@@ -1,4 +1,7 @@
-"""What a layer reports: a refutation with its evidence, or what it could have seen and did not."""
+"""Describe the results of a layer.
+
+A refutation with its evidence, or the power of a search without one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ Status = Literal["refuted", "not refuted", "skipped"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much each layer may spend. Seconds are CPU seconds of this process.
+    """Bound the resources of each layer.
+
+    Seconds are CPU seconds of this process.
 
     A smaller budget finds less; the risk of a false alarm is the same at any budget.
     """
@@ -52,7 +57,10 @@ class Budget:
 
     @classmethod
     def of(cls, name: str) -> Budget:
-        """Return the named budget: ``quick`` (at most about 10 s) or ``deep`` (about two minutes)."""
+        """Return a budget by name.
+
+        ``quick`` (at most about 10 s) or ``deep`` (about two minutes).
+        """
         if name == "deep":
             return cls(
                 name,
@@ -83,13 +91,13 @@ class Budget:
         )
 
     def left(self, spent: float) -> Budget:
-        """Return the budget of L3 after so many seconds of the other layers."""
+        """Return the budget of L3 after the other layers' seconds."""
         return replace(self, seconds=max(0.4 * self.seconds, min(self.seconds, self.total - spent)))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A counterexample: everything that is needed to see it again."""
+    """Describe a counterexample, with everything to reproduce it."""
 
     kind: str
     """What was measured: ``stability``, ``loss``, ``exception``, ``noise scale``, ``event``, ..."""
@@ -103,7 +111,7 @@ class Evidence:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def flipped(self) -> Evidence:
-        """The same counterexample with its datasets in the other order, in words too."""
+        """Return the counterexample with exchanged datasets and words."""
         return replace(
             self,
             detail=mirrored(self.detail),
@@ -115,7 +123,10 @@ class Evidence:
 
 
 def mirrored(text: Any) -> Any:
-    """Return words about a pair as they are with its sides exchanged; other values as they are."""
+    """Return words about a pair with exchanged sides.
+
+    Other values are returned unchanged.
+    """
     return text if not isinstance(text, str) else _SIDES.sub(lambda m: _OTHER[m[0]], text)
 
 

@@ -1,4 +1,4 @@
-"""The layers of an audit, in order: what each is given, and which come before which.
+"""Order the layers of an audit, and pass their arguments.
 
 The risk of a false alarm is bounded over everything together. L1, L4, L5 and the replay are exact and
 spend none. L0, the coupling test of L1, L2 and L3 get fixed shares of beta that add up to it; inside a
@@ -127,7 +127,7 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
 
 
 def _first_calls(case: Case, beta: float, share: float) -> Iterator[LayerResult]:
-    """Bet on first calls, before each of which what the functions keep is put back.
+    """Bet on first calls, with the state restored before each.
 
     Nothing is looked at where runs change nothing, where what is kept may be secret, and where the object
     answers once only or repeats itself (its noise may have been drawn before). What is found is yielded.
@@ -157,7 +157,7 @@ def _bets_on_first(case: Case, kept: Kept, beta: float, share: float) -> LayerRe
 
 
 def _used_up(case: Case) -> bool:
-    """Say whether an object that was called before raises, whatever it is asked."""
+    """Return whether a used object raises on every dataset."""
     drawn = (case.space.draw(case.rng).left for _ in range(_ASKED))
     return all(isinstance(outcome(case.subject.run, data), Raised) for data in drawn)
 

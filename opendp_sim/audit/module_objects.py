@@ -1,4 +1,7 @@
-"""What a module makes: its OpenDP objects, and those that its functions without arguments return."""
+"""Find the OpenDP objects and factories of a module.
+
+Factories are functions without required arguments.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ _FACTORIES = ("make_", "build_", "create_", "get_", "release_")
 
 
 def makers(module: str) -> list[tuple[str, Callable[[], Any]]]:
-    """Return name and maker of every object that a module holds, or makes without being told anything.
+    """Return name and maker of every object of a module.
+
+    Objects that it holds, and those of its factories.
 
     A function counts when it is the module's own, public, has no required argument, and either is named
     like a factory (``make_``, ``build_``, ``create_``, ``get_``, ``release_``) or is annotated to return
@@ -39,7 +44,7 @@ def makers(module: str) -> list[tuple[str, Callable[[], Any]]]:
 
 
 def left_out(module: str) -> list[tuple[str, str]]:
-    """Return name and reason of what looks like a factory, or could be called, and is not."""
+    """Return name and reason of each skipped callable."""
     out = []
     for name, value in _public(module):
         if _is_factory(name, value, module) and (missing := needed(value)):
@@ -66,7 +71,9 @@ def needed(function: Any) -> list[str]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return kind and place of an exception; its text could quote what the factory read.
+    """Return kind and place of an exception.
+
+    Its text could quote private data that the factory read.
 
     The place is the last line of the user's own code, where there is one, and none of a library.
     """

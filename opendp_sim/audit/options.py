@@ -38,7 +38,9 @@ _MOST = 5000
 def distance_apart(
     left: Any, right: Any, metric: dp.Metric | None, domain: dp.Domain | None
 ) -> tuple[str, Any]:
-    """Return the distance as ``measure_distance`` counts, and the metric it is of; None if unknown.
+    """Return a distance and the name of its metric.
+
+    As ``measure_distance`` counts; None if the distance is unknown.
 
     What cannot be taken apart raises whatever it raises.
     """
@@ -62,7 +64,7 @@ def distance_apart(
 
 
 def _splitter(domain: dp.Domain | None) -> Callable[[Any], list[Any]]:
-    """Take a dataset apart as its domain says; of an unknown one only what is a list."""
+    """Return a function that takes a dataset apart by its domain."""
     try:
         return list if domain is None else records_of(domain).split
     except AuditError:
@@ -76,7 +78,7 @@ def _listed(data: Any) -> list[Any]:
 
 
 def _persons(left: list[Any], right: list[Any], place: int) -> int:
-    """Count the persons who come or go; one whose records changed does both."""
+    """Return the number of added and removed persons."""
     sides = _by_person(left, place), _by_person(right, place)
     count = 0
     for who in {**sides[0], **sides[1]}:
@@ -133,7 +135,7 @@ def searched_space(
     generator: Callable[[np.random.Generator], Any] | None,
     found: Mined | None,
 ) -> PairSpace:
-    """Return the space of pairs, with what the code says where any was read."""
+    """Return the space of pairs, extended by constants of the code."""
     space = space_of(
         subject.input_domain,
         subject.input_metric,
@@ -148,7 +150,10 @@ def searched_space(
 
 
 def scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:
-    """Turn scores of an output into scores of encoded outputs: they see the cells as released."""
+    """Convert scores of an output to scores of encoded outputs.
+
+    They see the cells as released.
+    """
     if not events:
         return {}
 
@@ -159,7 +164,7 @@ def scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any
 
 
 def _own(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what an output has itself: it was padded to the widest of those drawn beside it."""
+    """Return an output's own cells, without the padding."""
     there = np.flatnonzero(~np.isnan(row))
     return row[: there[-1] + 1] if there.size else row[:0]
 
@@ -207,7 +212,10 @@ def checked_options(seed: Any, noise: Any, **functions: Any) -> None:
 
 
 def as_given(options: Mapping[str, Any]) -> str:
-    """Return a call's further arguments as Python writes them, without those that are as usual."""
+    """Return a call's further arguments as Python writes them.
+
+    Without default values.
+    """
     given = {k: v for k, v in options.items() if v is not _USUAL.get(k) and v not in ("", ())}
     return "".join(
         f", {name}={value if isinstance(value, bool) else name}" for name, value in given.items()
@@ -223,7 +231,10 @@ def _positive(scale: Any) -> bool:
 
 
 def checked_budget(budget: str | Budget, beta: float) -> Budget:
-    """Return a budget by its name or as it is, or refuse it or the risk."""
+    """Return a budget by name or unchanged, or refuse it.
+
+    The risk is checked too.
+    """
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
     if isinstance(budget, Budget) and not (budget.seconds > 0 and budget.total > 0):
         raise _refused(
@@ -240,7 +251,10 @@ def checked_budget(budget: str | Budget, beta: float) -> Budget:
 
 
 def checked_events(events: Any) -> Mapping[str, Callable[[Any], float]] | None:
-    """Return scores of an output by name, which refuse by name what is no number of an output."""
+    """Return scores of an output by name, checked.
+
+    A score that is no number is refused by name.
+    """
     if not events:
         return None
     if not isinstance(events, Mapping) or not all(callable(score) for score in events.values()):
@@ -292,7 +306,7 @@ def checked_pmf(pmf: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None
 def given_pairs(
     pairs: Iterable[Any], d_in: Any, metric: dp.Metric | None, domain: dp.Domain | None
 ) -> tuple[Pair, ...]:
-    """Return the user's pairs; those that are further apart than the claim speaks of are left out.
+    """Return the user's pairs within the claim's distance.
 
     Raises:
         AuditError: OS501, not pairs.
@@ -319,7 +333,10 @@ def given_pairs(
 def apart(
     left: Any, right: Any, d_in: Any, metric: dp.Metric | None, domain: dp.Domain | None
 ) -> bool:
-    """Say whether two datasets are surely further apart than a distance; what is not known is not."""
+    """Return whether two datasets certainly exceed a distance.
+
+    False where the distance is unknown.
+    """
     if isinstance(d_in, tuple):
         return False
     try:

@@ -1,4 +1,7 @@
-"""One call: read the object, run the layers, stop at the first refutation, report."""
+"""Run an audit.
+
+Read the object, run the layers up to the first refutation, report.
+"""
 
 from __future__ import annotations
 
@@ -70,14 +73,14 @@ _MOST = 20
 
 
 class Capped(io.TextIOBase):
-    """A standard output that passes some lines on, and leaves the rest out."""
+    """Limit the number of lines of standard output."""
 
     def __init__(self, stream: Any, most: int = _MOST) -> None:
         super().__init__()
         self._stream, self._left = stream, most
 
     def write(self, text: str) -> int:
-        """Pass the text on while there are lines left; say once that there are none."""
+        """Write the text up to the limit, then a notice."""
         if self._left > 0:
             lines = text.split("\n")
             kept = lines[: self._left]
@@ -97,7 +100,10 @@ class Capped(io.TextIOBase):
 
 @contextmanager
 def capped() -> Iterator[None]:
-    """Leave out all but some lines of what is printed; a stream that counts lines gets them all."""
+    """Limit the printed lines inside the context.
+
+    A stream that counts lines gets them all.
+    """
     if isinstance(getattr(sys.stdout, "lines", None), int) or isinstance(sys.stdout, Capped):
         yield
         return
@@ -115,7 +121,9 @@ _LONGER = 3
 def witness_of(
     case: Case, evidence: Evidence | None, origin: str, driver: Any, spent: float
 ) -> Witness | None:
-    """Look for a plain event of the refuted pair; for a transformation there are the outputs.
+    """Search a plain event of the refuted pair.
+
+    For a transformation the outputs are the event.
 
     An error in that search is said beside the finding, which stands without an event.
     """
@@ -186,7 +194,7 @@ def _found(
 
 
 def _calculated(evidence: Evidence) -> str:
-    """Return what a script says of a finding that its draws do not show."""
+    """Return a script's text for a calculated finding."""
     return (
         f"{evidence.kind}: {evidence.detail}\nclaimed {evidence.claimed}\n"
         f"measured {evidence.measured} ({evidence.confidence})"
@@ -205,7 +213,7 @@ _A_RUN = 0.02
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Keep what runs print short, and what a process chose for numpy away from the auditor."""
+    """Limit printed lines, and isolate numpy's error handling."""
     with capped(), numpys_own():
         yield
 
@@ -352,7 +360,7 @@ def audit(
 
 
 def _short(space: Any, rng: np.random.Generator) -> Any:
-    """Return a dataset of few records: a function may take exponential time."""
+    """Return a dataset of few records."""
     drawn = [space.draw(rng).left for _ in range(_LOOKED_AT)]
     return min(drawn, key=lambda data: len(data) if hasattr(data, "__len__") else 0)
 
@@ -360,7 +368,7 @@ def _short(space: Any, rng: np.random.Generator) -> Any:
 def _subject(
     obj: Any, d_in: Any, driver: Any, core: Any, noise: Any, sample: Callable[..., Any] | None
 ) -> Subject:
-    """Return the object as the layers see it; a driver may know its noiseless part."""
+    """Return the object as a ``Subject``."""
     traced = getattr(driver, "trace", None)
     if core is None and isinstance(driver, Driver) and traced is not None:
         core, noise = traced, driver.noise
@@ -384,7 +392,7 @@ def _reported(
     *,
     declared: bool,
 ) -> Report:
-    """Run the layers up to the first that refutes, look for a witness, and report."""
+    """Run the layers, search a witness, and report."""
     layers: list[LayerResult] = []
     begin_coins()
     for layer in layers_of(case):
@@ -425,7 +433,9 @@ def _reported(
 def assert_not_refuted(
     obj: Any, d_in: Any = 1, budget: str | Budget = "quick", **options: Any
 ) -> Report:
-    """Audit in a test: raise with the whole report when the claim is refuted.
+    """Audit in a test, and raise on refutation.
+
+    The exception's text is the whole report.
 
     A claim that is priced passes with a warning: what draws did not confirm is for a person.
 

@@ -1,4 +1,6 @@
-"""How long a run takes before datasets grow: a quadratic function takes minutes at thousands of records.
+"""Limit the sizes of datasets by the time of a run.
+
+A quadratic function takes minutes at thousands of records.
 
 No run can be stopped from outside. So an audit times runs on a few datasets that double in size, fits how
 the seconds grow, and leaves out pairs on which one run would take longer than it has for it.
@@ -47,7 +49,10 @@ class PacedPairs:
         return all(not isinstance(d, list) or len(d) <= self.most for d in (pair.left, pair.right))
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        """Return a random pair that is short enough, or the shortest of many."""
+        """Return a random pair that is short enough.
+
+        Or the shortest of many.
+        """
         drawn = [self.space.draw(rng, distance)]
         while not self.has(drawn[-1]) and len(drawn) < _TRIES:
             drawn.append(self.space.draw(rng, distance))
@@ -74,7 +79,7 @@ def paced(
     seconds: float,
     tape: Tape | None = None,
 ) -> PairSpace:
-    """Return the pairs of a space on which a run takes about so many seconds at most.
+    """Return the pairs within a run's time limit.
 
     Args:
         space: all pairs.
@@ -98,7 +103,7 @@ def paced(
 
 
 def _extremes(records: list[Any]) -> list[Any]:
-    """Return the least record and the greatest: how long a run takes may depend on what it adds up."""
+    """Return the least and the greatest record."""
     try:
         finite = [one for one in records if abs(one) < math.inf]
         return [min(finite), max(finite)] if min(finite) < max(finite) else []
@@ -107,13 +112,19 @@ def _extremes(records: list[Any]) -> list[Any]:
 
 
 class Ends:
-    """Whether runs end soon: a loop that draws until its noise fits may draw for ever."""
+    """Check whether runs end within a number of draws.
+
+    A rejection loop may draw for ever.
+    """
 
     def __init__(self, tape: Tape, run: Callable[[Any], Any]) -> None:
         self._tape, self._run, self._most, self._by_record = tape, run, 0, False
 
     def __call__(self, data: list[Any]) -> bool:
-        """Run with an end of draws; more are allowed where there are some for every record."""
+        """Return whether a run ends within the draws.
+
+        More are allowed where there are some for every record.
+        """
         if not self._by_record:
             try:
                 self._most = len(self._tape.run(self._run, data, "record")[1])
@@ -126,7 +137,10 @@ class Ends:
 def longest(
     run: Callable[[Any], Any], records: list[Any], seconds: float, ends: Ends | None = None
 ) -> int:
-    """Return at how many records a run would take so many seconds, by those that were timed."""
+    """Return the number of records that reach a run's time limit.
+
+    By timed runs.
+    """
     timed: list[tuple[int, float]] = []
     size = _FIRST
     while size <= _LAST:
@@ -161,7 +175,7 @@ def _seconds(run: Callable[[Any], Any], records: list[Any], size: int) -> float:
 
 
 def _explodes(timed: list[tuple[int, float]]) -> bool:
-    """Say whether the last run took longer by far more than any power of its size would have it."""
+    """Return whether the run time grows faster than polynomially."""
     if len(timed) < 2 or timed[-1][1] <= _SURE:
         return False
     ratio = timed[-1][1] / timed[-2][1]

@@ -1,4 +1,7 @@
-"""What is audited, in one shape: a function, where its inputs come from, and what is claimed of it."""
+"""Describe an audited object as a function with a claim.
+
+And with its input domain.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ _OTHER_LOSS = "a conversation with another loss"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A function with a claim. ``audit`` makes one of any OpenDP object; write one for a bare function.
+    """Describe a function with a claim.
+
+    ``audit`` makes one of any OpenDP object; write one for a bare function.
 
     Exactly one of ``stability_map`` (a transformation) and ``privacy_map`` (a measurement) is set.
     """
@@ -67,7 +72,10 @@ class Subject:
         return [self.run(data) for _ in range(count)]
 
     def noiseless(self, data: Any) -> NDArray[Any]:
-        """Return the noiseless part, flat, in its own dtype: integers beyond 2**53 stay exact."""
+        """Return the noiseless part, flat, in its own dtype.
+
+        Integers beyond 2**53 stay exact.
+        """
         if self.core is None:
             raise AuditError(
                 "OS501", "audit.subject.core", expected="a declared noiseless part", got="none",
@@ -76,7 +84,10 @@ class Subject:
         return flat(self.core(data))
 
     def law(self, cells: int) -> NoiseLaw | None:
-        """Return the declared law for that many cells; ``None`` when it is another measurement."""
+        """Return the declared law for a number of cells, or None.
+
+        ``None`` when another measurement is declared.
+        """
         if self.noise is None or isinstance(self.noise, dp.Measurement):
             return None
         return read_law(self.noise, cells)
@@ -91,7 +102,9 @@ def read_subject(
     drive: Callable[[Any], Any] | None = None,
     sample: Callable[[Any, int], Any] | None = None,
 ) -> Subject:
-    """Read an OpenDP object, a plugin's, one of ours, or return a ``Subject`` as it is.
+    """Return the ``Subject`` of an object.
+
+    An OpenDP object, a plugin's, one of this package; a ``Subject`` unchanged.
 
     Raises:
         AuditError: OS501, not an object with a claim.
@@ -150,7 +163,7 @@ def _odometer(
     core: Callable[[Any], Any] | None,
     noise: Any,
 ) -> Subject:
-    """An odometer claims what its queryable says after one conversation, on synthetic data."""
+    """Return an odometer's subject with its loss after one conversation."""
     if drive is None:
         raise AuditError(
             "OS501", "audit.drive", expected="how to talk to the odometer", got="nothing",

@@ -125,7 +125,10 @@ def say_json(value: Any) -> None:
 
 @contextmanager
 def printed() -> Iterator[None]:
-    """End the command where standard output takes no more: what was done is no refusal."""
+    """End the command when standard output cannot be written.
+
+    What was done is no refusal.
+    """
     try:
         yield
     except OSError as error:
@@ -178,7 +181,7 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
 
 
 def _told(errors: list[Any]) -> bool:
-    """Print errors as JSON, and what was done in spite of them, if standard output takes it."""
+    """Print errors and the completed work as JSON."""
     done = {"done": deed()} if deed() else {}
     try:
         typer.echo(json.dumps({"errors": errors, **done}, indent=1, sort_keys=True))
@@ -188,7 +191,10 @@ def _told(errors: list[Any]) -> bool:
 
 
 def _say_deed() -> None:
-    """Say what was done before an error: a run that was charged must not look like one that was not."""
+    """Print the completed work before an error.
+
+    A charged run must not look like an uncharged one.
+    """
     if deed():
         _complain(f"   = note: {deed()}")
 

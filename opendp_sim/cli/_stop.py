@@ -1,4 +1,6 @@
-"""A command that is stopped, or cannot print, ends with one line that says what was charged and written.
+"""End a stopped command with one line of charges and files.
+
+The same for a command that cannot print.
 
 The exit code is 128 plus the signal's number; 141 where the reader of standard output is gone; 74
 (``EX_IOERR``) where standard output takes no more, a full disk for example. What was done stands in each
@@ -63,24 +65,24 @@ def note_charge(text: str) -> None:
 
 
 def note_written(*files: object) -> None:
-    """Remember which files are complete; the last line says it if the command is stopped."""
+    """Record complete files for the last line."""
     _Process.written = ", ".join(map(str, files))
 
 
 def deed() -> str:
-    """Return what the command did that stays done: what was charged, what was written; or nothing."""
+    """Return the charges and files of the command, or nothing."""
     written = f"wrote {_Process.written}" if _Process.written else ""
     return "; ".join(text for text in (_Process.charged, written) if text)
 
 
 def unread(error: OSError) -> Interrupted:
-    """Return the exception that ends a command after a failed write to standard output."""
+    """Return the exception for a failed write to standard output."""
     _Process.lost = _code_of(error)
     return Interrupted()
 
 
 def _code_of(error: OSError) -> int:
-    """Return the exit code for a failed write: a closed pipe is the reader's wish."""
+    """Return the exit code for a failed write."""
     return CLOSED if isinstance(error, BrokenPipeError) else FULL
 
 
@@ -113,7 +115,10 @@ class _Stream:
 
 
 class _Forgiving(_Stream):
-    """Standard error: a progress bar, a warning or a message that it does not take ends no command."""
+    """Write to standard error, ignoring failures.
+
+    No progress bar, warning or message ends a command.
+    """
 
     def _noted(self, work: Callable[..., object], *given: str) -> None:
         """Drop what is not taken."""
@@ -123,7 +128,7 @@ class _Forgiving(_Stream):
 
 @contextmanager
 def _printable() -> Iterator[None]:
-    r"""Print characters that a stream's encoding lacks as escapes (``\u044f``), and notice lost text."""
+    r"""Escape characters that a stream's encoding lacks (``\u044f``)."""
     usual = sys.stdout, sys.stderr
     errors = {s: s.errors for s in usual if isinstance(s, io.TextIOWrapper)}
     for stream in errors:
@@ -232,7 +237,9 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """End a command whose standard output cannot be written with one line on standard error.
+    """End a command with one line when standard output fails.
+
+    The line is printed on standard error.
 
     Raises:
         SystemExit: 141 or 74; or the code of a refusal, which stands.
@@ -258,7 +265,7 @@ def reported() -> Iterator[None]:
 
 
 def _drop_unwritten() -> None:
-    """Drop text that the standard streams do not take: the interpreter would exit with 120 for it."""
+    """Discard text that the standard streams do not accept."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # none, or closed by the caller
             try:

@@ -44,7 +44,7 @@ class Typed(io.RawIOBase):
 
 @contextmanager
 def typed(stream: IO[str]) -> Iterator[IO[str]]:
-    """Yield a stream's text as it is typed: UTF-8, as JSON is, whatever the terminal's code page is.
+    """Yield a stream as UTF-8, whatever the terminal's code page is.
 
     A byte order mark is passed over, and bytes that are no text become lone surrogates. Streams that are
     no files, other threads and systems without ``poll`` are not waited for in this way.

@@ -1,4 +1,4 @@
-"""Commands about the language itself: ``explain``, ``ops``, ``schema``, ``init``."""
+"""Define ``explain``, ``ops``, ``schema``, ``stubs`` and ``init``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def explain_command(
     param: Params = None,
     json_: AsJson = False,
 ) -> None:
-    """Print the page of a mechanism, an error code, a word of a spec, or a stage."""
+    """Print the page of a mechanism, code, word or stage."""
     with handled(as_json_text=json_):
         if spec is not None:
             plan = plan_file(spec, parameters(param))
@@ -115,7 +115,10 @@ def stubs_command(
     write: Annotated[bool, typer.Option("--write", help="Write those that differ.")] = False,
     json_: AsJson = False,
 ) -> None:
-    """Compare the package's type stubs with its records, for whoever adds a mechanism."""
+    """Compare the type stubs with the mechanisms' records.
+
+    For authors of mechanisms.
+    """
     with handled(as_json_text=json_):
         if write:
             written = [str(file) for file in write_stubs()]
@@ -140,7 +143,10 @@ def init_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write a commented template; its holes (???) fail `check` until they are filled in."""
+    """Write a commented template.
+
+    Its holes (???) fail `check` until they are filled in.
+    """
     with handled(as_json_text=json_):
         if file is None:
             _say(json_, _recipes(), {"recipes": RECIPES})

@@ -155,7 +155,7 @@ def _notes(done: Applied) -> list[str]:
 
 
 def _next_of(done: Applied, spec: str) -> str | None:
-    """Return the command that makes a page of what was released; of sessions alone, that serves one."""
+    """Return the next command after a run."""
     first = next(iter(done.certificates.values()), None)
     if first is not None:
         return f"opendp-sim report {first}"

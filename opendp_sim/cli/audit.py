@@ -214,7 +214,7 @@ def _summary(reports: list[Report], found: Found) -> str:
 
 
 def _counted(reports: list[Report], verdict: str) -> str:
-    """Say how many have a verdict, and which, where somebody has to look at them."""
+    """Return how many audits have a verdict, and which."""
     names = [r.origin or r.subject for r in reports if r.verdict == verdict]
     shown_names = f" ({', '.join(names)})" if names and verdict != "not refuted" else ""
     return f"{len(names)} {verdict}{shown_names}"

@@ -1,4 +1,7 @@
-"""``doctor``: for the curator alone, what the gate would do to the data; behind a flag."""
+"""Define the command ``doctor``.
+
+For the curator alone: it shows the effect of the gate on the data, behind a flag.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def session_command(
 
 
 def _say_run(done: Applied) -> None:
-    """Say on standard error which files the run left that this session is part of."""
+    """Print the files of the session's run on standard error."""
     for name, path in done.files.items():
         told = f"wrote     {path} ({name}), certificate {done.certificates[name].name}\n"
         sys.stderr.write(told)

@@ -114,7 +114,7 @@ def _next(plan: Plan, spec: str) -> str:
 
 
 def _command(plan: Plan) -> str:
-    """Return the command that runs this plan: sessions alone are served at once."""
+    """Return the command that runs this plan."""
     asked = all(output.interactive for output in plan.outputs.values())
     return "opendp-sim session" if asked else "opendp-sim apply"
 

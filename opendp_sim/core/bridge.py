@@ -407,7 +407,10 @@ _T = TypeVar("_T")
 
 
 class _Then(_PartialConstructor):
-    """A partial constructor that remembers what it was made of, and so do its chains."""
+    """Wrap a partial constructor and record its arguments.
+
+    Its chains are wrapped too.
+    """
 
     def __init__(self, constructor: Callable[[dp.Domain, dp.Metric], Any], note: Note) -> None:
         super().__init__(constructor)  # type: ignore[no-untyped-call]
@@ -437,7 +440,7 @@ def noted(made: _T, note: Note) -> _T:
 
 
 def _writes(encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return OpenDP's encoder, which writes what has a note by its note, and no partial as nothing."""
+    """Return OpenDP's encoder, extended by notes."""
 
     def default(self: Any, obj: Any) -> Any:
         if isinstance(obj, _NOTED) and (note := vars(obj).get("sim_note")) is not None:

@@ -97,7 +97,7 @@ def missing(cls: type[Mechanism], params: dict[str, Any]) -> list[str]:
 
 
 def _named(cls: type[Mechanism], values: tuple[Any, ...], params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by name: a value without one is that of the only one that must be given still.
+    """Return parameters by name.
 
     So does OpenDP's ``Context`` try values of a parameter that was left out.
     """
@@ -182,7 +182,9 @@ def _read_space(descriptor: Any) -> Any:
 
 
 def open_door() -> None:
-    """Let ``dp.deserialize`` find the readers: OpenDP looks for modules in its own package only.
+    """Make the readers visible to ``dp.deserialize``.
+
+    OpenDP looks for modules in its own package only.
 
     The prelude calls it, when every mechanism is registered.
     """

@@ -40,7 +40,7 @@ def register() -> tuple[str, ...]:
 
 
 def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a constructor that OpenDP's search for a parameter that was left out can ask at 0.
+    """Return a constructor that OpenDP's search can evaluate at 0.
 
     OpenDP tries values without a name, 0 first. Where 0 is refused it looks for the end of the refusals
     to the last bit, in a thousand steps. So a value from 0 on that is out of the declared range is the

@@ -70,13 +70,19 @@ CATALOGUE: dict[str, str] = {
 
 
 class Given(str):
-    """A text that a user gave as a value: shown in quotes, so that ``"3"`` is not taken for 3."""
+    """Mark a text as a user's value.
+
+    It is shown in quotes, so that ``"3"`` differs from 3.
+    """
 
     __slots__ = ()
 
 
 def came(got: object) -> str:
-    """Return the words for a refused value: a description as it is, a value as Python writes it."""
+    """Return the words for a refused value.
+
+    A description unchanged, a value as Python writes it.
+    """
     return got if isinstance(got, str) and not isinstance(got, Given) else repr(got)
 
 

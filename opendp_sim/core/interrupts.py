@@ -239,7 +239,10 @@ def held() -> Iterator[None]:
 
 
 def signal_waits() -> bool:
-    """Say whether a signal waits for the end of ``held``: who waits inside has to come to an end."""
+    """Return whether a signal is pending until ``held`` ends.
+
+    Code that waits inside has to end.
+    """
     return bool(_here.waiting)
 
 

@@ -129,7 +129,7 @@ class _Record(BaseModel):
 
 
 def _frozen(value: Any) -> Any:
-    """Return numbers as Python's and lists as tuples: the form in which a record holds them."""
+    """Return numbers as Python's and lists as tuples."""
     value = plain(value)
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 

@@ -1,4 +1,6 @@
-"""Texts of OpenDP objects: how ``dp.serialize`` writes mechanisms, partials, domains and metrics.
+"""Serialize mechanisms, partials, domains and metrics for OpenDP.
+
+The texts of ``dp.serialize``.
 
 An object carries a *note*: the record that it was made of and the space that it was bound to, not its
 functions. ``core/constructors.py`` makes the object again from the note, by names that are looked up
@@ -33,11 +35,11 @@ class Note(Protocol):
     """What an object was made of."""
 
     def call(self) -> tuple[str, dict[str, Any]]:
-        """Return the name of the function that makes the object again, and its arguments."""
+        """Return the constructor's name and arguments."""
 
 
 def as_call(note: Note) -> dict[str, Any]:
-    """Return a note in the form in which OpenDP writes calls of its own constructors."""
+    """Return a note in OpenDP's form of constructor calls."""
     function, arguments = note.call()
     return {"__function__": function, "__module__": DOOR, "__kwargs__": arguments}
 
@@ -93,7 +95,7 @@ class Place:
 
 
 def _record(mechanism: Mechanism, norm: str | None) -> dict[str, Any]:
-    """Return key and parameters as plain data, if the same record comes back from them."""
+    """Return key and parameters of a record as plain data."""
     try:
         params = json.loads(json.dumps(mechanism.spec()))
         same = bool(lookup(mechanism.key).from_spec(params) == mechanism)
@@ -105,7 +107,7 @@ def _record(mechanism: Mechanism, norm: str | None) -> dict[str, Any]:
 
 
 def cannot_write(what: str) -> ParameterError:
-    """Return the refusal to write what would not come back as it is."""
+    """Return the refusal of an object without an exact text."""
     return ParameterError(
         "OS101", "serialize", expected="an object that comes back from its text as it is", got=what,
         hint="serialize its parts, or write the program as a spec: `opendp-sim explain spec`.",
@@ -116,7 +118,10 @@ def cannot_write(what: str) -> ParameterError:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a descriptor as plain data with the types of its values; refuse what cannot come back."""
+    """Return a descriptor as plain data with types.
+
+    Refused unless the same descriptor can be read back.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is tuple:
@@ -157,7 +162,7 @@ def from_plain(value: Any) -> Any:
 
 
 def _known() -> dict[str, type]:
-    """Return the classes of descriptors by name, without names that two classes share."""
+    """Return the classes of descriptors by unique name."""
     found: dict[str, type] = {Block.__name__: Block}
     twice: set[str] = set()
     for cls in _below(Descriptor):

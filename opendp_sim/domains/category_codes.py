@@ -84,7 +84,10 @@ def _place(cell: object, places: dict[str | int, int]) -> int:
 
 
 def _numbered(places: dict[str | int, int], *, written: bool) -> dict[int, int]:
-    """Return the keys that 64-bit numbers may be, those that write one only if ``written``."""
+    """Return the keys that equal 64-bit numbers.
+
+    With ``written`` the texts of numbers too.
+    """
     found: dict[int, int] = {}
     for key, at in places.items():
         number = key if isinstance(key, int) else whole(key)

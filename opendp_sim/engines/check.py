@@ -52,7 +52,9 @@ class Checked:
 def check(
     engine: Engine, folder: str | Path | None = None, rows: int = 20_000
 ) -> Iterator[Checked]:
-    """Run a task without files, then three sums over made files, and compare them bit for bit.
+    """Run a job without files, then compare three sums.
+
+    Over made files, bit for bit.
 
     The task is the one that `apply` runs before it charges; the sums are compared with one thread's.
 

@@ -67,7 +67,9 @@ class Engine(ABC):
         self.try_public_task()
 
     def try_public_task(self) -> None:
-        """Sum up rows of a built-in dataset, so that an engine that cannot is found before a charge.
+        """Sum rows of a built-in dataset.
+
+        An engine that fails is found before a charge.
 
         The task needs no file that workers share: it shows that workers start, have this package in the
         driver's version, and that their results come back.
@@ -115,7 +117,7 @@ class Engine(ABC):
 
 
 def _summed(plan: Plan) -> list[str]:
-    """Return the releases that are sums over private records; a session reads them on one machine."""
+    """Return the releases that sum private records."""
     return [
         name
         for name, release in plan.releases.items()
@@ -159,7 +161,10 @@ _CAUSE = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\w*\b.*", re.MULTILINE)
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of an exception's text that names the cause; for jobs over public rows only."""
+    """Return the line of an exception's text with the cause.
+
+    For jobs over public rows only.
+    """
     text = str(error).strip()
     named = _CAUSE.findall(text) or text.splitlines()[:1]
     return ": ".join([type(error).__name__, *(line.strip() for line in named[-1:])])[:400]
@@ -167,7 +172,7 @@ def _cause(error: Exception) -> str:
 
 @cache
 def _public_task() -> tuple[Plan, Any]:
-    """Return the plan of a small sum over a built-in dataset, and the sum as this process makes it."""
+    """Return the plan of a public sum, and its local result."""
     race = {"repetitions": 2, "buckets": 4, "seed": 1, "family": {"p_stable_l2": {"width": 9.0}}}
     steps: list[Any] = [{"select": {"features": "pixels"}}, {"quantize": {"bits": 8}}]
     columns = {"pixels": {"dtype": "array[f32, 64]", "bounds": [0, 16]}}

@@ -412,7 +412,9 @@ def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
 def collect_records(
     stages: Sequence[Stage], records: Records, source_blocks: Blocks
 ) -> dict[str, NDArray[Any]]:
-    """Return all records behind the row maps as one block: for mechanisms of whole records.
+    """Return all records after the row maps as one block.
+
+    For mechanisms on whole records.
 
     Args:
         stages: row maps from records to records; none where a mechanism takes them as they are.

@@ -1,4 +1,4 @@
-"""Where rows come from, and whether public ones come from where the private ones do.
+"""Compare the origins of public and private rows.
 
 Files, objects and stretches of memory are compared. No value is looked at, so a refusal tells
 nothing about a record; a copy is not recognised for the same reason (``origin.md``, Lemma).
@@ -57,7 +57,7 @@ class Origin:
         return bool(self.names or self.memory)
 
     def meets(self, other: Origin) -> bool:
-        """Say whether two origins have a file, an object or a stretch of memory in common."""
+        """Return whether two origins share a file, object or memory."""
         return not self.names.isdisjoint(other.names) or _overlap(self.memory, other.memory)
 
 
@@ -67,7 +67,10 @@ NOTHING_PRIVATE = Origin()
 
 @dataclass(frozen=True)
 class Named:
-    """A source as a spec names it: its files are listed when they are asked for."""
+    """Name a source of a spec.
+
+    Its files are listed on demand.
+    """
 
     kind: str
     argument: Any
@@ -92,7 +95,9 @@ def refuse_private(public: Origin, private: Origin, where: str) -> None:
 
 
 def public_rows(source: Source, private: Origin, where: str) -> Source:
-    """Return a source that is compared with what is private, itself and as it is read (OS704).
+    """Return a source compared with the private one (OS704).
+
+    Compared itself, and as it is read.
 
     A query, a stream or a function of a caller has no memory before it runs: each piece that it gives is
     compared when it comes. Files are known by their names, and are not.
@@ -141,7 +146,9 @@ class _Read:
 
 
 def origin_of(rows: Any) -> Origin:
-    """Return where rows come from; no value is read, and no query is run.
+    """Return the origin of rows.
+
+    No value is read, and no query is run.
 
     Args:
         rows: a ``Named`` source, a ``Table`` or another source, or a table of any library that
@@ -208,7 +215,7 @@ def _union(origins: Iterable[Origin]) -> Origin:
 
 
 def _parts(rows: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the rows of a list that are objects of their own: arrays, lists, mappings."""
+    """Yield the rows of a list that are arrays or containers."""
     for row in rows:
         if isinstance(row, np.ndarray | list | dict):
             yield row
@@ -236,7 +243,10 @@ def _of_files(files: Iterable[Any]) -> Origin:
 
 
 def file_names(file: Any) -> Iterator[Hashable]:
-    """Yield the names of one file: its path, links followed, and the file itself, under any name."""
+    """Yield the names of one file.
+
+    Its path, links resolved, and the file's identity under any name.
+    """
     path = Path(os.fsdecode(os.fspath(file)))
     try:
         yield "file", str(path.resolve())
@@ -256,7 +266,10 @@ def _of_query(text: str) -> Origin:
 
 
 def _of_places(places: Iterable[Any]) -> Origin:
-    """Return the files of places as libraries take them: addresses and patterns too; none is opened."""
+    """Return the files of places in libraries' forms.
+
+    Addresses and patterns too; none is opened.
+    """
     found: list[str] = []
     for place in places:
         path = os.fsdecode(place).removeprefix("file://")
@@ -265,7 +278,10 @@ def _of_places(places: Iterable[Any]) -> Origin:
 
 
 def _of_lazy(frame: Any) -> Origin:
-    """Return the tables in memory and the files below a lazy frame of Polars."""
+    """Return a lazy Polars frame's tables and files.
+
+    Tables in memory, and files below it.
+    """
     from polars import DataFrame  # noqa: PLC0415 - of whoever handed its frame over
 
     found = _of_query(frame.explain())
@@ -292,7 +308,7 @@ def _nodes(tree: Any) -> Iterator[Any]:
 
 
 def _of_relation(query: str) -> Origin:
-    """Return the tables and files of a query: a relation does not tell of which database."""
+    """Return the tables and files of a query."""
     from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
 
     tables: set[str] = set()
@@ -318,7 +334,7 @@ def _of_array(array: NDArray[Any]) -> Origin:
 
 
 def _of_pandas(cells: Any) -> Origin:
-    """Return where a column of pandas is: the array behind it, whatever kind it has."""
+    """Return the origin of a column of pandas."""
     arrow = getattr(cells, "_pa_array", None)
     if arrow is not None:
         return _of_arrow(arrow)
@@ -330,7 +346,10 @@ def _of_pandas(cells: Any) -> Origin:
 
 
 def _of_series(series: Any) -> Origin:
-    """Return the origin of a Polars column; without an Arrow type, that of the object."""
+    """Return the origin of a Polars column.
+
+    Without an Arrow type, that of the object.
+    """
     if hasattr(series.dtype, "fields"):
         return _union(map(_of_series, series.struct.unnest().get_columns()))
     if not in_arrow(series.dtype):
@@ -361,7 +380,7 @@ _OFFSETS = {"large_string": 64, "large_binary": 64, "string_view": 128, "binary_
 
 
 def _stretches(cells: Any) -> Iterator[NDArray[Any]]:
-    """Yield the memory of one Arrow array's own entries, not of the array that it is a slice of."""
+    """Yield the memory of an Arrow array's own entries."""
     from pyarrow import types  # noqa: PLC0415 - its array was handed over
 
     kind = cells.type
@@ -391,7 +410,7 @@ def _stretches(cells: Any) -> Iterator[NDArray[Any]]:
 
 
 def _overlap(ours: Iterable[NDArray[Any]], theirs: Iterable[NDArray[Any]]) -> bool:
-    """Say whether an array of one side shares memory with one of the other: in order of addresses."""
+    """Return whether arrays of two sides share memory."""
     found = [(*byte_bounds(part), 0, part) for part in ours]
     found += [(*byte_bounds(part), 1, part) for part in theirs]
     live: tuple[list[Any], list[Any]] = ([], [])

@@ -202,7 +202,7 @@ def parquet_source(place: Place, records: Records) -> Table:
 def _names(
     place: Place, part: Part, records: Records, known: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what a file calls each column; a refusal names the columns that its folders give (OS602)."""
+    """Return a file's names of each column, or refuse it (OS602)."""
     try:
         return {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
     except DataError as error:
@@ -406,7 +406,9 @@ def _parts(place: Place) -> list[Part]:
 
 
 def listed_files(place: Place) -> list[Path]:
-    """Return the files that a path, a folder or a pattern stands for now; none is opened.
+    """Return the files of a path, folder or pattern.
+
+    None is opened.
 
     Raises:
         DataError (OS601): a folder or a pattern without a file.

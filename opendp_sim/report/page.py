@@ -150,7 +150,7 @@ def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
 
 
 def _charge(record: Certificate, plan: Plan) -> Charge:
-    """Return what the run cost: by the entry that its certificate quotes, else by its plan."""
+    """Return the cost of a run."""
     if record.charge is not None:
         return Charge.read(plain_json(record.charge.body)["loss"])
     assert plan.charge is not None  # noqa: S101 - the program names a ledger
@@ -158,7 +158,7 @@ def _charge(record: Certificate, plan: Plan) -> Charge:
 
 
 def _spent(part: Any) -> Charge:
-    """Return what all runs of a ledger spent, as a certificate states it: exactly, if it does."""
+    """Return the exact loss of all runs in a certificate."""
     measure, exact = part.spent["measure"], part.spent.get("exact")
     if exact is None:
         return Charge(measure, tuple(part.spent["loss"]))

@@ -107,7 +107,7 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
 
 
 def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry | None, list[Tile]]:
-    """Return the entry that pays for a store, and what its ledger has left.
+    """Return the entry that pays for a store, and the rest.
 
     Raises:
         BudgetError (OS407): another program than the plan's was charged.

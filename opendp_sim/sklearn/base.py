@@ -241,7 +241,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return _plan(json.dumps(spec, default=self._written))
 
     def _written(self, value: object) -> Any:
-        """Return a parameter that JSON lacks as Python's of equal value, or refuse (OS101)."""
+        """Return a parameter in JSON's types, or refuse (OS101)."""
         if (found := plain(value)) is value:
             raise EstimatorRefused(
                 "OS101",
@@ -293,7 +293,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _numbers(
         self, X: Any, private: Origin = NOTHING_PRIVATE, where: str = "X"
     ) -> NDArray[np.float64]:
-        """Return public queries as finite floats, shape (q, d), or refuse them (OS607, OS704)."""
+        """Return public queries as finite floats, or refuse them.
+
+        Shape (q, d); refusals OS607 and OS704.
+        """
         check_is_fitted(self)
         array = self._seen(X, reset=False)
         records = Records((Column("x", f"array[f64, {array.shape[1]}]"),))

@@ -1,4 +1,6 @@
-"""A search whose choice is private: fits on one part of the records, accuracies on the other.
+"""Search hyperparameters privately.
+
+Fits on one part of the records, accuracies on the other.
 
 Proof: ``model_selection.md``, beside this file.
 """
@@ -63,7 +65,10 @@ from opendp_sim.sklearn.metrics import right
 
 
 def candidates_of(estimator: Any, listed: Iterable[Any]) -> list[Any]:
-    """Return a copy of the estimator with each of the parameters (OS102 where it has none of them)."""
+    """Return a copy of the estimator for each parameter setting.
+
+    OS102 where the estimator has none of the parameters.
+    """
     return [with_params(estimator, params) for params in listed]
 
 
@@ -102,14 +107,14 @@ def grid_of(grid: Any) -> ParameterGrid:
 
 
 def splits_of(cv: Any) -> int:
-    """Return the number of folds, or refuse folds that are not hashed (OS102)."""
+    """Return the number of folds, or refuse unhashed ones (OS102)."""
     check_folds(cv)
     found: int = cv.get_n_splits()
     return found
 
 
 def _or_none(make: Callable[[], Any], *errors: type[Exception]) -> Any:
-    """Return what is made, or None: scikit-learn's errors have no code, and may be long."""
+    """Return the made object, or None after an error."""
     try:
         return make()
     except errors:
@@ -220,7 +225,7 @@ def make_pipeline(*steps: Any) -> Pipeline:
 
 
 def _cost_of_one(est: Any) -> Cost:
-    """Return what one fit charges; of what is not known here, the number of fits is not known."""
+    """Return the cost of one fit."""
     if isinstance(est, PrivateEstimator):
         return Cost((loss_of(est),), est.unit)
     if hasattr(type(est), "private_cost"):  # and none that another library's wrapper hands on
@@ -251,7 +256,7 @@ def _together(costs: list[Cost]) -> Cost:
 
 
 def _check_workers(search: Any) -> None:
-    """Refuse workers for a budget that lives in this process: all their fits would be refused."""
+    """Refuse worker processes for a budget of this process."""
     held = search.estimator.get_params(deep=True).values()
     here = any(isinstance(each, Budget) and each.in_memory for each in held)
     if search.n_jobs not in (None, 1) and here:
@@ -265,7 +270,7 @@ def _check_workers(search: Any) -> None:
 
 
 def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
-    """Fit every candidate on no record, charged to nobody: it sees the form of the table alone."""
+    """Fit every candidate on no record, without a charge."""
     if isinstance(search, GridSearchCV | RandomizedSearchCV):
         tried = candidates_of(search.estimator, _candidates(search))
     else:
@@ -281,7 +286,7 @@ def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
 
 
 def _check_routes(search: Any, cv: Any) -> None:
-    """Refuse persons whom a search will not hand to its fits: they would all fail, after a reserve."""
+    """Refuse groups that a search does not pass to fits."""
     tried = [search] if cv is not None and get_config()["enable_metadata_routing"] else []
     if isinstance(search, GridSearchCV | RandomizedSearchCV):
         tried = candidates_of(search.estimator, _candidates(search))
@@ -335,7 +340,7 @@ _NOBODY = 1e-6
 
 
 class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit every candidate on one part of the records, and keep the one that does best on the other.
+    """Fit every candidate, and keep the best on held-out records.
 
     ``GridSearchCV`` chooses by raw scores of private records, which no budget can see. Here the parts
     are cut by a public hash of each record (of each person, by groups), and the accuracies are noisy;
@@ -396,7 +401,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return [each.set_params(budget=budget) for each in found]
 
     def _paid_by(self, candidates: Sequence[PrivateEstimator]) -> Budget | None:
-        """Return the one budget of the search and of its candidates; None where nobody has one."""
+        """Return the only budget of the search and candidates, or None."""
         check_budget(self)
         for each in candidates:
             check_budget(each)
@@ -456,13 +461,19 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the chosen candidate's predictions, shape (q,); it compares the names of the columns."""
+        """Return the chosen candidate's predictions, shape (q,).
+
+        It compares the names of the columns.
+        """
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.predict(X))
 
 
 class _Choice(PrivateEstimator):
-    """Noisy numbers of right predictions, one a candidate, at the loss of all fits together."""
+    """Release noisy numbers of right predictions, one a candidate.
+
+    At the loss of all fits together.
+    """
 
     def __init__(self, like: PrivateEstimator, cost: Cost, max_copies: int = 1) -> None:
         self.measure, self.unit, self.max_rows = like.measure, like.unit, like.max_rows
@@ -499,7 +510,9 @@ def _held_out(array: NDArray[Any], groups: Any, share: float, seed: int) -> NDAr
 
 
 def _hashes(table: Any, groups: Any, seed: int) -> NDArray[np.uint64]:
-    """Return a keyed hash of each record's features, or of its person, shape (n,).
+    """Return a keyed hash of each record, shape (n,).
+
+    Of its features, or of its person.
 
     With ``groups`` no cell of the table is read.
     """
@@ -560,7 +573,7 @@ class HashFold(BaseCrossValidator):  # type: ignore[misc]
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield the places of the training and of the test records of each fold.
+        """Yield each fold's training and test places.
 
         Args:
             X: shape (n, d), numbers; with ``groups`` any table of n rows.

@@ -184,12 +184,12 @@ class _Asked:
 
     @property
     def _refers_now(self) -> bool:
-        """Whether the next queries say what queries look like: records are centred on their mean."""
+        """Return whether the next queries become the reference."""
         return self.served is None and self._refers and self._reference is None
 
     @property
     def private(self) -> Origin:
-        """Where the records come from, for queries that are a reference too; else nothing."""
+        """Return the origin of the records, for reference queries."""
         return self._private if self._refers_now else NOTHING_PRIVATE
 
     def open(self) -> None:

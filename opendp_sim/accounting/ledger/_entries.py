@@ -95,7 +95,10 @@ def stores_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def store_for(body: Mapping[str, Any], output: str) -> str | None:
-    """Return the name of the store that an entry pays for and ``output`` serves."""
+    """Return the store that an entry pays for, or None.
+
+    The store of ``output``.
+    """
     found: str | None = (body.get("stores") or {}).get(output, body.get("store"))
     return found
 
@@ -223,7 +226,10 @@ def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
 
 
 def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:
-    """Return a ledger's own name, and when it took the place of a lost one; None for neither."""
+    """Return a ledger's name and its time of replacement.
+
+    None for either without it; the time is that at which it replaced a lost ledger.
+    """
     found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
     return found.name, found.anew
 

@@ -1,4 +1,7 @@
-"""The rows of a ledger in one SQLite file, locked from opening to closing."""
+"""Store a ledger's rows in one SQLite file.
+
+Locked from opening to closing.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,9 @@ class FileTables:
                 self._open.close()
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run, one thread after another; turn SQLite's and the system's errors into OS403.
+        """Run an action under the lock.
+
+        Errors of SQLite and the system become OS403.
 
         A fork takes no turn: another thread of the parent may have it, and SQLite refuses a fork anyway.
         """
@@ -127,7 +132,7 @@ class FileTables:
         return self._record("genesis"), self._record("head")
 
     def rows(self, after: int) -> tuple[str, str, list[tuple[Any, Any, Any]]]:
-        """Return genesis, head, and the rows after a number, as they are together."""
+        """Return genesis, head and later rows in one transaction."""
         text = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq"
         # A cursor that is not read to its end would keep the file locked.
         with closing(self._db.execute(text, (after,))) as found:
@@ -135,7 +140,10 @@ class FileTables:
 
     @contextmanager
     def writing(self, token: str) -> Iterator[int | None]:
-        """Write all or nothing, durably; gives the number of the entry that ``token`` made before."""
+        """Write in one durable transaction.
+
+        Yields the number of the earlier entry with ``token``, or None.
+        """
         del token  # one process writes: it knows what it wrote
         if os.getpid() != self._owner:
             raise refused(self.path, "the process that opened the ledger", "a fork of it",
@@ -195,7 +203,7 @@ def system_errors(path: Path) -> Iterator[None]:
 
 
 def _refusal_of(path: Path, error: Exception) -> BudgetError:
-    """Return the refusal that a failure of SQLite or of the system means."""
+    """Return the refusal for an error of SQLite or the system."""
     if isinstance(error, sqlite3.OperationalError):
         if "locked" in str(error) or "busy" in str(error):
             return unavailable(

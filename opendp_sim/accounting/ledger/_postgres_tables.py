@@ -1,4 +1,6 @@
-"""The rows of a ledger in PostgreSQL: nothing is locked between calls, each holds the ledger's row.
+"""Store a ledger's rows in PostgreSQL.
+
+Nothing is locked between calls; each call locks the ledger's row.
 
 ``ledger: {file: "postgresql:SERVICE/LEDGER", limit: ...}`` names a service of libpq and a ledger in its
 database. Laws and their proofs: ``postgres.md``.
@@ -47,7 +49,9 @@ CREATE OR REPLACE TRIGGER never BEFORE UPDATE OR DELETE OR TRUNCATE ON opendp_si
 
 
 class PostgresTables:
-    """The rows of one ledger of a database, for any number of processes on any number of machines.
+    """Store the rows of one ledger in a database.
+
+    For any number of processes on any number of machines.
 
     Threads may share the object: their calls come one after another. A fork connects anew: what it has of
     the connection is its parent's.
@@ -69,7 +73,10 @@ class PostgresTables:
         self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
     def there(self) -> bool:
-        """Say whether the database has it; in a new database there are no tables yet."""
+        """Return whether the ledger exists in the database.
+
+        A new database has no tables yet.
+        """
         name, text = named(self.path)[1], "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
         return self.call(
             lambda: self._has_tables() and self._db.execute(text, (name,)).fetchone() is not None
@@ -100,7 +107,7 @@ class PostgresTables:
             )
 
     def close(self) -> None:
-        """Close nothing: no connection is kept between calls."""
+        """Close nothing, since no connection is open between calls."""
 
     def _row(self, lock: str = "") -> tuple[int, str, str]:
         text = "SELECT id, genesis, head FROM opendp_sim.ledger WHERE name = %s"
@@ -114,7 +121,7 @@ class PostgresTables:
         return self._row()[1:]
 
     def rows(self, after: int) -> tuple[str, str, list[tuple[Any, Any, Any]]]:
-        """Return genesis, head, and the rows after a number, as they are together."""
+        """Return genesis, head and later rows in one transaction."""
         with self._db.transaction():
             if not self._number:
                 self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -125,7 +132,9 @@ class PostgresTables:
 
     @contextmanager
     def writing(self, token: str) -> Iterator[int | None]:
-        """Hold the ledger's row until the end of a transaction; every writer takes it first.
+        """Lock the ledger's row until the end of a transaction.
+
+        Every writer locks it first.
 
         Gives the number of the entry that ``token`` made before: the answer to its COMMIT was lost.
         """
@@ -147,7 +156,9 @@ class PostgresTables:
         )
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run on a connection, one thread after another; again where the server went away.
+        """Run an action on a connection under the lock.
+
+        It is tried again after a lost connection.
 
         Signals are held meanwhile, and end the waiting (``postgres.tries``).
 

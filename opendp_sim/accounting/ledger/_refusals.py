@@ -1,4 +1,4 @@
-"""Refusals of a ledger: which advice follows from which finding."""
+"""Build the refusals of a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ FORGET = (
 
 
 class UnavailableError(BudgetError):
-    """A ledger could not be read or written now: nothing is known of its entries."""
+    """Refuse a ledger that is unavailable at present.
+
+    Its entries are unknown.
+    """
 
 
 def lost(file: Path, trace: str) -> BudgetError:

@@ -64,11 +64,14 @@ class LedgerHistory:
 
     @property
     def start(self) -> str:
-        """The hash before the first entry: it names this ledger, wherever its entries are kept."""
+        """Return the hash before the first entry.
+
+        It identifies this ledger, at every place of storage.
+        """
         return chained("", self._meta("genesis"))
 
     def forgets(self, start: str | None) -> bool:
-        """Say whether this ledger was begun in place of one whose chain starts with another hash.
+        """Return whether this ledger replaces one with another first hash.
 
         Args:
             start: as a certificate states it; None in one from before ledgers had names of their own,

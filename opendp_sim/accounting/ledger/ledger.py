@@ -49,7 +49,9 @@ def _tables(path: str | Path) -> FileTables | PostgresTables:
 
 
 class Ledger(LedgerHistory):
-    """An open ledger, in a file or a database; a context manager. Threads may share it.
+    """Charge and read an open ledger.
+
+    In a file or a database. A context manager; threads may share it.
 
     What its entries say is in ``history``; here is what is decided and written, in one transaction.
     """
@@ -132,11 +134,14 @@ class Ledger(LedgerHistory):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Every entry in order, verified with the head where this process has not read them before."""
+        """Return every entry in order, verified.
+
+        With the head, where this process has not read them before.
+        """
         return self._tables.call(self._read)
 
     def _upto(self, upto: int | None) -> Sequence[Entry]:
-        """Return the entries up to a number: those that are known and cannot change need no server."""
+        """Return the entries up to a number."""
         known = self._known  # once: another thread may exchange the list
         if upto is not None and self._tables.keeps and upto <= len(known):
             return known[:upto]
@@ -283,7 +288,7 @@ class Ledger(LedgerHistory):
         return self._once(lambda: self._append({"kind": "outcome", "of": of.seq, **about}))
 
     def _once(self, decide: Callable[[], Entry]) -> Entry:
-        """Decide and write in one transaction; if the answer to its end was lost, the token tells."""
+        """Decide and write in one transaction, at most once."""
         token = secrets.token_hex(16)
 
         def run() -> Entry:
@@ -309,7 +314,9 @@ def _now() -> str:
 
 
 def is_there(path: str | Path) -> bool:
-    """Say whether a ledger is there, in a file or a database; nothing is written.
+    """Return whether a ledger exists, in a file or a database.
+
+    Nothing is written.
 
     Raises:
         BudgetError (OS403): no database, or one that refuses.

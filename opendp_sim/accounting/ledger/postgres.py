@@ -1,4 +1,6 @@
-"""A PostgreSQL server as ledgers and stores use it: addresses, connections, deadlines, causes.
+"""Connect ledgers and stores to a PostgreSQL server.
+
+Addresses, connections, deadlines and causes of failures.
 
 No call waits for ever. libpq gives up a network that says nothing; a server that was reached and does not
 answer (frozen, or behind a proxy that acknowledges) is given up here after ``_ANSWER`` seconds, and a
@@ -94,7 +96,7 @@ def connect(path: Path, options: str = "") -> Any:
 
 
 def _answered(psycopg: Any, db: Any, call: Any) -> Any:
-    """Run a call of the driver's, and give it up where the answer does not come in time.
+    """Run a call of the driver under a deadline.
 
     The driver resumes it some ten times a second, whether or not anything came.
     """
@@ -123,7 +125,9 @@ def check_durable(path: Path, db: Any) -> None:
 
 
 def tries(*, met: bool = True) -> Iterator[None]:
-    """Yield before each try of a call, after growing pauses, until a server was away for too long.
+    """Yield before each try of a call, after growing pauses.
+
+    Ends after too long an outage.
 
     A signal that is held ends the tries.
 
@@ -217,7 +221,9 @@ _FULL = ("too many ", "connection slots ")
 
 
 def cause_of(path: Path, error: Any, *, connected: bool) -> Cause:
-    """Return what a driver's failure means; its text is passed on only of a refused connection.
+    """Return the cause of a driver's failure.
+
+    The driver's text is passed on only for a refused connection.
 
     Args:
         path: ``postgresql:SERVICE/NAME``.
@@ -236,7 +242,7 @@ def cause_of(path: Path, error: Any, *, connected: bool) -> Cause:
 
 
 def _refused_connection(path: Path, psycopg: Any, text: str) -> Cause:
-    """Ask the server whether it takes connections: then it refuses this one, and says why."""
+    """Return the cause of a refused connection, after asking the server."""
     service = f"service={named(path)[0]} connect_timeout={PATIENCE['connect_timeout']}"
     state = psycopg.pq.PGconn.ping(service.encode())
     if state in (psycopg.pq.Ping.REJECT, psycopg.pq.Ping.NO_RESPONSE):

@@ -173,7 +173,10 @@ def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
 
 
 def read_queries(opened: Callable[[], Source], where: str, *, private: Origin) -> Block:
-    """Read all queries of a source together; refuse what ``query_blocks`` refuses (OS607, OS704)."""
+    """Read and check all queries of a source together.
+
+    With the refusals of ``query_blocks`` (OS607, OS704).
+    """
     return together(query_blocks(opened, where, private=private), where)
 
 

@@ -48,7 +48,7 @@ def mark_of(path: str | Path) -> Mark | None:
 
 
 class Place:
-    """Where a store lies or will lie, locked from before it is known which.
+    """Lock the place of a store before its kind is known.
 
     Who opens a new store holds its place from before the charge: of two processes that open one new
     store the second is refused before anything is charged.
@@ -74,12 +74,15 @@ class Place:
         raise refused("a store that this process can lock", LOCKED)
 
     def take(self) -> ExitStack:
-        """Hand over the lock, to who opens the store and lets go of both."""
+        """Return the lock, whose new owner closes it with the store."""
         found, self._lock = self._lock, ExitStack()
         return found
 
     def clear(self) -> None:
-        """Remove the store that lies there, with what SQLite keeps beside it; the lock stays."""
+        """Remove the store and SQLite's files beside it.
+
+        The lock stays.
+        """
         for side in ("", *SIDES):
             Path(f"{self.path}{side}").unlink(missing_ok=True)
         self.mark = None
@@ -94,7 +97,7 @@ class Place:
 
 
 def _read_mark(path: Path) -> Mark:
-    """Read the mark of a store's file that is locked (ValueError for no store)."""
+    """Read the mark of a locked store (ValueError for no store)."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)) as db:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         if not has_tables(db, TABLES.split(";")):

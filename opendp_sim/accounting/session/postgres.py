@@ -68,7 +68,7 @@ class LostError(BudgetError):
 
 
 def _failed(cause: Cause) -> BudgetError:
-    """Return the refusal of a store for a cause; of one that may pass, the caller tries again."""
+    """Return the refusal of a store for a cause."""
     kind = LostError if cause.passes else BudgetError
     return kind(
         "OS407", "session.store", expected=cause.expected, got=cause.got,
@@ -259,7 +259,10 @@ def mark_at(path: str | Path) -> Mark | None:
 
 
 class SharedPlace(Place):
-    """The place of a store on a server: a connection that holds the lock of the store's name."""
+    """Lock the name of a store on a server.
+
+    The connection has the lock.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.mark = Path(path), None

@@ -109,7 +109,10 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store, if that was not done; in a fork, do nothing."""
+        """Close the store if it is open.
+
+        In a fork, do nothing.
+        """
         if os.getpid() == self._owner:
             with self.lock:
                 self._open = False
@@ -117,7 +120,7 @@ class Session:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Let no other thread's call come between; refuse (OS407) when it was closed, and in a fork."""
+        """Lock the session for one call, or refuse it (OS407)."""
         if os.getpid() != self._owner:  # another thread's lock would be held there for ever
             raise BudgetError(
                 "OS407", "session", expected="the process that opened the session", got="a fork of it",

@@ -1,4 +1,6 @@
-"""What a driver of an interactive release is: one analyst, fixed before any dataset is seen.
+"""Define analysts of interactive releases.
+
+A driver is one analyst, fixed before any dataset is seen.
 
 It is the same for both neighbours, and what it hears is a post-processing of the interaction, so the
 claim holds for the transcript.
@@ -20,7 +22,10 @@ REFUSED, SILENT = -1e9, -2e9
 
 @dataclass(frozen=True)
 class Driver:
-    """One analyst: what is asked, and what is kept of the answers."""
+    """Describe one analyst of an interactive release.
+
+    Its queries, and its function of the answers.
+    """
 
     drive: Callable[[Any], Any]
     """From a queryable to a transcript."""

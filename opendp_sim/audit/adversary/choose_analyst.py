@@ -1,4 +1,4 @@
-"""Which conversation is held: the one that would show most beyond the claim, if one does.
+"""Choose the analyst with the largest expected excess over the claim.
 
 What a conversation costs along its tape proves nothing here; it only chooses the analyst, before any
 dataset is drawn from. The claim holds for every analyst. Many small losses show less than one of their
@@ -40,7 +40,9 @@ def dearest(
     pairs: Iterable[Pair],
     rng: np.random.Generator,
 ) -> Driver:
-    """Return that one of the driver and its ``others`` that shows most beyond the claim for its length.
+    """Return the driver with the largest excess for its length.
+
+    Of the driver and its ``others``.
 
     Args:
         subject: the measurement, with its claim.
@@ -69,7 +71,7 @@ def dearest(
 
 
 def _run(tape: Tape, outer: Any, driver: Driver) -> Callable[[Any], Any]:
-    """Return the conversation as a function of the dataset, in Python if that can be."""
+    """Return the conversation as a function of the dataset."""
 
     def end() -> None:
         tape.ended = True
@@ -79,7 +81,7 @@ def _run(tape: Tape, outer: Any, driver: Driver) -> Callable[[Any], Any]:
 
 
 def _worth(tape: Tape, run: Callable[[Any], Any], pair: Pair, claim: Claim) -> float:
-    """Return by how much of the claim an event may exceed it, for the root of the number of draws."""
+    """Return an event's excess over the claim per square root of draws."""
     try:
         view = look(tape, run, pair, claim)
     except TapeEndError:
@@ -91,6 +93,6 @@ def _worth(tape: Tape, run: Callable[[Any], Any], pair: Pair, claim: Claim) -> f
 
 
 def _shown(losses: list[float]) -> float:
-    """Return the log-ratio of an event of a tenth: of normal noise as wide as all of theirs together."""
+    """Return the log-ratio of an event of probability one tenth."""
     apart = math.sqrt(sum(loss * loss for loss in losses) / 2)
     return math.log(_LIKELY) - float(special.log_ndtr(special.ndtri(_LIKELY) - apart))

@@ -1,4 +1,7 @@
-"""How an interactive release is talked to when nobody says how: a default driver, made of its domain."""
+"""Build default analysts of interactive releases.
+
+From the domain, where the user gives none.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def of_keys(
     *,
     anything: bool = False,
 ) -> Driver | None:
-    """Return a driver that asks a few public keys; ``None`` when the queryable takes something else.
+    """Return a driver that asks a few public keys, or None.
+
+    ``None`` when the queryable accepts other queries.
 
     Args:
         queryable: a release.
@@ -82,7 +87,7 @@ def of_keys(
 
 
 def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
-    """Return a driver that asks one question again and again, of a queryable that takes anything.
+    """Return a driver that repeats one query of any kind, or None.
 
     Few enough for many conversations, and many enough that answers without end are far over a claim.
     """
@@ -98,13 +103,13 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
 
 
 def _takes(queryable: Any, keys: tuple[Any, ...]) -> bool:
-    """Say whether a queryable answers some key with a number; each is asked once."""
+    """Return whether a queryable answers some key with a number."""
     answers = [_answer(queryable, key) for key in keys[1:3]]
     return any(math.isfinite(answer) and answer > REFUSED for answer in answers)
 
 
 def _answer(queryable: Any, key: Any) -> float:
-    """Return the answer as a number; a refusal and none count as answers, another type as NaN."""
+    """Return an answer as a number."""
     try:
         answer = queryable(key)
         return SILENT if answer is None else float(answer)
@@ -134,7 +139,9 @@ Number = Callable[[Any], float]
 
 
 def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
-    """Ask for as much as is left, again and again, until nothing is accepted or six were answered.
+    """Return a driver that spends the remaining budget again and again.
+
+    Until nothing is accepted or six queries were answered.
 
     Raises:
         AuditError: OS501, it takes no measurement on its own space.
@@ -168,7 +175,7 @@ def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
 
 
 def _accepted(queryable: Any, probes: _Probes, most: float) -> list[float]:
-    """Ask for as much as is left, again and again; return what was accepted, on a synthetic dataset.
+    """Return the accepted losses on a synthetic dataset.
 
     A composition that is sound accepts the same on every dataset.
     """
@@ -187,7 +194,10 @@ def _accepted(queryable: Any, probes: _Probes, most: float) -> list[float]:
 
 
 def of_odometer(obj: dp.Odometer, d_in: Any) -> Driver:
-    """Ask three measurements; the loss that the odometer then states is the claim."""
+    """Return a driver that asks an odometer three measurements.
+
+    The odometer's loss after them is the claim.
+    """
     probes = _Probes(obj, d_in)
 
     def drive(queryable: Any) -> Any:
@@ -207,7 +217,10 @@ def of_odometer(obj: dp.Odometer, d_in: Any) -> Driver:
 
 
 class _Probes:
-    """Measurements on the space of a composition: a number that one unit of distance moves by one."""
+    """Make measurements on the space of a composition.
+
+    Of a number with sensitivity one.
+    """
 
     def __init__(self, obj: Any, d_in: Any) -> None:
         self.domain, self.metric, self.measure = (
@@ -244,7 +257,7 @@ class _Probes:
         )
 
     def make(self, loss: float, *, like: bool) -> dp.Measurement:
-        """Return a measurement of that loss; made once, since a run asks it again and again."""
+        """Return a cached measurement of a given loss."""
         if (loss, like) not in self._made:
             self._made[loss, like] = self._measurement(loss, self.numbers[like])
         return self._made[loss, like]
@@ -255,7 +268,7 @@ class _Probes:
         return NoiseLaw("laplace" if "max" in self.kind else "gaussian", 1.0)
 
     def trace(self, obj: Any, losses: Sequence[float]) -> Callable[[Any], NDArray[np.float64]]:
-        """Return the numbers of records that the answers would hide, each over its scale.
+        """Return the scaled numbers behind the answers.
 
         Asked for one number only, whatever is answered: then the loss of the whole is exactly theirs.
         """
@@ -303,7 +316,7 @@ class _Probes:
 
 
 def _first(data: Any) -> float:
-    """Return the first cell of a vector, or a scalar, within bounds: clamping moves nothing apart."""
+    """Return the first cell of a vector, or a scalar, clamped."""
     cell = data if isinstance(data, int | float) else (data[0] if len(data) else 0)
     return float(min(max(cell, -_FAR), _FAR))
 
@@ -315,7 +328,9 @@ _KINDS, _OF_A_KIND, _LEAST = 6, 40, 1e-3
 
 
 def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
-    """Return how to talk to an object; None when it does not answer questions.
+    """Return the default driver of an object, or None.
+
+    None when the object answers no queries.
 
     Args:
         obj: a measurement, an odometer, or anything else.
@@ -358,7 +373,7 @@ def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
 def _of_parts(
     obj: dp.Measurement, release: Any, member: Callable[[Any], bool], d_in: Any, *, mine: bool
 ) -> Driver | None:
-    """Return a driver that asks tuples or mappings, where queries have no declared type."""
+    """Return a driver that asks tuples or mappings, or None."""
     if str(getattr(release, "query_type", "")) != "ExtrinsicObject":
         return None
     said = mined(functions_of(obj), ()) if mine else Mined()
@@ -369,7 +384,7 @@ def _of_parts(
 
 
 def _claimed(obj: dp.Measurement, d_in: Any) -> float:
-    """Return the number that is claimed; 1 where there is none, or one that no question could cost."""
+    """Return the claimed number, or 1."""
     try:
         loss = obj.map(d_in)
         loss = float(loss[0] if isinstance(loss, tuple) else loss)
@@ -379,7 +394,7 @@ def _claimed(obj: dp.Measurement, d_in: Any) -> float:
 
 
 def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:
-    """Return a release of a synthetic dataset, or None if none can be made."""
+    """Return a release of a synthetic dataset, or None."""
     try:
         data = some_dataset(measurement.input_domain, measurement.input_metric, d_in)
         return as_chosen(measurement)(data)
@@ -388,7 +403,7 @@ def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:
 
 
 def _release_of_many(measurement: dp.Measurement) -> Any:
-    """Return a release of a synthetic dataset with many records of a kind, or None."""
+    """Return a release of a dataset with repeated records, or None."""
     try:
         records = records_of(measurement.input_domain)
         some = [record for record in records.source.corners[:_KINDS] for _ in range(_OF_A_KIND)]

@@ -1,4 +1,6 @@
-"""Questions for a queryable of an unknown kind: what it takes is found by asking synthetic releases.
+"""Search queries for a queryable of an unknown kind.
+
+By asking synthetic releases.
 
 A question of several parts is a tuple, or a mapping whose keys the queryable itself asks for. The
 conversation is one analyst's, fixed before any dataset is seen: one cheap question many times, others
@@ -56,7 +58,9 @@ class Asked(dict[Any, Any]):
 
 
 class Curious(Asked):
-    """A mapping that notes which keys it is asked for; each has a number until another value is set.
+    """Record the keys that a queryable reads of a mapping.
+
+    Each key has a number until another value is set.
 
     It raises ``LookupError`` when it was asked too often: a loop that goes on as long as some key is
     there would never end.
@@ -92,7 +96,10 @@ class Curious(Asked):
 
 
 def kind_of_key(key: Any) -> str:
-    """Return what kind of value a key of that name holds: an end, a cost, or a number."""
+    """Return the kind of value behind a key's name.
+
+    An end, a cost, or a number.
+    """
     name = str(key).lower()
     for kind, starts in _NAMES.items():
         if any(name == start or (len(start) > 1 and name.startswith(start)) for start in starts):
@@ -130,7 +137,7 @@ def heard_of(queryable: Any, question: Any) -> tuple[Any, ...]:
 
 
 def _cells(answer: Any, parts: Iterator[int]) -> Iterator[Any]:
-    """Yield numbers and texts of an answer of at most some hundred parts, for there may be no end."""
+    """Yield numbers and texts of an answer, up to a limit."""
     if next(parts) > _PARTS:
         raise ValueError
     if answer is None:
@@ -148,7 +155,7 @@ def _cells(answer: Any, parts: Iterator[int]) -> Iterator[Any]:
 
 
 def _shortened(text: str) -> str:
-    """Return a text that is another one for another text, and not much longer than a line."""
+    """Return a short text that is unique to a text."""
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -186,7 +193,9 @@ class Turns:
         without noise of their own are answered by no there, and by yes to the first, on one side only."""
 
     def __call__(self, heard: list[tuple[Any, ...]], ask: Heard) -> tuple[float, float, float]:
-        """Return how often each is answered with 1, and the difference before them.
+        """Return the numbers of ones for each query, after their difference.
+
+        As (difference, first, second).
 
         Args:
             heard: what was answered before.
@@ -215,7 +224,7 @@ def _yes_or_no(heard: list[tuple[Any, ...]]) -> bool:
 
 
 def _are_bare(heard: list[tuple[Any, ...]]) -> bool:
-    """Say whether something was answered, and all of it by single texts, or by 0 and 1."""
+    """Return whether all answers are single texts, or 0 and 1."""
     answers = [cells for cells in heard if cells != (REFUSED,)]
     return any(cells != (SILENT,) for cells in answers) and all(
         len(cells) == 1 and (isinstance(cells[0], str) or cells[0] in (0.0, 1.0, SILENT))
@@ -233,8 +242,9 @@ behind may be more than there was."""
 
 @dataclass(frozen=True)
 class Shape:
-    """Parts of a question: the values of each, and the keys of a mapping, or a text's mark between them;
-    without either it is a tuple.
+    """Describe the parts of a query and their values.
+
+    And the keys of a mapping, or a text's separator; without either the query is a tuple.
     """
 
     kinds: str
@@ -247,7 +257,7 @@ class Shape:
     """Whether a mapping is Python's own: some code looks at the type."""
 
     def question(self, places: Sequence[int]) -> Any:
-        """Return the question with that value of each part; a new one each time.
+        """Return a new query with the given value of each part.
 
         Without places it is one that nobody means: the usual parts in the other order.
         """
@@ -267,7 +277,10 @@ class Shape:
         return kind(zip(self.keys, parts, strict=True))
 
     def conversation(self) -> list[list[int]]:
-        """Return all questions, in order: for each part the place of its value."""
+        """Return all queries in order.
+
+        For each part the index of its value.
+        """
         usual = [0] * len(self.kinds)
         others = list(self.others())
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
@@ -282,7 +295,10 @@ class Shape:
         return begin + each + dear + most + again + odd
 
     def others(self) -> Iterator[list[int]]:
-        """Yield the places of questions that differ from the usual one in one part, but its cost."""
+        """Yield the queries that change one part of the usual query.
+
+        As indices of values; the cost stays.
+        """
         for part, values in enumerate(self.values):
             if self.kinds[part] != "c":
                 for i in range(1, len(values)):
@@ -332,7 +348,7 @@ def insistent(shape: Shape, texts: Sequence[str], numbers: Iterable[float]) -> I
 
 
 def _costs_insistent(shape: Shape, numbers: Iterable[float]) -> list[float]:
-    """Return costs from the shape, from the code, and a little below those."""
+    """Return costs of the shape, of the code and below them."""
     if "c" not in shape.kinds:
         return []
     usual = [float(cost) for cost in shape.values[shape.kinds.index("c")] if cost > 0]
@@ -350,14 +366,14 @@ def _with(parts: Sequence[Any], place: int, value: Any) -> list[Any]:
 
 
 def _alike(text: str) -> list[str]:
-    """Return spellings that may count as one text: with blanks around it, and in capitals."""
+    """Return spellings that may count as one text."""
     blanks = product(range(_BLANKS), repeat=2)
     every = (f"{' ' * i}{one}{' ' * j}" for i, j in blanks for one in (text, text.upper()))
     return list(islice(dict.fromkeys(every), _TIMES))
 
 
 def _partly(shape: Shape, usual: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield questions of several parts of which one text is known and the next is not."""
+    """Yield queries with a known text followed by an unknown one."""
     if shape.keys is not None or shape.bare or "t" not in shape.kinds:
         return
     place = shape.kinds.index("t") + 1
@@ -403,7 +419,9 @@ def of_shapes(
     numbers: Iterable[float] = (),
     claim: float = 1.0,
 ) -> Driver | None:
-    """Return a driver that asks questions of several parts; ``None`` where none is answered.
+    """Return a driver with queries of several parts, or None.
+
+    ``None`` where none is answered.
 
     Args:
         releases: each makes a queryable of a synthetic dataset; the next one is for a queryable that
@@ -449,7 +467,10 @@ def of_shapes(
 
 
 def of_bare(key: Any, pairs: tuple[Pair, ...]) -> tuple[Driver, ...]:
-    """Return drivers that ask for a number or a text many times, or for many that may be one."""
+    """Return drivers that repeat or vary a single query.
+
+    A number or a text.
+    """
     shape = Shape("t" if isinstance(key, str) else "n", ((key,),), bare=True)
     return tuple(_told(one, pairs) for one in insistent(shape, (), ()))
 
@@ -467,7 +488,7 @@ def _told(asked: list[Any], pairs: tuple[Pair, ...]) -> Driver:
 
 
 def _turns(shape: Shape, releases: Sequence[Callable[[], Any]]) -> Turns:
-    """Return what asks the usual question and the first other one in turns."""
+    """Return the alternation of the usual and the next query."""
     usual = [0] * len(shape.kinds)
     first, second = (shape.question(p) for p in (usual, next(iter(shape.others()), usual)))
     heard = [heard_of(one(), first) for one in releases for _ in range(_SOME)]
@@ -485,7 +506,7 @@ class _Asking:
     """The CPU second after which nothing is asked any more."""
 
     def answered(self, question: Callable[[], Any]) -> bool:
-        """Say whether an answer holds a number; of several datasets, whether answers differ.
+        """Return whether an answer has a number.
 
         After some seconds of asking none does.
         """
@@ -498,7 +519,7 @@ class _Asking:
 
 
 def _costs(numbers: Iterable[float], claim: float) -> tuple[tuple[float, ...], ...]:
-    """Return costs as in ``VALUES``: parts of the claim, the same of 1, and numbers of the code."""
+    """Return candidate costs."""
     parts = [tuple(scale * cost for cost in VALUES["c"]) for scale in (claim, 1.0)]
     named = sorted({float(n) for n in numbers if 0 < n <= _DEAREST})[:_MOST_COSTS]
     own = [(n, named[len(named) // 2], named[-1], named[-1], -n) for n in named]
@@ -514,7 +535,7 @@ def _of_tuples(asking: _Asking) -> Shape | None:
 
 
 def _of_marks(asking: _Asking, words: Sequence[str]) -> Shape | None:
-    """Return a text of parts with a mark of the code between them."""
+    """Return a text query with a separator of the code, or None."""
     marks = [w for w in words if 0 < len(w) <= _LONGEST_MARK and not any(map(str.isalnum, w))]
     for mark, kinds in itertools.product(marks[:_MOST_KEYS], _PATTERNS):
         values = tuple(VALUES[k] for k in kinds)
@@ -534,7 +555,7 @@ def _bare(asking: _Asking) -> Shape | None:
 
 
 def _of_keys(asking: _Asking) -> Shape | None:
-    """Return a mapping that is answered: its keys are those that the queryable asks for."""
+    """Return a mapping of recorded keys that is answered, or None."""
     asked = Curious()
     heard_of(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
@@ -556,7 +577,7 @@ def _of_keys(asking: _Asking) -> Shape | None:
 
 
 def _of_words(asking: _Asking, words: Sequence[str]) -> Shape | None:
-    """Return a mapping of Python's own whose keys are words of the code: it may look at the type."""
+    """Return a dict with words of the code as keys, or None."""
     names = [word for word in words if word.isidentifier()][:_MOST_NAMES]
     for count in range(1, _MOST_KEYS):
         for keys in itertools.combinations(names, count):
@@ -569,7 +590,7 @@ def _of_words(asking: _Asking, words: Sequence[str]) -> Shape | None:
 
 
 def _answered(asking: _Asking, shape: Shape) -> Shape | None:
-    """Return a shape with texts and costs that are answered; ``None`` where none is."""
+    """Return a shape with answered texts and costs, or None."""
     places = [i for i, kind in enumerate(shape.kinds) if kind == "t"]
     costs = asking.costs if "c" in shape.kinds else asking.costs[:1]
     chosen = itertools.product(costs, itertools.product(asking.texts, repeat=len(places)))
@@ -591,9 +612,7 @@ def _answered(asking: _Asking, shape: Shape) -> Shape | None:
 def _pairs(
     shape: Shape, member: Callable[[Any], bool], distance: Any, numbers: Iterable[float]
 ) -> tuple[Pair, ...]:
-    """Return neighbours that differ in records like the parts of the usual question, between them, or as
-    the code names: at a border of its own.
-    """
+    """Return neighbours with records from the usual query's values."""
     if not isinstance(distance, int) or distance > _MOST_DISTANCE:
         return ()
     usual = [some[0] for some in shape.values]

@@ -1,4 +1,6 @@
-"""The default driver of this package's services: queries made of the input domain, near a record.
+"""Build the default analyst of this package's services.
+
+Queries from the input domain, near a record.
 
 One record is the target. The driver sends rows of the domain as the reference, asks about the target
 until a record like it could serve no more, and then about the target or another row, whichever the
@@ -40,7 +42,10 @@ Rows2 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Target:
-    """What is asked about: a record, its row as the service sees it, and public rows around it."""
+    """Describe a target record, its row and its public neighbours.
+
+    The row is on the service's grid.
+    """
 
     record: Any
     row: Rows2
@@ -87,7 +92,7 @@ def of_service(
 def _targets(
     records: Records, domain: GridRows, before: Callable[[Any], Any] | None
 ) -> list[_Target]:
-    """Return some records with different rows, the longest rows first, among rows of others."""
+    """Return records with different rows, the longest rows first."""
     rng = public_generator(0, "audit", "service")
     source = records.source
     drawn = [*source.corners, *(source.draw(rng) for _ in range(2 * _REFERENCE))]
@@ -107,7 +112,7 @@ def _targets(
 def _hidden(
     obj: dp.Measurement, records: Records, target: _Target, count: int
 ) -> tuple[float, int]:
-    """Return what a transcript hides about a dataset of the target alone, and when it hid the last."""
+    """Return a transcript's squared signal, and its last query's number."""
     notes, last, total = _Notes(), 0, 0.0
     with notes.listening():
         service = obj(records.build([target.record]))
@@ -123,12 +128,12 @@ def _hidden(
 
 
 def _rounds(obj: dp.Measurement, records: Records, target: _Target) -> int:
-    """Return how many queries use a record up, and a few more; found on public data."""
+    """Return the number of queries that exhaust a record."""
     return min(_hidden(obj, records, target, _MOST)[1] + 4, _MOST)
 
 
 def _accepted(obj: dp.Measurement, records: Records, target: _Target) -> int:
-    """Return how many queries the release answers, of those that the driver would like to ask."""
+    """Return the number of desired queries that the release answers."""
     data = records.build([target.record])
     return next((n for n in (_SHOWN - 1, 15, 3) if _accepts(obj(data), target, n)), 1)
 
@@ -158,7 +163,7 @@ class _Talk:
         yield service(self.target.row if sure else self.target.others[-1:])
 
     def summary(self, service: Any) -> NDArray[np.float64]:
-        """Return sums over all answers, the first answers one by one, and their differences."""
+        """Return statistics of all answers."""
         answers = list(self.answers(service))
         # Of a query that means decide, nobody was counted: that is no number.
         counts = np.nan_to_num(np.concatenate([a.counts for a in answers]).astype(float), nan=-1.0)
@@ -172,7 +177,7 @@ class _Talk:
 
 
 def _pairs(obj: dp.Measurement, records: Records, target: _Target, d_in: int) -> tuple[Pair, ...]:
-    """Return neighbours that differ in records like the target, alone and among others."""
+    """Return neighbours that differ in records like the target."""
     space = space_of(obj.input_domain, obj.input_metric, d_in)
     rng = public_generator(0, "audit", "service pairs")
     some = [records.source.draw(rng) for _ in range(8)]
@@ -196,7 +201,10 @@ def _pairs(obj: dp.Measurement, records: Records, target: _Target, d_in: int) ->
 
 
 class _Notes:
-    """What a service would hide under noise; the noisy values are public numbers, whatever it holds."""
+    """Record a service's values before noise.
+
+    The noisy values are public numbers, independent of the data.
+    """
 
     def __init__(self) -> None:
         self.hidden: list[NDArray[np.float64]] = []
@@ -205,7 +213,7 @@ class _Notes:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Stand where the noise is added, for as long as the context lasts."""
+        """Replace the service's noise function inside the context."""
         with (
             patch.object(Stock, "noisy", lambda _, cells, scale: self._noted(cells, scale)),
             patch.object(_knn_means, "noisy", self._noted),
@@ -222,7 +230,7 @@ class _Notes:
 def _trace(
     obj: dp.Measurement, talk: _Talk, pairs: tuple[Pair, ...]
 ) -> Callable[[Any], NDArray[np.float64]] | None:
-    """Return the function from a dataset to everything that a transcript hides, or None.
+    """Return a dataset's function to the values before noise, or None.
 
     Scales and answers are noted as exact: given the same noisy values, neighbours must have them equal.
     """

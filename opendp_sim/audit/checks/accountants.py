@@ -1,4 +1,6 @@
-"""L5: is the number right? The claim at the worst pair found, against independent accountants.
+"""Compare the claim with independent accountants (layer L5).
+
+At the worst pair found.
 
 The attained curve of the declared noise at that pair is computed a second time, from the definition:
 by Google's dp-accounting where it is installed (``opendp_sim[audit]``), else by convolving privacy
@@ -33,7 +35,10 @@ _FINE = 4096.0
 
 
 def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
-    """Compare the claimed curve with what the declared noise attains at the pair."""
+    """Compare the claimed curve with the declared noise's curve.
+
+    At the worst pair found.
+    """
     begin = cpu_seconds()
     if not subject.private or subject.core is None or subject.noise is None:
         return LayerResult(_LAYER, "skipped", "no declared noise to account for (core=, noise=)")
@@ -85,7 +90,7 @@ def _slack(law: NoiseLaw, shift: NDArray[np.float64], subject: Subject, pair: Pa
 def attained_delta(
     law: NoiseLaw, shift: NDArray[np.float64], epsilons: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], str]:
-    """Return a lower bound on delta(eps) of the declared noise at a shift, and who computed it."""
+    """Return a lower bound on delta(eps) at a shift, and its accountant."""
     fine = float(np.min(law.scales(shift.size)[shift != 0], initial=math.inf)) / law.grid >= _FINE
     if law.gaussian and (not law.discrete or fine):
         mu = math.sqrt(2 * law.loss(shift))
@@ -130,7 +135,10 @@ def pld_delta(
 def quadrature_delta(
     law: NoiseLaw, shift: NDArray[np.float64], epsilons: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Convolve the privacy losses of the cells on a grid, each loss rounded down: a lower bound."""
+    """Return a lower bound on delta(eps) by convolution.
+
+    The privacy losses of the cells on a grid, each rounded down.
+    """
     total, offset = np.ones(1), 0
     for step, scale, count in _kinds(np.abs(shift), law.scales(shift.size), law.grid):
         mass, start = _losses(law, step, scale)
@@ -149,7 +157,7 @@ def quadrature_delta(
 def _kinds(
     shift: NDArray[np.float64], scales: NDArray[np.float64], grid: float
 ) -> list[tuple[float, float, int]]:
-    """Return (step, scale, cells) of what moved; of too many kinds, fewer that lose no more.
+    """Return (step, scale, cells) of the shifted cells.
 
     A smaller step loses less (the laws are log-concave), and a cell that is not looked at loses
     nothing: steps are rounded down to a geometric grid, on multiples of the law's own, and the kinds
@@ -179,7 +187,7 @@ def _grid(law: NoiseLaw) -> float:
 
 
 def _losses(law: NoiseLaw, step: float, scale: float) -> tuple[NDArray[np.float64], int]:
-    """Return the masses of the rounded-down losses of one cell and the index of the first."""
+    """Return the masses of one cell's rounded losses, and the offset."""
     if law.discrete:
         z, p = law.support(scale)
     else:
@@ -200,6 +208,6 @@ def _fft(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.
 
 
 def _trim(mass: NDArray[np.float64], offset: int) -> tuple[NDArray[np.float64], int]:
-    """Drop tails of mass below 1e-12: less mass is a lower bound still."""
+    """Drop tails of mass below 1e-12."""
     keep = np.flatnonzero(mass > 1e-15)
     return mass[keep[0] : keep[-1] + 1], offset + int(keep[0])

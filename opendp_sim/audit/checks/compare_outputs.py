@@ -1,4 +1,4 @@
-"""Looking at one pair: how far apart are its outputs, in parts of what is claimed?
+"""Measure the output distance of one pair relative to the claim.
 
 For a transformation the output metric decides. For a release of the form core + noise the distance
 of the noiseless parts is priced by the declared noise in the measure of the claim. Nothing is drawn.
@@ -53,7 +53,10 @@ class Measured:
 def distance_of_outputs(
     subject: Subject, output_distance: Callable[[Any, Any], Any] | None
 ) -> Callable[[Any, Any], Any]:
-    """Return the distance of two outputs in the output metric, or the user's own."""
+    """Return the distance function of the output metric.
+
+    Or the user's own.
+    """
     if output_distance is not None:
         return output_distance
     metric = subject.output_metric
@@ -76,7 +79,7 @@ def metric_distance(
 
 
 def _one_way(left: Any, right: Any) -> Any:
-    """OpenDP's monotone L∞ distance: infinite where some cells rise and others fall."""
+    """Return OpenDP's monotone L∞ distance."""
     return _one_signed(monotone_steps(left, right))
 
 
@@ -96,7 +99,7 @@ def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
 
 
 def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
-    """The norms of our own metric: cells over their weights; L2 squared, all exact.
+    """Return a norm of this package's metric.
 
     A sketch may have a million cells, and few different gaps among them: each is added up once.
     """
@@ -126,7 +129,7 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
 
 
 def _gaps(first: NDArray[Any], second: NDArray[Any]) -> list[tuple[Any, int]]:
-    """Return the different sizes of gaps and how many cells have each; no difference overflows."""
+    """Return the distinct gaps with their numbers of cells."""
     moved = first != second
     high, low = np.maximum(first, second)[moved], np.minimum(first, second)[moved]
     if first.dtype.kind not in "iu" or second.dtype.kind not in "iu":
@@ -139,7 +142,10 @@ def _gaps(first: NDArray[Any], second: NDArray[Any]) -> list[tuple[Any, int]]:
 def observer(
     subject: Subject, output_distance: Callable[[Any, Any], Any] | None
 ) -> Callable[[Pair], Measured] | None:
-    """Return how a pair is looked at; ``None`` when no noiseless part is declared."""
+    """Return the measurement of a pair's distance, or None.
+
+    ``None`` when no noiseless part is declared.
+    """
     if subject.stability_map is not None:
         return _transformation(subject, output_distance)
     if subject.core is None or subject.noise is None:
@@ -238,7 +244,7 @@ def _release(subject: Subject) -> Callable[[Pair], Measured]:
 
 
 def _through(inner: dp.Measurement, left: Any, right: Any, claimed: Any) -> Measured:
-    """Price a distance by the map of the measurement that is applied to the noiseless part."""
+    """Return a distance's loss by the map of the noise measurement."""
     name = metric_name(inner.input_metric)
     distance = to_float(measure_distance(name, left, right))
     distance = math.sqrt(distance) if name == "L2Distance" else distance

@@ -1,4 +1,6 @@
-"""L3: is the release within the whole claimed curve? Searched pairs, learned events, betting.
+"""Test a release against the whole claimed curve (layer L3).
+
+Searched pairs, learned events, testing by betting.
 
 First a race of pairs, then the bets on the best three of them, on fresh outputs only. The wealth is one
 process over both, over all pairs, directions and events.
@@ -101,19 +103,25 @@ class Race:
         return sample.extend(self.subject, count)
 
     def affordable(self, sample: Sample, share: float) -> int:
-        """Return how many runs a side of this pair fit into a share of the budget."""
+        """Return the affordable number of runs a side for a pair."""
         cost = sample.seconds / max(sample.runs, 1)
         return int(share * self.budget.seconds / max(cost, 4e-6))
 
     def too_slow(self, pair: Pair, count: int) -> bool:
-        """Say whether so many runs would take a great part of the seconds, by one of them."""
+        """Return whether runs would take too much of the time left.
+
+        Estimated by one run.
+        """
         begin = cpu_seconds()
         with contextlib.suppress(Exception):
             self.subject.run(pair.left)
         return 2 * count * (cpu_seconds() - begin) > _ONE_PAIR * self.budget.seconds
 
     def play(self, sample: Sample, choice: Choice | None, count: int) -> bool:
-        """Draw fresh outputs and bet on them what their past chose; say whether the claim fell."""
+        """Bet on fresh outputs by past ones.
+
+        Returns whether the claim is refuted.
+        """
         bet = None if choice is None else choice.bet
         if choice is None or bet is None:
             self.extend(sample, count)
@@ -130,7 +138,10 @@ class Race:
 
 
 def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
-    """Return the most promising pairs, strongest first; the race may end with the claim refuted."""
+    """Return the most promising pairs, strongest first.
+
+    The race may end with the claim refuted.
+    """
     first = _candidates(race, hints, 4)
     known = race.known
     probe = known[0] if known else Sample(first[0])
@@ -169,7 +180,7 @@ def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
 
 
 def _candidates(race: Race, hints: tuple[Pair, ...], count: int) -> list[Pair]:
-    """Hints first, then corners and fresh pairs half and half; a few at distance zero.
+    """Return hints, then corners and fresh pairs in equal parts.
 
     A pair and the same the other way round are one candidate: bets go both ways.
     """
@@ -288,7 +299,7 @@ def distribution_layer(
     hints: tuple[Pair, ...] = (),
     events: dict[str, Score] | None = None,
 ) -> LayerResult:
-    """Search pairs, then bet until the claim is refuted or the budget ends."""
+    """Search pairs, then bet until refutation or the budget's end."""
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a stability claim has no curve; L1 decides")
     race = Race(subject, space, d_in, budget, rng, beta, events or {})
@@ -323,7 +334,7 @@ def distribution_layer(
 
 
 def _stages(seconds: float) -> list[float]:
-    """Short audits first, each of four times the one before: gross faults need no long race.
+    """Return the lengths of stages, each four times the previous.
 
     All begin at the same time, the wealth goes on, and the best pairs of one run again in the next.
     """
@@ -372,7 +383,7 @@ def _bet(race: Race, samples: list[Sample]) -> None:
 
 
 def _evidence(race: Race, whole: float, sample: Sample, bet: Bet) -> Evidence:
-    """Measure the winning event on fresh outputs: Clopper-Pearson, nothing shared with the bets.
+    """Measure the winning event on fresh outputs by Clopper-Pearson.
 
     The bets may have won on two events together; a second tester of one of them needs more runs, so it
     gets four times as many as there were rounds, as far as its part of the ``whole`` seconds goes.
@@ -457,7 +468,7 @@ def _told(epsilon: float, delta: float, rounds: int, beta: float, least: float) 
 
 
 def _lower_bound(race: Race, sample: Sample) -> dict[str, float]:
-    """Certify a lower bound on epsilon: event chosen from the past, Clopper-Pearson on fresh outputs."""
+    """Certify a lower bound on epsilon by Clopper-Pearson."""
     choice = choose(race, sample)
     bet = choice.bet
     if bet is None:

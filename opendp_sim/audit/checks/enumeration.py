@@ -1,4 +1,6 @@
-"""L4: small finite outputs, exactly. Every pair of a small universe, every outcome, no sampling.
+"""Enumerate small finite outputs exactly (layer L4).
+
+Every pair of a small universe, every outcome, no sampling.
 
 The distribution comes from the mechanism itself: ``pmf`` (dataset -> probabilities), or a program
 with rational coins, whose whole tree of runs is walked.
@@ -25,7 +27,10 @@ Pmf = Callable[[Any], Mapping[Hashable, Any]]
 
 
 class Coins:
-    """Randomness that is enumerated instead of drawn: each run follows one path of the tree."""
+    """Enumerate randomness instead of drawing it.
+
+    Each run follows one path of the tree.
+    """
 
     def __init__(self, path: list[int]) -> None:
         self._path, self._depth, self.weight = path, 0, Fraction(1)
@@ -72,7 +77,10 @@ def hockey_stick(
 def enumeration_layer(
     subject: Subject, space: PairSpace, budget: Budget, rng: np.random.Generator, pmf: Pmf | None
 ) -> LayerResult:
-    """Compare exact distributions of many pairs with the claimed curve at every eps of its grid."""
+    """Compare exact distributions of many pairs with the claimed curve.
+
+    At every eps of its grid.
+    """
     begin = cpu_seconds()
     if pmf is None:
         return LayerResult(_LAYER, "skipped", "no exact distribution declared (pmf=)")

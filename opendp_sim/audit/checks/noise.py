@@ -1,4 +1,6 @@
-"""L2: is what is added the declared law? Residuals of repeated releases against core + noise.
+"""Test added noise against the declared law (layer L2).
+
+Residuals of repeated releases against core + noise.
 
 Every test is a p-value; all of them share the layer's risk equally, so a sound mechanism is accused
 with probability at most the layer's beta however many cells it has.
@@ -35,7 +37,10 @@ _COARSEST = 2.0**-10
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """One test: what it looked at, its p-value, what was expected and seen."""
+    """Describe one noise test.
+
+    Its statistic, p-value, expected and observed values.
+    """
 
     kind: str
     p: float
@@ -71,7 +76,7 @@ def residual_tests(
 def _scale_tests(
     law: NoiseLaw, residual: NDArray[np.float64], scales: NDArray[np.float64]
 ) -> Iterator[NoiseTest]:
-    """Test the pooled sufficient statistic and each cell's own; normal with a Bernstein correction."""
+    """Test the pooled statistic and the statistic of each cell."""
     runs, cells = residual.shape
     statistic = law.statistic(residual, scales)
     moments = {v: law.spread(float(v)) for v in np.unique(scales)}
@@ -102,7 +107,7 @@ def _scale_ratio(law: NoiseLaw, statistic: float) -> float:
 
 
 def _tail(deviation: float, variance: float, law: NoiseLaw, jump: float = 0.0) -> float:
-    """Two-sided Bernstein tail for sums of sub-exponential statistics: an upper bound on p.
+    """Return the two-sided Bernstein tail, a bound on the p-value.
 
     |z|/b is Exp(1) and z^2/s^2 is chi-square(1): both satisfy Bernstein's moment condition with
     constant 1 (Laplace) and 2 (Gaussian); their lower tails are sub-Gaussian. A discrete law leaves 0
@@ -142,7 +147,7 @@ def _shape_test(
 def _sign_test(
     law: NoiseLaw, residual: NDArray[np.float64], scales: NDArray[np.float64]
 ) -> NoiseTest:
-    """The law is symmetric: rounding down instead of adding discrete noise is not."""
+    """Test the symmetry of the noise."""
     up, moved = int((residual > 0).sum()), int((residual != 0).sum())
     if not moved:  # noise far below a step is seldom seen
         p = math.exp(len(residual) * sum(_log_silent(law, float(scale)) for scale in scales))
@@ -152,7 +157,7 @@ def _sign_test(
 
 
 def _log_silent(law: NoiseLaw, scale: float) -> float:
-    """Return the log of the probability that the noise of one cell is zero."""
+    """Return the log-probability of zero noise in one cell."""
     if not law.discrete:
         return -50.0  # a draw of a continuous law within rounding of zero
     _, p = law.support(scale)
@@ -160,7 +165,7 @@ def _log_silent(law: NoiseLaw, scale: float) -> float:
 
 
 def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
-    """Signs of different cells agree half of the time, given that neither is zero."""
+    """Test the independence of cells by their signs."""
     sign = np.sign(residual).astype(np.float32)
     cells = min(sign.shape[1], 300)
     sign = sign[:, :cells]
@@ -194,7 +199,7 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
 
 
 def _equal_share(residual: NDArray[np.float64]) -> float:
-    """How often two independent cells would be equal and not zero: from cells far apart in time."""
+    """Return the frequency of equal nonzero residuals in independent cells."""
     half = residual.shape[0] // 2
     if half == 0:
         return 1.0
@@ -231,7 +236,7 @@ def _repeat_test(
 
 
 def _collision_residuals(law: NoiseLaw, scales: NDArray[np.float64]) -> float:
-    """Return the probability that two releases are equal in every cell (an upper bound below 1e-30)."""
+    """Return the collision probability of two releases."""
     if not law.discrete:
         return float(_COARSEST ** len(scales))
     chance = 1.0
@@ -355,7 +360,10 @@ def noise_layer(
     beta: float,
     hint: Pair | None = None,
 ) -> LayerResult:
-    """Test the residuals on a few datasets: the emptiest, the one L1 liked, two random ones."""
+    """Test the residuals on a few datasets.
+
+    The emptiest, the one from L1, and two random ones.
+    """
     begin = cpu_seconds()
     if reason := _silent(subject):
         return LayerResult(_LAYER, "skipped", reason)
@@ -377,7 +385,7 @@ def _look(
     part: float,
     beta: float,
 ) -> LayerResult:
-    """Test the residuals of a part of the runs, at a part of the risk."""
+    """Test the residuals of some runs at a part of the risk."""
     seen = _Seen()
     for number, data in enumerate(datasets):
         try:
@@ -401,7 +409,7 @@ def _look(
 
 @dataclass
 class _Seen:
-    """What a look has seen: tests with the dataset of each, runs and cells."""
+    """Hold the tests with their datasets, and the numbers of runs."""
 
     tests: list[tuple[NoiseTest, Any]] = field(default_factory=list)
     law: NoiseLaw | None = None
@@ -422,7 +430,7 @@ class _Seen:
 
 
 def _judged(seen: _Seen, law: NoiseLaw, beta: float) -> LayerResult:
-    """Return what the least of all p-values says at this risk, which the tests share."""
+    """Return the verdict of the least p-value at a shared risk."""
     tests = seen.tests
     worst, data = min(tests, key=lambda item: item[0].p)
     p = min(1.0, worst.p * len(tests))
@@ -448,7 +456,7 @@ def _judged(seen: _Seen, law: NoiseLaw, beta: float) -> LayerResult:
 
 
 def _silent(subject: Subject) -> str:
-    """Say why no noise law can be tested, or return None if one can."""
+    """Return the reason why no law can be tested, or nothing."""
     if subject.traced:
         return "noise is added answer by answer; L1 prices what it hides along one transcript"
     if subject.core is None or subject.noise is None:
@@ -457,14 +465,17 @@ def _silent(subject: Subject) -> str:
 
 
 def _first_runs(subject: Subject, data: Any, budget: Budget) -> int:
-    """Return how many runs the first dataset gets, from its cells and the cost of one run."""
+    """Return the number of runs on the first dataset."""
     tick = cpu_seconds()
     subject.releases(data, 1)
     return _runs(budget, subject.noiseless(data).size, cpu_seconds() - tick)
 
 
 def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[np.float64]] | None:
-    """Return the law and the residuals, shape (runs, cells); None if the shapes do not fit."""
+    """Return the law and the residuals, shape (runs, cells), or None.
+
+    None if the shapes do not fit.
+    """
     core = subject.noiseless(data)
     released = [flat(r) for r in subject.releases(data, count)]
     law = subject.law(core.size)
@@ -477,7 +488,7 @@ def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[
 def _without_edges(
     law: NoiseLaw, core: Any, released: list[Any]
 ) -> tuple[NoiseLaw, Any, list[Any]]:
-    """Leave out cells so large that adding noise saturates (integers) or is rounded away (floats).
+    """Leave out cells where noise saturates or is rounded away.
 
     Both are post-processing of the noisy sum, which is sound, and both hide the law.
     """
@@ -507,7 +518,7 @@ def _datasets(space: PairSpace, rng: np.random.Generator, hint: Pair | None) -> 
 
 
 def _runs(budget: Budget, cells: int, cost: float) -> int:
-    """Small releases are run more often, slow ones less: what counts is runs times cells."""
+    """Return the number of runs for a number of cells."""
     wanted = max(
         budget.noise_runs, min(8 * budget.noise_runs, 60 * budget.noise_runs // max(cells, 1))
     )
@@ -515,7 +526,7 @@ def _runs(budget: Budget, cells: int, cost: float) -> int:
 
 
 def _power(law: NoiseLaw, runs: int, cells: int, beta: float, tests: int) -> str:
-    """The scale error that the pooled test sees with probability .95, from its own moments."""
+    """Return the scale error that the pooled test detects, as text."""
     mean, variance = law.spread(float(np.ravel(law.scale)[0]))
     width = float(stats.norm.isf(beta / tests / 2) + stats.norm.isf(0.05))
     relative = width * math.sqrt(variance / (runs * cells)) / mean

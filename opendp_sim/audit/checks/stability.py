@@ -1,4 +1,6 @@
-"""L1: is the distance of outputs within the map? A search over neighbouring pairs, exact verdicts.
+"""Search pairs whose output distance exceeds the map (layer L1).
+
+Neighbouring pairs, exact verdicts.
 
 For a transformation the output metric decides. For a release of the form core + noise the distance
 of the noiseless parts is priced by the declared noise in the measure of the claim.
@@ -64,7 +66,9 @@ def couple(
 
 
 class _Outputs:
-    """Draws of a random function, numbered by content, and their distances, each worked out once.
+    """Hold draws of a random function, and their cached distances.
+
+    Numbered by content.
 
     A function whose coin seldom falls has few contents; a distance of long outputs takes milliseconds.
     """
@@ -140,7 +144,7 @@ def _hits(rows: list[list[float]], kept: list[int], radius: float) -> float:
 
 
 def _within(outputs: _Outputs, data: Any, centres: list[int], radius: float) -> int:
-    """How many of fresh outputs come so near to one of the centres."""
+    """Return the number of fresh outputs near one of the centres."""
     fresh = outputs.draw(data, _CERTIFYING)
     return sum(any(outputs.distance(value, c) <= radius for c in centres) for value in fresh)
 
@@ -158,7 +162,9 @@ _REPEATS = 24
 
 
 class StabilitySearch:
-    """A search that can be continued: a short look first, the rest when the noise was looked at too.
+    """Search counterexamples to a stability map, in several rounds.
+
+    A short look first, the rest after the noise tests.
 
     Args:
         subject: what is audited.
@@ -192,7 +198,7 @@ class StabilitySearch:
             self._walk = _walk(space, d_in, budget.stability_trials, rng, lambda: hunt.best_pair)
 
     def look(self, seconds: float) -> LayerResult:
-        """Go on for some seconds; return what all looks so far have seen."""
+        """Continue the search for some seconds, and return all findings."""
         begin = cpu_seconds()
         hunt = self._hunt
         if hunt is None:
@@ -226,7 +232,10 @@ class StabilitySearch:
 
 @dataclass
 class _Hunt:
-    """The state of one search: the best pair so far, and the evidence once there is some."""
+    """Hold the state of a search.
+
+    The best pair so far, and its evidence.
+    """
 
     subject: Subject
     space: PairSpace
@@ -273,7 +282,7 @@ class _Hunt:
         return bool(pair.distance != 0)
 
     def _coupled(self, pair: Pair, measured: Measured) -> bool:
-        """Two random outputs may differ: only a certified failure of every coupling counts."""
+        """Return whether every coupling of two random outputs certifiably fails."""
         raised = any(isinstance(output, Raised) for output in measured.outputs)
         if self.couplings == _COUPLINGS or raised or isinstance(measured.claimed, tuple):
             return False  # what has no one distance has no coupling test
@@ -346,7 +355,7 @@ def _length(data: Any) -> int:
 
 
 def _random_output(subject: Subject, pair: Pair, outputs: tuple[Any, Any]) -> bool:
-    """Say whether the function is randomised: do repetitions give other outputs than those measured?
+    """Return whether the function is randomised, by repeated runs.
 
     Where a coupling keeps the claim, outputs that break it have probabilities p + q <= 1, or they would
     occur together; both come again ``_REPEATS`` times with probability at most 4 ** -_REPEATS.
@@ -366,7 +375,7 @@ def _squared(subject: Subject) -> bool:
 
 
 def _plain(distance: Callable[[Any, Any], Any], *, squared: bool) -> Callable[[Any, Any], float]:
-    """Return the distance itself, as a float; a failed run is far from everything else."""
+    """Return the distance as a float, infinite for failed runs."""
 
     def measure(left: Any, right: Any) -> float:
         if isinstance(left, Raised) or isinstance(right, Raised):

@@ -1,4 +1,6 @@
-"""L0: does the shape of what happens depend on the data? Types, lengths, exceptions, inner releases.
+"""Compare the structure of runs on neighbours (layer L0).
+
+Types, lengths, exceptions and inner releases must not depend on the data.
 
 Two ways. On the outside, releases of both neighbours are compared by type, shape and exception
 alone, and a difference is certified by Clopper-Pearson against the claimed curve. On the inside,
@@ -45,7 +47,10 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Call:
-    """One inner release: which measurement, on what, and what came out."""
+    """Describe one inner release.
+
+    Its measurement, argument and output.
+    """
 
     measurement: dp.Measurement
     argument: Any
@@ -53,7 +58,10 @@ class Call:
 
     @property
     def identity(self) -> str:
-        """What must not depend on the data: domains, metric, measure, and the noise behind the map."""
+        """Return the data-independent description of the call.
+
+        Domains, metric, measure, and the noise behind the map.
+        """
         made = self.measurement
         return f"{made.input_domain} {made.input_metric} {made.output_measure} {_unit_loss(made)}"
 
@@ -66,7 +74,10 @@ class _DivergedError(Exception):
 def recorded(
     calls: list[Call], outer: dp.Measurement | None, frozen: list[Any] | None = None
 ) -> Iterator[None]:
-    """Log the calls of measurements other than ``outer``; with ``frozen``, return those releases."""
+    """Log the calls of inner measurements.
+
+    All but ``outer``; with ``frozen``, return those releases.
+    """
     call, invoke = dp.Measurement.__call__, dp.Measurement.invoke
     inside = [False]
 
@@ -98,7 +109,7 @@ def recorded(
 
 
 def replay(subject: Subject, pair: Pair) -> Evidence | None:
-    """Run the left side for real and the right side on its releases; return what does not fit."""
+    """Replay the left's releases on the right, and return mismatches."""
     first: list[Call] = []
     second: list[Call] = []
     with recorded(first, subject.outer):
@@ -143,7 +154,7 @@ def _run(subject: Subject, data: Any) -> Any:
 def _losses(
     subject: Subject, pair: Pair, first: list[Call], second: list[Call], outputs: tuple[Any, Any]
 ) -> Evidence | None:
-    """Add up the inner losses where they are in the measure of the claim."""
+    """Return the sum of inner losses in the claim's measure."""
     claimed = subject.privacy_map(pair.distance) if subject.privacy_map is not None else math.inf
     total = 0.0
     for a, b in zip(first, second, strict=True):
@@ -249,7 +260,7 @@ def structure_layer(
 
 
 def _noisy_numbers(values: list[Any]) -> bool:
-    """Say whether all outputs are plain numbers, some of them such as only noise brings: no indices."""
+    """Return whether all outputs are numbers, some of them noisy."""
     cells = [cell for value in values for cell in _cells(value)]
     plain = all(isinstance(c, (int, float, np.number)) and not isinstance(c, bool) for c in cells)
     return plain and any(c < 0 or c != c // 1 for c in cells)
@@ -280,7 +291,7 @@ def _pairs(
 
 
 def _confirm(subject: Subject, pair: Pair, beta: float) -> tuple[Evidence | None, int]:
-    """Certify in two stages, few runs first: a failing run can be slow. Returns the runs, too."""
+    """Certify in two stages, few runs first."""
     done = 0
     for runs in (_FEW, _CONFIRM):
         found = _certify(subject, pair, runs, beta / 2)
@@ -291,7 +302,7 @@ def _confirm(subject: Subject, pair: Pair, beta: float) -> tuple[Evidence | None
 
 
 def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence | None:
-    """Certify an event about structure in either direction; chosen on the probes, counted afresh."""
+    """Certify a structural event in either direction."""
     curve = subject.curve(pair.distance)
     names = [structure(draw(subject, data, 1)[0]) for data in (pair.left, pair.right)]
     first, second = (Counter(structure(v) for v in side) for side in draw_both(subject, pair, runs))

@@ -1,4 +1,6 @@
-"""What a claim allows: the largest ``P[M(x) in S] - e^eps P[M(x') in S]`` of any event, as a curve.
+"""Compute the privacy curve of a claim.
+
+The largest ``P[M(x) in S] - e^eps P[M(x') in S]`` of any event S.
 
 Every measure of OpenDP is brought to this one form, ``delta(eps)``, without giving anything away:
 for the Rényi family the curve is the exact support function of all binary pairs (p, q) that the
@@ -25,7 +27,10 @@ _HALVINGS = 36
 
 @dataclass(frozen=True)
 class Curve:
-    """A claim at one distance: ``delta(eps)`` and a grid of eps at which to test it."""
+    """Describe a claim at one distance.
+
+    ``delta(eps)``, and a grid of eps at which to test it.
+    """
 
     delta: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     grid: NDArray[np.float64]
@@ -38,7 +43,10 @@ class Curve:
 
 
 def pure_curve(epsilon: float) -> Curve:
-    """Pure DP: only the corner matters, lower eps would allow what the corner forbids."""
+    """Return the curve of pure DP, one point.
+
+    A lower eps would allow events that the claim forbids.
+    """
     return approx_curve(epsilon, 0.0)
 
 
@@ -56,7 +64,9 @@ def approx_curve(epsilon: float, delta: float) -> Curve:
 
 
 def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Curve:
-    """The largest hockey-stick divergence of binary pairs with D_alpha <= bound(alpha) for all alpha.
+    """Return the largest hockey-stick divergence under a Rényi bound.
+
+    Of binary pairs with D_alpha <= bound(alpha) for all alpha.
 
     By data processing any event of a mechanism within the claim is such a pair. ``delta`` is the mass
     of an approximate claim, added on top.
@@ -79,7 +89,7 @@ def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Cur
 
 
 def _converted(bounds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the conversion of Canonne, Kamath and Steinke (2020): a second bound, where q is coarse."""
+    """Return the conversion of Canonne, Kamath and Steinke (2020)."""
     alphas = _ALPHAS[:, None]
     logs = (alphas - 1) * (bounds[:, None] - grid) + alphas * np.log1p(-1 / alphas)
     return np.asarray(np.exp(np.minimum(logs - np.log(alphas - 1), 0.0)).min(axis=0))
@@ -87,7 +97,7 @@ def _converted(bounds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArra
 
 @lru_cache(maxsize=64)
 def _largest(bounds: tuple[float, ...]) -> NDArray[np.float64]:
-    """Return, for each q of the grid, the largest p with every binary Rényi divergence within its bound.
+    """Return the largest p for each q under binary Rényi bounds.
 
     Divergences rise with p, so what is within its bound at the upper end of a bracket is not asked again.
     The upper end is returned: it is too large by 2 ** -_HALVINGS at most.
@@ -115,7 +125,7 @@ def _largest(bounds: tuple[float, ...]) -> NDArray[np.float64]:
 
 
 def _useful(curve: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the eps at which the claim says something: delta from about .5 down to 1e-4."""
+    """Return the eps with delta from about .5 to 1e-4."""
     grid = np.concatenate([np.linspace(0, 3, 25), np.linspace(3.25, 12, 24)])
     delta = curve(grid)
     keep = (delta < 0.98) & (delta > 1e-4)
@@ -163,7 +173,10 @@ def _approximate(kind: str, d_out: Any, delta: float) -> Curve:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return delta of a Gaussian shift of ``mu`` standard deviations, in closed form."""
+    """Return delta of a Gaussian shift in closed form.
+
+    The shift is ``mu`` standard deviations.
+    """
     if mu == 0:
         return 0.0
     tail = 0.5 * math.erfc((epsilon / mu - mu / 2) / math.sqrt(2))

@@ -1,4 +1,6 @@
-"""What a shift under a declared noise costs, in the measure of the claim: exact, no sampling.
+"""Compute the exact privacy loss of a shift under declared noise.
+
+In the measure of the claim, without sampling.
 
 This is the second half of the stability layer for releases of the form core + noise: the search
 finds datasets whose noiseless parts are far apart, this file says what that distance costs.
@@ -25,7 +27,9 @@ _ALPHAS = np.concatenate([1 + np.geomspace(1e-2, 1, 20), np.geomspace(2.2, 300, 
 def claim_ratio(
     law: NoiseLaw, shift: NDArray[np.float64], measure: dp.Measure, d_out: Any
 ) -> float:
-    """Return attained loss over claimed loss of one pair; above 1 the claim is false.
+    """Return attained loss over claimed loss of one pair.
+
+    Above 1 the claim is false.
 
     For approximate claims the loss beyond ``delta`` is compared: the ratio is the true delta at the
     claimed epsilon over the claimed delta, and a pure part alone when delta is 0.
@@ -91,7 +95,10 @@ def _renyi(law: NoiseLaw, shift: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def laplace_renyi(step: float, alphas: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Rényi divergences of a Laplace law from itself shifted by ``step`` scales (Mironov)."""
+    """Return the Rényi divergences of a shifted Laplace law (Mironov).
+
+    The shift is ``step`` scales.
+    """
     if (
         step < _SMALL
     ):  # the sum of exponentials is 1 + (a sum of squares), which rounding would hide
@@ -110,7 +117,7 @@ def _beyond_line(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -> float:
-    """A lower bound on delta(eps): closed forms for Gaussian shifts and for one Laplace cell."""
+    """Return a lower bound on delta(eps) of a shift."""
     if law.gaussian:
         if law.discrete:
             return _discrete_delta(law, shift, epsilon)
@@ -124,7 +131,7 @@ def _delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -> float:
 
 
 def _discrete_delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -> float:
-    """The cell that moved most, from its atoms: what one cell loses is lost.
+    """Return a lower bound on delta(eps) from the largest shift.
 
     The closed form of the continuous law is above the truth for some shifts, by 4 % at three steps.
     """

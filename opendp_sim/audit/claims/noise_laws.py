@@ -1,4 +1,4 @@
-"""Noise laws: what a mechanism declares that it adds, cell by cell, and what a shift under it costs."""
+"""Describe noise laws and the loss of a shift."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _ROUGH = 64.0
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """Independent noise of one family; ``scale`` is one number or one a cell.
+    """Describe independent noise of one family.
+
+    ``scale`` is one number or one a cell.
 
     The Laplace scale is b with density proportional to ``exp(-|z|/b)``; the Gaussian's is the sigma of
     exp(-z^2 / (2 sigma^2)). The discrete families have the same weights on the integers; the rounded
@@ -68,12 +70,17 @@ class NoiseLaw:
         return replace(self, scale=self.scales(cells)[spots])
 
     def loss(self, shift: NDArray[np.float64]) -> float:
-        """Return the exact loss of a shift: epsilon for Laplace, rho for Gaussian."""
+        """Return the exact loss of a shift.
+
+        Epsilon for Laplace, rho for Gaussian.
+        """
         scaled = np.abs(shift) / self.scales(shift.size)
         return float((scaled**2).sum() / 2) if self.gaussian else float(scaled.sum())
 
     def llr(self, residual: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return log p(y | x) - log p(y | x') of releases y = core(x) + residual; shift = core' - core.
+        """Return the log-likelihood ratios of releases.
+
+        log p(y | x) - log p(y | x') for y = core(x) + residual, shift = core' - core.
 
         Args:
             residual: shape (n, m).
@@ -85,7 +92,10 @@ class NoiseLaw:
         return np.asarray(((np.abs(residual - shift) - np.abs(residual)) / scale).sum(axis=1))
 
     def cell_llr(self, residual: Any, shift: Any, scale: Any) -> NDArray[np.float64]:
-        """Return the same of Gaussian cells, one by one: exactly, a rounded law's by its own masses."""
+        """Return the log-likelihood ratios of Gaussian cells.
+
+        Exact; a rounded law's by its own masses.
+        """
         quadratic = np.asarray(((residual - shift) ** 2 - residual**2) / (2 * scale**2))
         if not self.rounded:
             return quadratic
@@ -93,7 +103,7 @@ class NoiseLaw:
         return np.where(np.isfinite(own) & (scale < _ROUGH * self.grid), own, quadratic)
 
     def _log_mass(self, z: Any, scale: Any) -> NDArray[np.float64]:
-        """Return log P[|z| - grid / 2 < N < |z| + grid / 2]: in logarithms, for the tails."""
+        """Return the log-probability of a rounded Gaussian cell."""
         size = np.abs(np.asarray(z, dtype=float))
         near = log_ndtr(-(size - self.grid / 2) / scale)
         far = log_ndtr(-(size + self.grid / 2) / scale)
@@ -103,7 +113,7 @@ class NoiseLaw:
     # --- moments and distribution, in units of the scale -----------------------------------
 
     def support(self, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the atoms of one cell of a discrete family and their probabilities.
+        """Return the atoms and probabilities of one discrete cell.
 
         Very large scales are listed on a coarser grid, ``_FINE`` steps to the scale.
         """
@@ -117,7 +127,10 @@ class NoiseLaw:
         return z * (scale / step), weight / weight.sum()
 
     def spread(self, scale: float) -> tuple[float, float]:
-        """Return mean and variance of a cell's statistic: ``|z|/b`` (Laplace), z^2/s^2 (Gaussian)."""
+        """Return the mean and variance of a cell's statistic.
+
+        ``|z|/b`` (Laplace), z^2/s^2 (Gaussian).
+        """
         if not self.discrete or scale / self.grid > _FINE:
             return (1.0, 2.0) if self.gaussian else (1.0, 1.0)
         z, p = self.support(scale)
@@ -149,7 +162,10 @@ class NoiseLaw:
 
 
 def flat(value: Any) -> NDArray[Any]:
-    """Return numbers as a flat array in their own dtype (plain lists of integers as int64)."""
+    """Return numbers as a flat array in their own dtype.
+
+    Lists of integers as int64.
+    """
     array = np.asarray(value)
     return np.atleast_1d(array if array.dtype.kind in "iufO" else array.astype(float)).ravel()
 
@@ -170,7 +186,10 @@ def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.fl
 
 
 def read_law(noise: Any, cells: int) -> NoiseLaw:
-    """Return a law from one, or from the declaration that our own measurements carry."""
+    """Return the noise law of a law or a declaration.
+
+    This package's measurements have one.
+    """
     if isinstance(noise, NoiseLaw):
         return noise
     weights = np.ones(cells)

@@ -21,7 +21,9 @@ _LONG = 500
 
 
 def measure_distance(metric: str, left: Any, right: Any) -> Any:
-    """Return the distance: an exact ``Fraction`` or int, infinity, or a tuple for L0-Lp-L∞.
+    """Return the distance of two outputs in a metric.
+
+    An exact ``Fraction`` or int, infinity, or a tuple for L0-Lp-L∞.
 
     For the L2 metric this is the *square* of the distance, which is rational.
     """
@@ -64,7 +66,7 @@ def exceeds(metric: str, distance: Any, claimed: Any) -> bool:
 
 
 def ratio(metric: str, distance: Any, claimed: Any) -> float:
-    """Return measured over claimed as a float: what the search climbs."""
+    """Return measured over claimed distance as a float."""
     if isinstance(distance, tuple):
         powers = (1, 2, 1) if metric == "L02InfDistance" else (1, 1, 1)
         parts = zip(distance, claimed, powers, strict=True)
@@ -102,7 +104,7 @@ def to_float(value: Any) -> float:
 
 
 def _gaps(left: Any, right: Any) -> list[Any]:
-    """Return absolute differences, cell by cell; a missing cell counts as zero only in mappings."""
+    """Return absolute differences by cell."""
     if isinstance(left, Mapping):
         left, right = _open_counts(left), _open_counts(right)
         keys = list(dict.fromkeys([*left, *right]))
@@ -120,7 +122,7 @@ def _gaps(left: Any, right: Any) -> list[Any]:
 
 
 def monotone_steps(left: Any, right: Any, cells: int | None = None) -> tuple[Any, Any]:
-    """Return the fewest steps that raise, and that lower, what differs between two outputs.
+    """Return the fewest raising and lowering steps between two outputs.
 
     A step moves at most ``cells`` cells (None: any number) one way, each by at most one; one of size s is
     s of them. Rises r, and falls, take D(r) = max(max r, ceil(sum r / cells)) steps. No fewer: a step
@@ -148,7 +150,7 @@ def _steps(moves: list[Any], cells: int | None) -> Any:
 
 
 def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return counts of the items that occur as item to count; other mappings as they are."""
+    """Return a table of items and votes as a mapping."""
     if set(table) != {"item", "votes"}:
         return table
     items, votes = (np.asarray(table[name]).tolist() for name in ("item", "votes"))
@@ -156,7 +158,7 @@ def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:
 
 
 def _array(value: Any) -> Any:
-    """Return a long list of integers, such as OpenDP's own vectors are, as an array."""
+    """Return a long list of integers as an array."""
     if not isinstance(value, list) or len(value) < _LONG:
         return value
     try:

@@ -1,4 +1,7 @@
-"""Values of a record that break things: extremes, boundaries, NaN, signed zeros, near-duplicates."""
+"""Generate record values at extremes and boundaries.
+
+NaN, signed zeros and near-duplicates too.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def atom_source(domain: dp.Domain) -> Source:
 
 
 def _has_nan(domain: dp.Domain) -> bool:
-    """Ask for membership: a bounded domain may say ``nan`` and still refuse it."""
+    """Return whether a domain has NaN as a member."""
     if not getattr(domain, "nan", False):
         return False
     with warnings.catch_warnings():
@@ -122,7 +125,7 @@ def _integers(kind: str, bounds: tuple[int, int] | None) -> Source:
 def _float_corners(
     bounds: tuple[float, float] | None, *, single: bool, nan: bool
 ) -> tuple[float, ...]:
-    """Return numbers at which float arithmetic goes wrong, and those about the bounds."""
+    """Return numbers where float arithmetic fails, and near the bounds."""
     low, high = bounds if bounds is not None else (-math.inf, math.inf)
     top = 3e38 if single else 1.7e308
     wanted: list[float] = [

@@ -1,4 +1,6 @@
-"""A dataset of its own for every run: OpenDP hands on a new one, and a function may write to it.
+"""Copy the dataset for every run.
+
+OpenDP passes a new one to a function, which may write to it.
 
 What a tape keeps of a run, a program may write to as well: it keeps copies.
 """
@@ -29,7 +31,9 @@ def own(value: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Return a value whose lists, arrays, tables and sets are new ones, at every depth.
+    """Return a deep copy of lists, arrays, tables and sets.
+
+    Other values are the same objects.
 
     Other objects stay what they are: what has been drawn are numbers, and collections of them.
     """
@@ -67,7 +71,10 @@ def on_its_own(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def failed(error: BaseException) -> BaseException:
-    """Return what OpenDP raises where a user's function does; an interrupt, and what is ours, stay."""
+    """Return OpenDP's exception for a user function's exception.
+
+    An interrupt, and this package's exceptions, are returned unchanged.
+    """
     if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("opendp_sim"):
         return error
     return dp.OpenDPException("FFI", f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Datasets of a domain as a sequence of records: how to take one apart and put one together.
+"""Take datasets of a domain apart into records, and build them.
 
 ``records_of(domain)`` reads OpenDP's own domains; a plugin's domain is taught with ``@teach``.
 """
@@ -58,7 +58,7 @@ _Pools = tuple[tuple[Any, ...], ...]
 
 
 def _shapes(member: Callable[[Any], bool]) -> Iterator[tuple[Callable[[Any], Any], _Pools]]:
-    """Yield how a record is put together, and what may stand in each place."""
+    """Yield constructors of records, with the values of each place."""
     for pool in _POOLS:
         if any(member(value) for value in pool[:_ASKED]):
             yield (lambda parts: parts[0]), (pool,)
@@ -73,7 +73,7 @@ def _shapes(member: Callable[[Any], bool]) -> Iterator[tuple[Callable[[Any], Any
 def _corners(
     make: Callable[[Any], Any], pools: _Pools, member: Callable[[Any], bool]
 ) -> Iterator[Any]:
-    """Yield records that differ from the first one in one place, and in all."""
+    """Yield records that differ from the first in one place or all."""
     middle = [pool[0] for pool in pools]
     wanted = [middle]
     for place, pool in enumerate(pools):
@@ -100,7 +100,10 @@ _TAUGHT: dict[type, Callable[[Any], Records]] = {}
 
 
 def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[Any], Records]]:
-    """Register how datasets of an extrinsic domain, known by its descriptor's class, are made."""
+    """Register a builder of datasets for an extrinsic domain.
+
+    By the class of the domain's descriptor.
+    """
 
     def keep(reader: Callable[[Any], Records]) -> Callable[[Any], Records]:
         _TAUGHT[descriptor] = reader
@@ -110,7 +113,10 @@ def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[An
 
 
 def quiet(member: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a domain's membership test; what it raises is a no, without OpenDP's warning."""
+    """Return a domain's membership test without warnings.
+
+    An exception is a no.
+    """
 
     def asked(value: Any) -> bool:
         with warnings.catch_warnings():
@@ -124,7 +130,7 @@ def quiet(member: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _inner(domain: dp.VectorDomain) -> dp.Domain:
-    """Return the domain of an entry; OpenDP 0.16 cannot say it for vectors of options."""
+    """Return the domain of an entry."""
     try:
         return domain.element_domain
     except dp.OpenDPException:
@@ -179,7 +185,7 @@ def _element(domain: dp.Domain) -> Source:
 
 @teach(NPArray2Domain)
 def _array2(descriptor: Any) -> Records:
-    """Rows of a numpy array, scaled into the norm ball where the domain has one."""
+    """Return a builder of numpy rows, scaled into the norm ball."""
     width = descriptor.num_columns or 2
     dtype = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}.get(
         str(descriptor.T), np.float64
@@ -219,7 +225,7 @@ def _array2(descriptor: Any) -> Records:
 
 
 def _unbounded(descriptor: Any, width: int, dtype: Any) -> list[Any]:
-    """Return rows of very large, very small and missing floats, where the domain has them."""
+    """Return rows of huge, tiny and missing floats in the domain."""
     if descriptor.norm is not None or np.issubdtype(dtype, np.integer):
         return []
     values = (1e8 + 0.5, -1e16, 1e-300, *((np.nan,) if descriptor.nan else ()))

@@ -1,4 +1,6 @@
-"""Only datasets of the input domain: a claim says nothing of any other.
+"""Filter datasets by the input domain.
+
+A claim covers no other datasets.
 
 Every pair that an audit looks at passes here once, whether a space or the user made it. Only L1, whose
 verdicts are exact and which looks at thousands, asks later: before a pair is its best or its evidence.
@@ -25,7 +27,9 @@ _TRIES = 100
 
 
 def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
-    """Return the domain's own membership test; a test that fails counts as "not a member".
+    """Return the domain's membership test.
+
+    A test that fails counts as "not a member".
 
     OpenDP's warning about failures is silenced. A vector is a member when its size is right and every
     record is one, so a list of plain records that were seen in members before is not asked about again.
@@ -52,7 +56,7 @@ def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
 
 
 def _kind(value: Any) -> type | None:
-    """Return the one plain type of the records of a list; ``NoneType`` when it has no records."""
+    """Return the only type of a list's records, or None."""
     if type(value) is not list:
         return None
     kinds = set(map(type, value))
@@ -64,7 +68,7 @@ def _kind(value: Any) -> type | None:
 
 @dataclass(frozen=True)
 class MemberPairs:
-    """The pairs of a space whose two datasets are members of the input domain."""
+    """Restrict a space of pairs to members of the input domain."""
 
     space: PairSpace
     member: Callable[[Any], bool]
@@ -74,7 +78,10 @@ class MemberPairs:
         return self.member(pair.left) and (pair.right is pair.left or self.member(pair.right))
 
     def kept(self, given: tuple[Pair, ...]) -> tuple[Pair, ...]:
-        """Return the given pairs that the claim says something of; warn of the others."""
+        """Return the given pairs that the claim covers.
+
+        A warning names the others.
+        """
         kept = tuple(pair for pair in given if self.has(pair))
         if len(kept) < len(given):
             warnings.warn(

@@ -1,4 +1,6 @@
-"""Neighbouring datasets: a base and a short script of edits that the input metric counts.
+"""Generate neighbouring datasets by edits of a base.
+
+The input metric counts the edits.
 
 Keeping base and script apart lets the search change what both sides share without changing their
 distance, and lets a counterexample shrink.
@@ -54,7 +56,7 @@ class Pair:
 
 
 class PairSpace(Protocol):
-    """Neighbouring pairs: fresh, structured, changed a little, made smaller."""
+    """Generate, mutate and simplify neighbouring pairs."""
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
         """Return a random pair."""
@@ -87,13 +89,19 @@ class RecordSpace:
     # --- making pairs --------------------------------------------------------------
 
     def draw(self, rng: np.random.Generator, distance: int | None = None) -> Pair:
-        """Return a random pair in one of a few shapes of dataset, edited ``distance`` times."""
+        """Return a random pair of a random shape.
+
+        The right side is edited ``distance`` times.
+        """
         distance = self.d_in if distance is None else distance
         base = self._base(rng)
         return self._pair(_Genome(base, self._edits(rng, len(base), base, distance)), distance)
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield structured pairs: nothing against a record, everyone alike, extremes on both sides."""
+        """Yield structured pairs.
+
+        The empty dataset against a record, equal records, extremes on both sides.
+        """
         corners = self.records.source.corners or (self.records.source.draw(rng),)
         sizes = (self.records.size,) if self.records.size is not None else (0, 1, 2, 5)
         for size in sizes:
@@ -166,7 +174,7 @@ class RecordSpace:
     # --- changing pairs ------------------------------------------------------------
 
     def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """Change what both sides share, or one edit; the distance stays what it was."""
+        """Change a shared record or one edit, keeping the distance."""
         genome: _Genome = pair.genome
         base, edits = list(genome.base), list(genome.edits)
         move = rng.integers(5)
@@ -189,7 +197,10 @@ class RecordSpace:
         return self._pair(_Genome(tuple(base), tuple(edits)), pair.distance)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield smaller pairs: fewer edits, fewer shared records, simpler values."""
+        """Yield smaller pairs.
+
+        Fewer edits, fewer shared records, simpler values.
+        """
         genome: _Genome = pair.genome
         base, edits, simple = genome.base, genome.edits, self.records.source.simplest
         for i in range(len(edits)):

@@ -1,4 +1,4 @@
-"""From an input domain and metric to a space of neighbouring pairs that the search can walk in."""
+"""Build the space of neighbouring pairs of a domain and metric."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _rows(
 
 @teach(RecordTable)
 def _table(descriptor: Any) -> Records:
-    """Datasets of named columns; a record is the tuple of its cells in the order of the columns."""
+    """Return a builder of datasets with named columns."""
     columns = descriptor.columns
     sources = [_column(column) for column in columns]
 
@@ -152,7 +152,7 @@ def _table(descriptor: Any) -> Records:
 
 
 def _column(column: Any) -> Source:
-    """Values of one column: keys, words, or numbers within the declared bounds."""
+    """Return a source of a column's values."""
     if column.keys:
         return _listed(range(len(column.keys)))
     if column.dtype == "str":
@@ -252,7 +252,10 @@ class MadePairs:
 
 
 def metric_name(metric: dp.Metric) -> str:
-    """Return the bare name of a metric, without its parameters; our own by their class."""
+    """Return the bare name of a metric, without parameters.
+
+    This package's metrics by their class.
+    """
     descriptor = getattr(metric, "descriptor", None)
     if descriptor is not None:
         return type(descriptor).__name__
@@ -310,7 +313,7 @@ def _known(
     d_in: Any,
     generator: Callable[[np.random.Generator], Any] | None,
 ) -> PairSpace | None:
-    """Return the space of a metric whose neighbours are known; None of another metric."""
+    """Return the space of a known metric, or None."""
     if name in RECORD_METRICS or name == "Symmetric":
         records = records_of(domain) if generator is None else _generated(domain, generator)
         kind = "SymmetricDistance" if name == "Symmetric" else name
@@ -369,7 +372,7 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
 
 
 def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:
-    """Records drawn from the user's datasets; put together as the domain says, or as a list."""
+    """Return records drawn from the user's datasets."""
     try:
         known = records_of(domain)
         build, split, size = known.build, known.split, known.size

@@ -1,4 +1,6 @@
-"""Neighbouring datasets by person: all records of a person come or go together.
+"""Generate neighbouring datasets by person.
+
+All records of a person are added or removed together.
 
 A script holds persons. One who is in the base leaves with every record; one who is not arrives with
 the records that the script holds for them. A script of ``d`` different persons spends distance ``d``.
@@ -47,7 +49,10 @@ class PersonSpace:
         return self._pair(_Genome(base, self._script(rng, base, distance), _seed(rng)), distance)
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield a person of few or many equal records, who comes or goes, alone or among others."""
+        """Yield a person with equal records, added or removed.
+
+        Few or many records, alone or among others.
+        """
         corners = self.records.source.corners or (self.records.source.draw(rng),)
         for value in corners[:10]:
             for crowd in _CROWDS:
@@ -63,7 +68,7 @@ class PersonSpace:
             yield self.draw(rng, 0)
 
     def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """Change a shared record, or a person of the script; the distance stays what it was."""
+        """Change a shared record or an edited person, keeping the distance."""
         if pair.genome is None:
             return pair
         genome: _Genome = pair.genome
@@ -96,7 +101,7 @@ class PersonSpace:
     def _script(
         self, rng: np.random.Generator, base: tuple[Record, ...], distance: int
     ) -> tuple[Arrival, ...]:
-        """Persons who leave, half of the time where there are some, and persons who arrive."""
+        """Return persons to remove and to add."""
         crowd = int(rng.choice(_CROWDS))
         alike = rng.random() < 0.5
         value = self.records.source.pick(rng)
@@ -111,7 +116,7 @@ class PersonSpace:
     def _arrivals(
         self, rng: np.random.Generator, distance: int, brought: tuple[Record, ...]
     ) -> tuple[Arrival, ...]:
-        """As many different persons as the distance allows, of those the domain's records name."""
+        """Return persons to add, as many as the distance allows."""
         named: dict[Any, None] = {}
         for _ in range(20 * distance):
             if len(named) == distance:

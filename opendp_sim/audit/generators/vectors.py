@@ -1,4 +1,7 @@
-"""Neighbours of numbers: scalars and vectors within ``d_in`` in an absolute or an Lp metric."""
+"""Generate neighbours of numbers and vectors within ``d_in``.
+
+In an absolute or an Lp metric.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ VECTOR_METRICS = (
 
 @dataclass(frozen=True)
 class VectorSpace:
-    """A number, or a vector of ``size`` numbers, and shifts of at most ``d_in``."""
+    """Generate a vector of ``size`` numbers and its shifts.
+
+    Of at most ``d_in``; or a single number.
+    """
 
     source: Source
     metric: str
@@ -42,7 +48,10 @@ class VectorSpace:
     """The L∞ distance adds the largest rise and the largest fall."""
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        """Return a random base and a shift that spends the whole distance in one of a few shapes."""
+        """Return a random base and a shift of the whole distance.
+
+        In one of a few shapes.
+        """
         distance = self.d_in if distance is None else distance
         size = 1 if self.scalar else self.size if self.size is not None else int(rng.integers(1, 9))
         style = rng.integers(3)
@@ -71,7 +80,7 @@ class VectorSpace:
         return self._pair(base, shift, pair.distance)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield the pair with base values and shifts set to the simplest, one at a time."""
+        """Yield pairs with one base value or shift set to the simplest."""
         base, shift = list(pair.genome[0]), list(pair.genome[1])
         for i, value in enumerate(base):
             if value != self.source.simplest:

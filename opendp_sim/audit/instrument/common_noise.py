@@ -1,4 +1,6 @@
-"""Noise in common: the second run of a round takes what the first one drew, law by law.
+"""Share noise between the two runs of a round.
+
+Draw by draw, where both have the same law.
 
 What is bet on is a difference of two events. With noise of their own the sides differ by luck as much
 as by data; with noise in common what luck does to one it does to the other. ``layer.md`` (section 1)
@@ -15,7 +17,10 @@ from opendp_sim.audit.generators.copies import copied
 
 
 class Common:
-    """The draws of a round's first run, in their order, each with all that its law depends on."""
+    """Hold the draws of a round's first run, with their laws.
+
+    In order.
+    """
 
     def __init__(self) -> None:
         """Begin without rounds."""
@@ -35,7 +40,7 @@ class Common:
             self._taken.clear()
 
     def begin(self) -> None:
-        """Begin a round: the next run is its first."""
+        """Begin a round with its first run."""
         self._taken.clear()
         self._spot, self._second = 0, False
 
@@ -44,7 +49,10 @@ class Common:
         self._spot, self._second = 0, True
 
     def draw(self, law: Any, make: Callable[[], Any]) -> Any:
-        """Return a draw. The k-th of the second run is the k-th of the first where both have one law."""
+        """Return a draw, shared where the laws are equal.
+
+        The k-th draw of the second run is the k-th of the first.
+        """
         try:
             hash(law)
         except TypeError:  # parameters that have no place here
@@ -60,7 +68,10 @@ class Common:
         return make()
 
     def number(self, key: Any, make: Callable[[], int]) -> int:
-        """Return a whole number as ``draw`` does; the key is all that its law depends on."""
+        """Return a shared whole number.
+
+        As ``draw``; the key determines the law.
+        """
         spot = self._spot
         self._spot = spot + 1
         if self._second:

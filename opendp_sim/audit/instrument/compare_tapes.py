@@ -1,4 +1,6 @@
-"""What the tapes of two neighbours say about a pair: structure, losses, categorical weights.
+"""Compare the tapes of two neighbours.
+
+Structure, losses, categorical weights.
 
 The left runs along one path, the right is forced to the same noisy values. Everything here is a fact
 about these runs; ``layer.md`` says which facts prove something.
@@ -27,7 +29,10 @@ Claim = tuple[str, float, float]
 
 @dataclass
 class View:
-    """What the tapes of a pair say, the left's path forced on the right."""
+    """Describe a pair by its tapes.
+
+    The left's draws are forced on the right.
+    """
 
     loss: float = 0.0
     """Along the path, in units of the claim."""
@@ -46,7 +51,10 @@ class View:
 
 
 def numbers(value: Any) -> list[float] | None:
-    """Return the numbers of an output in order, entries of mappings by their keys; ``None`` if none."""
+    """Return the numbers of an output in order, or None.
+
+    Entries of mappings by their keys.
+    """
     out: list[float] = []
     if (
         type(value) in {list, tuple}
@@ -78,14 +86,20 @@ def numbers(value: Any) -> list[float] | None:
 
 
 def alike(first: Any, second: Any) -> bool:
-    """Say whether two outputs are the same; by text, so that NaN is like NaN."""
+    """Return whether two outputs are equal by text.
+
+    So NaN equals NaN.
+    """
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return repr(np.asarray(first).tolist()) == repr(np.asarray(second).tolist())
     return repr(unordered(first)) == repr(unordered(second))
 
 
 def claim_of(measure: Any, d_out: Any) -> Claim | None:
-    """Return the claim's unit, ``epsilon`` or ``rho``, its size and delta; ``None`` for a curve."""
+    """Return the claim's unit, size and delta, or None.
+
+    The unit is ``epsilon`` or ``rho``; ``None`` for a curve.
+    """
     kind, value, delta = str(measure.type), d_out, 0.0
     if isinstance(value, tuple) and value:
         delta = float(value[-1]) if isinstance(value[-1], (int, float)) else 0.0
@@ -96,7 +110,7 @@ def claim_of(measure: Any, d_out: Any) -> Claim | None:
 
 
 def look(tape: Tape, function: Callable[[Any], Any], pair: Pair, claim: Claim) -> View:
-    """Run the left along its zero path and force its values on the right."""
+    """Run the left without noise, and force its values on the right."""
     view = View()
     try:
         first, view.draws = _run(tape, function, pair.left, "zero")
@@ -162,7 +176,7 @@ def _loss(view: View, claim: Claim) -> float:
 
 
 def _moved_by(view: View, first: Any, second: Any, claim: Claim, stretch: float) -> float:
-    """Price how far an output moves that has noise of its own: an order of pairs, no more."""
+    """Return an ordering score for outputs that move under unknown noise."""
     a, b = numbers(first), numbers(second)
     if a is None or b is None or len(a) != len(b):
         return 0.5
@@ -177,7 +191,7 @@ def _moved_by(view: View, first: Any, second: Any, claim: Claim, stretch: float)
 
 
 def _stretch(tape: Tape, function: Any, data: Any, out: Any, draws: tuple[Draw, ...]) -> float:
-    """Return by what a function multiplies its standard noise, as one more run shows it; 1 of others."""
+    """Return the factor of a function on its standard noise, or 1."""
     if len({d.what for d in draws}) != 1 or ".standard_" not in draws[0].what:
         return 1.0
     try:
@@ -198,7 +212,7 @@ def _priced(a: Draw, b: Draw, delta: float) -> tuple[float, float]:
 
 
 def _weights_worth(first: Any, second: Any, claim: Claim) -> float:
-    """Price a categorical draw by its hockey-stick: its peak may sit on an item never drawn."""
+    """Return a categorical draw's loss by its hockey-stick divergence."""
     peak = float(np.abs(first - second).max())
     if claim[0] != "epsilon" or peak <= claim[1]:
         return peak
@@ -212,7 +226,10 @@ def _weights_worth(first: Any, second: Any, claim: Claim) -> float:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Where in the output each noisy value stands: ``output[cell] == factor * value + offset``."""
+    """Describe the cell of each noisy value in the output.
+
+    ``output[cell] == factor * value + offset``.
+    """
 
     cells: tuple[int, ...]
     factors: tuple[float, ...]
@@ -222,7 +239,10 @@ class Decoded:
 
 
 def decode(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> Decoded | None:
-    """Find the noisy values in the output, on fresh tapes of both sides and forced again."""
+    """Locate the noisy values in the output, or return None.
+
+    On fresh tapes of both sides, and forced again.
+    """
     sides: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
     native = True
     for data in (pair.left, pair.right):
@@ -270,7 +290,7 @@ def _values(draws: list[Draw]) -> list[float] | None:
 def _place(
     shown: Any, value: Any, shown_right: Any, value_right: Any, taken: set[int], *, native: bool
 ) -> tuple[int, float, float, float] | None:
-    """Return the cell that is the value, a multiple of it, or the value plus something fixed."""
+    """Return the cell of a noisy value, with factor and offset."""
     for data in (value, value_right):
         if not np.isfinite(data).all() or len(set(data.tolist())) < 3:
             return None

@@ -1,4 +1,6 @@
-"""A chain of OpenDP's as a function of Python: its parts are called one by one, its noise is on the tape.
+"""Call the parts of an OpenDP chain from Python.
+
+So that its noise is on the tape.
 
 OpenDP's objects name the constructor that made them and its arguments. A chain calls its transformation,
 then its measurement; a conversion of the measure calls what it converts; a composition calls each of its
@@ -68,7 +70,7 @@ class TakenApart:
         return partial(_called, made)
 
     def _quoted(self, function: Run) -> Run:
-        """Return a user's function that raises what OpenDP does where it is called in a run."""
+        """Return a user's function with OpenDP's exceptions, inside runs."""
         return partial(_raising, function) if self.called and callable(function) else function
 
     def _before(self, parts: dict[str, Any]) -> Run:
@@ -83,7 +85,10 @@ class TakenApart:
 
 
 def taken_apart(made: Any, *, called: bool = False) -> tuple[Run, TakenApart] | None:
-    """Return a chain as a function of Python, with its stages; ``None`` where it is no chain."""
+    """Return a chain as a Python function with its stages, or None.
+
+    ``None`` for an object that is no chain.
+    """
     parts = TakenApart(called=called)
     try:
         run = parts.measurement(made)
@@ -97,12 +102,12 @@ def _called(made: Any, value: Any) -> Any:
 
 
 def _fitting(run: Run, kind: str, made: Any, value: Any) -> Any:
-    """Call a user's measurement with what OpenDP would hand on unchanged; else OpenDP's object."""
+    """Call a user's measurement, or OpenDP's object for converted arguments."""
     return run(value) if kind == "ExtrinsicObject" or handed_on(value, kind) else made(value)
 
 
 def _raising(function: Run, value: Any) -> Any:
-    """Call a user's function; what it raises is OpenDP's exception, as a program around it meets it."""
+    """Call a user's function, with its exceptions as OpenDP's."""
     try:
         return function(value)
     except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
@@ -110,7 +115,7 @@ def _raising(function: Run, value: Any) -> Any:
 
 
 def _shown(function: Run) -> Run:
-    """Return what shows a release: in a chain OpenDP hands a user's function the very release."""
+    """Return the user's postprocessing function of a chain."""
     name, parts = made_by(function)
     if name != "new_function":
         return function  # of OpenDP's own
@@ -137,7 +142,7 @@ def _all_of(runs: list[Run], value: Any) -> list[Any]:
 
 
 def _own(function: Run, value: Any) -> Any:
-    """Call a user's function with a dataset of its own, as OpenDP does."""
+    """Call a user's function with its own copy of a dataset."""
     return function(own(value))
 
 
@@ -156,7 +161,7 @@ def _is_users(made: Any) -> bool:
 
 
 def _joined(parts: list[Any]) -> list[Any]:
-    """Chain neighbours that are native: one call instead of several."""
+    """Join adjacent native steps into one call."""
     out: list[Any] = []
     for part in parts:
         if out and not _is_users(part) and not _is_users(out[-1]):
@@ -177,7 +182,7 @@ def _stage(made: Any, quoted: Callable[[Run], Run]) -> Run:
 
 
 def _users(function: Run, kinds: tuple[str, str], fits: list[bool], made: Any, value: Any) -> Any:
-    """Call the function itself as long as OpenDP hands on just what it is given and returns.
+    """Call the user's function until OpenDP would convert its values.
 
     From the first result on that OpenDP would change it is OpenDP's object: a random function that is run
     again whenever its result does not fit has another law.
@@ -191,7 +196,7 @@ def _users(function: Run, kinds: tuple[str, str], fits: list[bool], made: Any, v
 
 
 def _native(known: dict[Any, Any], made: Any, value: Any) -> Any:
-    """Call a transformation of OpenDP's, or give what it gave for the same whole numbers or texts."""
+    """Call a native transformation, cached for short plain lists."""
     plain = type(value) is list and 0 < len(value) < _LONGEST and type(value[0]) in (int, str, bool)
     if not plain:
         return made(value)
@@ -205,7 +210,10 @@ def _native(known: dict[Any, Any], made: Any, value: Any) -> Any:
 
 
 def handed_on(value: Any, kind: str) -> bool:
-    """Say whether OpenDP would turn a value into its own type, and back, and change nothing."""
+    """Return whether OpenDP would pass a value unchanged.
+
+    Through its own type and back.
+    """
     values, kind = (value, kind[4:-1]) if kind.startswith("Vec<") else ([value], kind)
     if type(values) is not list:
         return False
@@ -220,6 +228,9 @@ def handed_on(value: Any, kind: str) -> bool:
 
 
 def kind_of(declared: Any) -> str | None:
-    """Return the name of a declared type; ``None`` where an object is handed on as it is."""
+    """Return the name of a declared type, or None.
+
+    ``None`` where an object is passed unchanged.
+    """
     name = _NAMES.get(declared, str(declared)) if declared is not None else "ExtrinsicObject"
     return None if name == "ExtrinsicObject" else name

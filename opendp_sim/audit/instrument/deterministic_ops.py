@@ -1,4 +1,6 @@
-"""OpenDP's transformations that draw nothing: of any other one it is not known.
+"""List OpenDP's transformations that draw nothing.
+
+Any other one may draw.
 
 ``make_resize`` chooses records by chance where there are too many, ``make_ordered_random`` and
 ``make_bounded_float_checked_sum`` shuffle, ``make_impute_uniform_float`` draws what it fills in.
@@ -38,14 +40,20 @@ _NOTHING = frozenset(
 
 
 def made_by(made: Any) -> tuple[str, dict[str, Any]]:
-    """Return the constructor of an object of OpenDP's and its arguments, as OpenDP notes them."""
+    """Return the constructor and arguments of an OpenDP object.
+
+    From OpenDP's own record.
+    """
     told = getattr(made, "__opendp_dict__", None)
     told = told if isinstance(told, dict) else {}
     return str(told.get("__function__")), told.get("__kwargs__", {})
 
 
 def around_noise(made: Any) -> list[Any]:
-    """Return what a chain or a conversion of claims is made of: runs may apply its parts one by one."""
+    """Return the parts of a chain or of a measure's conversion.
+
+    Runs may apply the parts one by one.
+    """
     name, parts = made_by(made)
     if name not in (*AROUND, "make_chain_mt", "make_chain_pm", "make_composition"):
         return []
@@ -55,14 +63,17 @@ def around_noise(made: Any) -> list[Any]:
 
 
 def has_maps(made: Any) -> bool:
-    """Say whether an object takes or returns maps of OpenDP's, whose order is random at every call."""
+    """Return whether an object takes or returns OpenDP's maps.
+
+    Their order is random at every call.
+    """
     sides = (getattr(made, f"{side}_domain", None) for side in ("input", "output"))
     types = [getattr(side, "carrier_type", "") for side in sides]
     return any(_MAP in str(kind) for kind in (*types, made_by(made)[1].get("TO")))
 
 
 def draws_nothing(made: Any) -> bool:
-    """Say whether a transformation, but for the user's functions in it, is a function of its argument.
+    """Return whether a transformation draws nothing outside user functions.
 
     The order of what it returns is part of that.
     """

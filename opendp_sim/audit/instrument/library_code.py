@@ -1,4 +1,6 @@
-"""Whether what draws is the library's own: a name says nothing, a program may put its own function there.
+"""Check whether a function that draws is the library's own.
+
+A name proves nothing: a program may replace the function.
 
 A law is a law of one piece of code. Python's, numpy's and scipy's functions have the laws that their
 names say; one that a program sets in their place, that a class of its own overrides, or that is given
@@ -80,7 +82,7 @@ _DRAWING = ("_rvs", "_ppf", "_cdf")
 
 
 def own_draw(module: str, name: str, real: Callable[..., Any]) -> bool:
-    """Say whether a draw under a known name is made by the library that the name is of."""
+    """Return whether the named library's own code makes a draw."""
     owner = getattr(real, "__self__", None)
     name = "getrandbits" if (module, name) == ("secrets", "randbits") else name
     if type(owner) in _PYTHON:
@@ -94,13 +96,13 @@ def own_draw(module: str, name: str, real: Callable[..., Any]) -> bool:
 
 
 def of_module(function: Any, module: types.ModuleType) -> bool:
-    """Say whether a function of Python's code is written in this module's file."""
+    """Return whether a Python function is defined in a module's file."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return isinstance(code, types.CodeType) and code.co_filename == module.__file__
 
 
 def _of_python(owner: Any, name: str, real: Any) -> bool:
-    """All that a generator of Python's rests on is in its class, in which nothing was replaced."""
+    """Return whether a Python generator's class is unmodified."""
     held = next((vars(kind)[name] for kind in type(owner).__mro__ if name in vars(kind)), None)
     function = getattr(real, "__func__", real)
     if function is real:  # of C
@@ -111,7 +113,7 @@ def _of_python(owner: Any, name: str, real: Any) -> bool:
 
 
 def _plain(owner: Any) -> bool:
-    """Say whether nothing was replaced on a generator of Python's, its class, or beneath."""
+    """Return whether nothing is replaced on a Python generator."""
     code = [v for kind in type(owner).__mro__[:-1] for k, v in vars(kind).items() if _counts(k, v)]
     beneath = [v for k, v in vars(random).items() if k.startswith("_")]
     return set(vars(owner)) <= _NORMALS_KEPT and all(
@@ -125,13 +127,13 @@ def _counts(name: str, value: Any) -> bool:
 
 
 def _python(value: Any) -> bool:
-    """Say whether a value is a call of Python's code in a disguise: a bound method, a part of a call."""
+    """Return whether a value wraps a call of Python code."""
     known = (type, types.BuiltinFunctionType, types.MethodDescriptorType, *_PYTHON)
     return callable(value) and not isinstance(value, known)
 
 
 def _of_numpy(owner: Any, name: str, real: Any) -> bool:
-    """The methods of numpy's classes are of C, and cannot be replaced in the class."""
+    """Return whether a method is numpy's own compiled method."""
     held = vars(type(owner)).get(name)
     function = getattr(real, "__func__", None)
     if function is None:
@@ -143,7 +145,7 @@ def _of_numpy(owner: Any, name: str, real: Any) -> bool:
 
 
 def of_scipy(law: Any, rvs: Any, source: Any) -> bool:
-    """Say whether a distribution is scipy's own, by its class, and draws from a source of numpy's."""
+    """Return whether a scipy law is unmodified and uses numpy's source."""
     kind = type(law)
     folder = Path(str(getattr(sys.modules.get("scipy.stats"), "__file__", None))).parent
     methods = [rvs, *(getattr(kind, name) for name in _DRAWING if hasattr(kind, name))]

@@ -1,4 +1,4 @@
-"""OpenDP's constructors give one object for one call, as long as runs are recorded or drawn.
+"""Cache the objects of OpenDP's constructors during traced runs.
 
 A program that makes its noise anew for each release spends nearly all of its time on that, and what an
 audit learns of an object (its law, draws made ahead) is lost with it. Domains, metrics, measures,
@@ -66,7 +66,10 @@ class Constructors:
         self._calls.clear()
 
     def kept(self, real: Callable[..., Any], on: Callable[[], bool]) -> Callable[..., Any]:
-        """Return a constructor that gives one object for one call, while ``on`` says so."""
+        """Return a constructor that caches its object for equal calls.
+
+        While ``on`` is true.
+        """
         if not _is_librarys(real):
             return real
 
@@ -80,7 +83,10 @@ class Constructors:
         return make
 
     def read(self, name: str, real: property, on: Callable[[], bool]) -> property:
-        """Return a property of what was made here or met, which gives one object as well."""
+        """Return a property that caches its object.
+
+        For objects that were made or met here.
+        """
         get = real.fget
         assert get is not None  # noqa: S101 - OpenDP's can be read
 
@@ -93,7 +99,7 @@ class Constructors:
     def mapped(
         self, real: Callable[[Any, Any], Any], on: Callable[[], bool]
     ) -> Callable[[Any, Any], Any]:
-        """Return the method ``map`` of measurements: of OpenDP's own noise it is asked once."""
+        """Return the method ``map``, cached for OpenDP's own noise."""
 
         @wraps(real)
         def loss(self_: Any, d_in: Any) -> Any:
@@ -110,7 +116,7 @@ class Constructors:
         return loss
 
     def _one(self, call: Any, make: Callable[[], Any]) -> Any:
-        """Return what this call gave at its place in an earlier run, if nobody did anything to it."""
+        """Return the cached object of a call, if it is unmodified."""
         number = self._calls[call] = self._calls.get(call, 0) + 1
         found = self._made.get((call, number))
         if found is not None and _untouched(*found):
@@ -126,7 +132,7 @@ class Constructors:
         return len(self._held) + len(self._made)
 
     def _key(self, value: Any) -> Any:
-        """Return what tells a call from others, or None where something in it may differ unseen."""
+        """Return the cache key of a call, or None."""
         if type(value) in (tuple, list):
             parts = [self._key(part) for part in value]
             return None if None in parts else (type(value), *parts)
@@ -146,7 +152,7 @@ def _is_librarys(real: Any) -> bool:
 
 
 def _untouched(made: Any, told: dict[str, Any], attributes: int) -> bool:
-    """Say whether an object is as it was made: no attribute, no note, and nobody waits for its end."""
+    """Return whether an object is unmodified since its construction."""
     mine = vars(made)
     same = len(mine) == attributes and mine.get("__opendp_dict__", told) is told
     return same and len(told) in (0, _NOTED) and not weakref.getweakrefcount(made)

@@ -1,4 +1,6 @@
-"""Laws of native noise: read off a measurement's construction, checked on its releases.
+"""Read the laws of native noise.
+
+From a measurement's construction, checked on its releases.
 
 A law is used for prices and for draws. Float laws have prices only: ``x + z`` in doubles has holes that
 OpenDP's own noise does not have, so float noise is always drawn by OpenDP itself, at its argument.
@@ -46,7 +48,10 @@ _EXACT = 2**53
 
 @dataclass(frozen=True)
 class Law:
-    """``laplace`` or ``gaussian`` noise of one scale, on whole numbers or on floats."""
+    """Describe ``laplace`` or ``gaussian`` noise of one scale.
+
+    On whole numbers or on floats.
+    """
 
     family: str
     scale: float
@@ -62,16 +67,25 @@ class Law:
 
     @property
     def reach(self) -> float:
-        """How far whole noise goes; what is beyond has less than 1e-25 of the mass."""
+        """Return the range of whole noise.
+
+        Beyond it lies less than 1e-25 of the mass.
+        """
         return _FARTHEST * self.scale + 1
 
     @functools.cached_property
     def ends(self) -> float:
-        """The largest number, up to which an argument or whole noise is far from the type's ends."""
+        """Return the largest number far from the type's ends.
+
+        For an argument or whole noise.
+        """
         return 2.0 ** (int(self.carrier[1:]) - 2)
 
     def clear_of_ends(self, argument: Any) -> bool:
-        """Say whether whole noise at an argument stays in its type: OpenDP stops it at the ends."""
+        """Return whether whole noise at an argument stays in its type.
+
+        OpenDP saturates it at the ends.
+        """
         if not self.whole:
             return True
         low = self.reach if self.carrier.startswith("u") else -self.ends
@@ -79,7 +93,9 @@ class Law:
         return all(low <= cell <= self.ends for cell in cells)
 
     def loss(self, first: Any, second: Any, delta: float = 0.0) -> tuple[float, float]:
-        """Return what equal noisy values cost at two arguments: (epsilon, rho).
+        """Return the loss of equal noisy values at two arguments.
+
+        As (epsilon, rho).
 
         The epsilon of normal noise is the one beside a delta, by the usual conversion, and beside .01
         where the claim has none.
@@ -100,7 +116,10 @@ class Law:
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
     def scout(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Return whole noise drawn fast by numpy: for the search, never for a verdict."""
+        """Return whole noise drawn fast by numpy.
+
+        For the search, never for a verdict.
+        """
         if self.family == "laplace":
             p = -math.expm1(-1 / self.scale)
             return list((rng.geometric(p, count) - rng.geometric(p, count)).tolist())
@@ -121,7 +140,10 @@ class Law:
         return rng.normal(0.0, self.scale, _REFERENCE)
 
     def window(self, tail: float) -> range:
-        """Return the values of whole noise outside of which less than ``tail`` lies."""
+        """Return the values of whole noise, up to a tail mass.
+
+        Less than ``tail`` lies outside.
+        """
         if self.family == "laplace":
             reach = math.ceil(self.scale * math.log(2 / tail)) + 1
         else:
@@ -153,7 +175,7 @@ class Laws:
     """Whether what a measurement is called by is OpenDP's own: else no construction tells a law."""
 
     def of(self, made: Any, real: Any) -> tuple[Law | None, bool]:
-        """Return the law, and whether releases of this very object were compared to it."""
+        """Return the law, and whether this object's releases confirm it."""
         if not self.named:
             return None, False
         found = self.known.get(id(made))
@@ -193,7 +215,9 @@ def _read_safely(made: Any) -> Law | None:
 
 
 def is_shift(law: Law, made: Any, real: Any) -> bool:
-    """Say whether the noise stands around its argument far from zero, on both sides as it can be.
+    """Return whether the noise is centred on its argument.
+
+    Tested far from zero, on both sides where possible.
 
     A chain that clamps or rounds before its noise has metrics and map of plain noise, and its price would
     be too high; so would be that of a chain that does so after it.
@@ -213,7 +237,10 @@ def is_shift(law: Law, made: Any, real: Any) -> bool:
 
 
 def clear(law: Law, argument: Any) -> bool:
-    """Say whether noise of a law stays in its type at an argument, if that is one at all."""
+    """Return whether noise at an argument stays in its type.
+
+    False for other arguments.
+    """
     try:
         return law.clear_of_ends(argument)
     except (TypeError, ValueError):  # OpenDP says itself what it does not take
@@ -221,7 +248,10 @@ def clear(law: Law, argument: Any) -> bool:
 
 
 def as_taken(argument: Any) -> Any:
-    """Return a float argument as OpenDP takes it: a NaN as 0, an infinity as the largest number."""
+    """Return a float argument after OpenDP's conversion.
+
+    A NaN as 0, an infinity as the largest number.
+    """
     if isinstance(argument, list):
         return [as_taken(cell) for cell in argument]
     if isinstance(argument, float) and not math.isfinite(argument):
@@ -230,7 +260,7 @@ def as_taken(argument: Any) -> Any:
 
 
 def _read(made: Any) -> Law | None:
-    """Family and scale from the construction that the object names; ``None`` for every other object.
+    """Return family and scale from an object's construction, or None.
 
     A map is no way to know a law: it only bounds a loss, by any noise and as loosely as it likes.
     """

@@ -1,4 +1,7 @@
-"""Noise drawn ahead: many values of a law at once, for runs that take them one by one."""
+"""Draw noise in advance, many values of a law at once.
+
+For runs that take them one by one.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class NoiseTable:
 
 
 def _weights(family: str, scale: float, reach: int) -> list[Decimal]:
-    """Return what the values from ``-reach`` to ``reach`` weigh; the middle one weighs 1."""
+    """Return the weights of the values from ``-reach`` to ``reach``."""
     with localcontext() as digits:
         digits.prec = _DIGITS
         exact = Decimal(scale)  # a float is a fraction of two whole numbers
@@ -77,7 +80,10 @@ _BULK = 4096
 
 @dataclass
 class Pools:
-    """Noise drawn ahead: by numpy (``scout``), by a table or OpenDP's vector constructor (``bulk``)."""
+    """Hold noise drawn in advance.
+
+    By numpy (``scout``), by a table or OpenDP's vector constructor (``bulk``).
+    """
 
     rng: np.random.Generator
     pools: dict[Any, list[Any]] = field(default_factory=dict)
@@ -95,7 +101,7 @@ class Pools:
         return out
 
     def pool(self, law: Law, *, bulk: bool) -> list[Any]:
-        """Return what is left of whole noise that was drawn ahead; it stays the same list."""
+        """Return the unused noise of a law, always the same list."""
         return self.pools.setdefault((law.family, law.scale, bulk), [])
 
     def fill(self, law: Law, count: int, *, bulk: bool) -> None:
@@ -151,7 +157,7 @@ class Ready:
     """The noise of one measurement in one mode."""
 
     def __init__(self, made: Any, law: Law, pools: Pools, common: Common, *, bulk: bool) -> None:
-        """Keep the object: an identity is not given out twice while it lives."""
+        """Store the object, so that its identity stays unique."""
         self.made, self._law, self._common = made, law, common
         self._pools, self._bulk = pools, bulk
         self._pool = pools.pool(law, bulk=bulk)
@@ -159,16 +165,19 @@ class Ready:
 
     @staticmethod
     def serves(law: Law) -> bool:
-        """Say whether noise of a law is one whole number of a common type."""
+        """Return whether a law's noise is one common integer."""
         return not law.vector and law.carrier in ("i32", "i64")
 
     @staticmethod
     def takes(argument: Any) -> bool:
-        """Say whether OpenDP would take an argument as it is, and add noise far from its type's ends."""
+        """Return whether an argument is a moderate int.
+
+        OpenDP takes it unchanged, and the noise stays far from its type's ends.
+        """
         return type(argument) is int and -_LARGEST <= argument <= _LARGEST
 
     def at(self, argument: int) -> int:
-        """Return a noisy value; the second run of a round takes what the first one has."""
+        """Return a noisy value, shared within a round."""
         common = self._common
         if not common.on:
             return argument + self._noise()

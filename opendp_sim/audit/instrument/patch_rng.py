@@ -1,4 +1,6 @@
-"""Put every source of noise that a function can reach on a tape, for the length of a ``with`` block.
+"""Record every source of noise of a function on a tape.
+
+Inside a ``with`` block.
 
 Module attributes are replaced, and copies of them in the globals and closures of the functions
 (``from random import random`` is a copy). numpy's generators are C objects: instances that the functions
@@ -56,7 +58,10 @@ _LEAVES = (type, types.ModuleType, types.FunctionType, np.ndarray, str, bytes, i
 
 @dataclass
 class Holders:
-    """A walk over what functions hold; ``instead`` says what a value is to be replaced by."""
+    """Replace values that functions hold.
+
+    ``instead`` returns the replacement of a value.
+    """
 
     instead: Callable[[Any], Any]
     draws: Callable[[Any], bool]
@@ -67,7 +72,7 @@ class Holders:
     _seen: set[int] = field(default_factory=set)
 
     def replace(self, functions: Iterable[types.FunctionType]) -> None:
-        """Replace what the functions hold, as deep as it can be written to."""
+        """Replace the values of functions, at every writable depth."""
         for function in functions:
             scope = function.__globals__
             for name in names_of(function.__code__):
@@ -111,7 +116,7 @@ class Holders:
             function.__defaults__ = new
 
     def _slot(self, place: Any, key: Any, depth: int) -> None:
-        """Replace an entry of a dictionary or a list, or look into it."""
+        """Replace an entry of a dictionary or a list, or descend."""
         value = place[key]
         new = self._new(value)
         if new is None:
@@ -121,7 +126,7 @@ class Holders:
         place[key] = new
 
     def _new(self, value: Any) -> Any:
-        """Return what a value is replaced by: itself a source, or a tuple or a partial call of one."""
+        """Return the replacement of a value."""
         if type(value) is tuple and len(value) <= _LONGEST:
             parts = [self._new(part) for part in value]
             if any(part is not None for part in parts):
@@ -180,13 +185,13 @@ _NUMPY, _PYTHON = (np.random.Generator, np.random.RandomState), random.Random
 
 
 class _Tapped:
-    """The lock, and what undoes the replacements of the thread that has it."""
+    """Hold the lock, and undo the replacements of its thread."""
 
     def __init__(self) -> None:
         self.lock, self.undo, self.thread = threading.RLock(), list[Callable[[], None]](), 0
 
     def put_back(self) -> None:
-        """In a fork that another thread made, do what the thread of the block cannot do there."""
+        """Undo the replacements in a fork of another thread."""
         if self.thread != threading.get_ident():
             for undo in reversed(self.undo):
                 undo()
@@ -206,7 +211,7 @@ _SECRETS = ("randbits", "randbelow", "choice", "token_bytes", "token_hex")
 
 @contextmanager
 def tapped(tape: Tape, functions: list[types.FunctionType]) -> Iterator[None]:
-    """Serve every draw of the functions from the tape until the block ends."""
+    """Serve every draw of the functions from the tape."""
     with _TAPPED.lock:
         undo: list[tuple[Any, str, Any]] = []
         _TAPPED.thread = threading.get_ident()
@@ -300,7 +305,7 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:
-    """Return a class that makes proxies, and of which real instances are instances.
+    """Return a class that makes proxies and recognises real instances.
 
     Its methods take a stand-in or a true instance; a class that is made of it is one of the true class.
     """
@@ -333,7 +338,7 @@ def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:
 
 
 def _unbound(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a class, as it is called with the instance."""
+    """Return a method as an unbound function."""
 
     def call(*args: Any, **options: Any) -> Any:
         if args and isinstance(args[0], Proxy):
@@ -359,7 +364,7 @@ def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
 
 
 def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:
-    """Return scipy's draw, many at a time where the tape allows it: one costs as much as a thousand."""
+    """Return scipy's draw, many at a time where the tape allows."""
     known: dict[tuple[int, int], tuple[Any, Any, Ahead]] = {}
 
     def drawn(self: Any, *args: Any, **options: Any) -> Any:
@@ -382,7 +387,7 @@ def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:
 
 
 def _instead(tape: Tape, copies: dict[int, Any], value: Any) -> Any:
-    """Return the stand-in of a generator, of a method of one, or of a module's function."""
+    """Return the replacement of a generator, its method or a function."""
     if isinstance(value, Proxy) or (isinstance(value, type) and id(value) not in copies):
         return None
     if isinstance(value, _NUMPY):

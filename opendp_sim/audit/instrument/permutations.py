@@ -1,4 +1,6 @@
-"""Draws that choose records, and draws that two runs have in common: what is drawn are places.
+"""Record draws of records as positions.
+
+Choices and permutations, and draws that two runs share.
 
 Which records stand at the places is the data; the places have one law on either side.
 """
@@ -31,7 +33,10 @@ def lent(
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> Any:
-    """Return a draw that is in common for the two runs of a round, where both ask for one law."""
+    """Return a draw shared by the two runs of a round.
+
+    Where both have the same law.
+    """
     told = tuple(sorted(options.items()))
     if ahead is not None:
         return tape.lent((id(ahead), args, told), ahead.draw, args, options)
@@ -56,7 +61,9 @@ def picked(
     options: dict[str, Any],
     seeded: str,
 ) -> tuple[Any] | None:
-    """Return what stands at places that are on the tape; ``None`` where nothing has places.
+    """Return the rows at recorded positions, or None.
+
+    ``None`` where nothing has positions.
 
     The places are the draw, and of one law on either side; the records that stand there are the data.
     """
@@ -74,7 +81,7 @@ def picked(
 
 
 def _has_places(rows: Any, *, flat: bool) -> bool:
-    """Say whether it is a sequence with something in it; numpy takes flat ones only."""
+    """Return whether a value is a sequence that is not empty."""
     if isinstance(rows, np.ndarray):  # which Python's `sample` refuses
         return flat and rows.ndim == 1 and rows.size > 0
     known = isinstance(rows, (list, tuple, str)) and len(rows) > 0
@@ -90,7 +97,10 @@ def _at(rows: Any, spots: Any, *, numpys: bool) -> Any:
 
 
 def shuffled(tape: Tape, what: str, real: Callable[..., Any], rows: Any, seeded: str) -> None:
-    """Put rows into the order that is on the tape; one of another length is cut or filled up."""
+    """Permute rows in place by the recorded order.
+
+    An order of another length is cut or extended.
+    """
     _reordered(rows, tape.other(what, lambda: _order(real, len(rows)), seeded=seeded))
 
 

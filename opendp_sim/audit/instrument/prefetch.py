@@ -1,4 +1,6 @@
-"""Draws of numpy's generators and of scipy's laws, made many at a time: most of a run's cost is asking.
+"""Draw many values of numpy's and scipy's laws at once.
+
+A call costs more than a value.
 
 An array of draws has the law of as many single ones, for they come from the same source by the same
 code. Only calls with plain numbers as parameters and without a size are served from arrays, and only
@@ -43,7 +45,10 @@ class Ahead:
     __slots__ = ("_make", "_most", "_pools", "_sizes")
 
     def __init__(self, name: str, make: Callable[..., Any], most: int | None = None) -> None:
-        """Keep what draws; ``most`` parameters may stand by position, as numpy has them by default."""
+        """Store the drawing function.
+
+        ``most`` parameters may be positional, with numpy's defaults.
+        """
         self._make = make
         self._most = _PARAMETERS.get(name, -1) if most is None else most
         self._pools: dict[Any, list[Any]] = {}
@@ -82,7 +87,10 @@ class Ahead:
 
 
 def bits_ahead(make: Callable[..., Any]) -> Ahead:
-    """Return whole numbers of so many random bits, from the operating system as ``secrets`` has them."""
+    """Return whole numbers of a given number of random bits.
+
+    From the operating system, as ``secrets`` draws them.
+    """
 
     def drawn(bits: int, size: int | None = None) -> Any:
         if size is None or not 0 < bits < _WORD:

@@ -1,4 +1,6 @@
-"""A user's interactive release, asked in Python: its queryable is the user's function.
+"""Run a user's interactive release in Python.
+
+Its queryable is the user's function.
 
 A question of OpenDP's queryable takes a millisecond or two, most of it on the way between languages. Its
 answer is that of the user's transition function; a plain type is handed on as it is (``layer.md``, A3).
@@ -24,11 +26,14 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class Unfit(dp.OpenDPException):
-    """An answer that OpenDP might hand on as something else: the run says nothing."""
+    """Reject an answer that OpenDP might convert.
+
+    The run proves nothing.
+    """
 
 
 class Answering:
-    """What stands for a queryable: it is asked as one.
+    """Stand in for a queryable.
 
     A question or an answer of a declared type goes through where OpenDP would hand it on unchanged, and a
     list is copied on the way. What has no declared type is handed on as the very object, as OpenDP does.
@@ -69,12 +74,12 @@ class Answering:
 
 
 def _takes_two(transition: Callable[..., Any]) -> bool:
-    """Say whether a transition function is told who asks, as OpenDP decides it."""
+    """Return whether a transition function has a second parameter."""
     return len(inspect.signature(transition).parameters) != 1
 
 
 def _is_plain(out: Any) -> bool:
-    """Say whether an answer of no declared type is a number, a text, nothing, or made of such.
+    """Return whether an untyped answer consists of plain values.
 
     OpenDP hands on the very object then; a queryable or an object of OpenDP's in it is another matter.
     """
@@ -86,7 +91,9 @@ def _is_plain(out: Any) -> bool:
 def asked_directly(
     outer: Any, drive: Callable[[Any], Any], end: Callable[[], None]
 ) -> Callable[[Any], Any] | None:
-    """Return the conversation of a user's interactive release, as a function of the dataset.
+    """Return an interactive release's conversation as a function.
+
+    Of the dataset.
 
     Args:
         outer: the measurement, a user's own, behind transformations or not.
@@ -113,7 +120,7 @@ def asked_directly(
 
 
 def _places(functions: list[Any]) -> list[tuple[dict[str, Any], str]]:
-    """Return where OpenDP's constructor of queryables has a name: its modules and the functions' own."""
+    """Return the places of OpenDP's queryable constructor."""
     modules = [vars(native), *(vars(m) for m in [sys.modules.get("opendp.prelude")] if m)]
     modules += [getattr(function, "__globals__", {}) for function in functions]
     distinct = {id(names): names for names in modules}.values()
@@ -124,7 +131,7 @@ def _places(functions: list[Any]) -> list[tuple[dict[str, Any], str]]:
 def _answering(
     end: Callable[[], None], places: list[tuple[dict[str, Any], str]]
 ) -> Iterator[list[weakref.ref[Answering]]]:
-    """Let the user's functions make stand-ins instead of queryables until the block ends; yield these."""
+    """Replace queryables by stand-ins inside the context."""
     real, all_made = native.new_queryable, list[weakref.ref[Answering]]()
 
     def made(transition: Callable[..., Any], Q: Any = None, A: Any = None) -> Answering:  # noqa: N803

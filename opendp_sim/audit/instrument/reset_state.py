@@ -1,4 +1,6 @@
-"""First calls: what a measurement keeps is put back before each call, where nothing of it can be secret.
+"""Restore a measurement's state before each call.
+
+Only where nothing of the state can be secret.
 
 A claim is about every call, the first one, too. A function that learns a bound from the dataset of its
 first call, or whose generator has a seed that its code names, answers a first call only once: later calls
@@ -41,7 +43,9 @@ class Unreadable(Exception):  # noqa: N818 - it never leaves the audit
 
 
 def left_behind(values: Iterable[Any], known: Container[int]) -> list[Any]:
-    """Return all that values hold, and what that holds, in order; generators are named only.
+    """Return all values reachable from state, in order.
+
+    Generators by name only.
 
     Args:
         values: what places hold.
@@ -164,7 +168,7 @@ _RUNS, _FEWEST, _SECONDS = 200, 120, 0.6
 
 
 class Kept:
-    """What functions keep from call to call, as it is when this is made."""
+    """Hold the state of functions at the time of construction."""
 
     def __init__(self, functions: Iterable[types.FunctionType]) -> None:
         found = Followed(functions)
@@ -182,7 +186,10 @@ class Kept:
             return False
 
     def restore(self) -> None:
-        """Put everything back as it was; where that fails, leave it as it is now."""
+        """Restore the state.
+
+        Where that fails, the present state stays.
+        """
         self._put([slot.before for slot in self._slots])
 
     def _stop(self, error: Exception) -> None:
@@ -201,7 +208,7 @@ class Kept:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Leave everything as it is now in the end, whatever first calls put back meanwhile."""
+        """Restore the present state at the end of the context."""
         try:
             now = [slot.read() for slot in self._slots]
         except Exception as error:  # noqa: BLE001
@@ -214,7 +221,9 @@ class Kept:
             self._put(now)
 
     def fresh(self, run: Callable[[Any], Any], data: Any) -> bool:
-        """Say whether what is put back is no noise, as far as first calls on one dataset tell.
+        """Return whether the restored state has no noise.
+
+        Judged by first calls on one dataset.
 
         Noise that was drawn before comes again: releases are then all alike, or what a call leaves behind
         is drawn anew by each. A generator whose seed is public may give the same noise each time.
@@ -252,7 +261,7 @@ class Kept:
         return seeded or len(heard) > 1
 
     def _lost(self, after: list[tuple[Any, ...]]) -> bool:
-        """Say whether something that stood there is used up: there is nothing in its place."""
+        """Return whether a state's value was consumed."""
         for slot, now in zip(self._slots, after, strict=True):
             places = slot.items(now)
             for place, value in slot.items(slot.before).items():
@@ -282,7 +291,10 @@ def _tried(slot: Any, values: tuple[Any, ...]) -> None:
 
 
 class FirstCall:
-    """Releases as an object did when this was made; ``map`` is the object's."""
+    """Release as an object in its initial state.
+
+    ``map`` is the object's.
+    """
 
     def __init__(self, obj: Any) -> None:
         self._obj, self.map = obj, obj.map
@@ -295,7 +307,9 @@ class FirstCall:
 
 
 def first_call(obj: Any) -> FirstCall:
-    """Return a measurement's releases, each of them a first one: what calls change is put back before.
+    """Return a measurement whose every release is a first call.
+
+    State that calls change is restored before.
 
     Make it of an object that has not been called yet. What runs change is put back whatever it is: noise
     that an object has drawn before comes again.

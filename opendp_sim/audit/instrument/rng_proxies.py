@@ -1,4 +1,7 @@
-"""Stand-ins for sources of randomness: they draw as the real ones do, and are on the tape."""
+"""Replace sources of randomness by recording proxies.
+
+The draws have the real laws.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def values_drawn(
 
 
 def located(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the location of a draw, as many times as it is drawn; ``None`` where it has none."""
+    """Return the location of a draw, or None.
+
+    Repeated by the size of the draw.
+    """
     where = args[0] if args else options.get("loc", options.get("mu", 0.0))
     size = options.get("size", args[2] if len(args) > 2 else None)
     try:
@@ -86,14 +92,20 @@ _NUMBERS = (int, float, np.number)
 
 
 def free_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return the law of Laplace or normal draws of numpy or ``random`` that have one scale."""
+    """Return the law of Laplace or normal draws, or None.
+
+    Of numpy or ``random``, with one scale.
+    """
     family = _FAMILIES.get(name)
     scale = options.get("scale", options.get("sigma", args[1] if len(args) > 1 else 1.0))
     return None if family is None or module == "scipy" else _law(family, scale)
 
 
 def hint_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return what a move of the output costs through this draw; ``None`` where nothing is known."""
+    """Return the law that orders pairs under a draw, or None.
+
+    ``None`` where nothing is known.
+    """
     if module.startswith("scipy.stats."):
         return _of_scipy(module.rpartition(".")[2], args, options)
     if name == "geometric":
@@ -121,7 +133,7 @@ def _of_scipy(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law 
 
 
 def _geometric(p: Any) -> Law | None:
-    """Return the law of one-sided geometric noise: one step more costs ``-log(1 - p)``.
+    """Return the law of one-sided geometric noise.
 
     A difference of two moves up through the first and down through the second, at the same cost.
     """
@@ -150,7 +162,10 @@ def unknown(
     options: dict[str, Any],
     seeded: str,
 ) -> Any:
-    """Put a draw on the tape that is only named as one of a library: its value, and what it was given."""
+    """Record a draw without a trusted library's law.
+
+    Its value and its arguments.
+    """
     tape.resets = tape.resets or name == "seed"
     if tape.mode in _LIVE or tape.inside or tape.foreign_thread:
         return real(*args, **options)
@@ -171,7 +186,7 @@ def recorded(
     options: dict[str, Any],
     seeded: str,
 ) -> Any:
-    """Put a draw of a library on the tape, as much of it as its name and its arguments tell."""
+    """Record a draw of a library, with its known law."""
     if name in PICKS and args and "p" not in options:
         taken = picked(tape, f"{module}.{name}", real, args, options, seeded)
         if taken is not None:
@@ -192,7 +207,7 @@ def _other(
     options: dict[str, Any],
     seeded: str,
 ) -> Any:
-    """Put a draw on the tape of which no more is known than its location, its options or its law."""
+    """Record a draw with its location, options or law only."""
     zero = located(args, options) if name in LOCATED else None
     named = sorted(options.items())
     if zero is None:
@@ -218,7 +233,10 @@ def _other(
 def _categorical(
     tape: Tape, what: str, real: Any, args: tuple[Any, ...], options: dict[str, Any], seeded: str
 ) -> Any:
-    """A draw of an item with weights: its log-probabilities are what is hidden."""
+    """Record a categorical draw with its log-probabilities.
+
+    They are its secret argument.
+    """
     items = args[0] if args else options.get("a", ())
     items = tuple(range(items)) if isinstance(items, (int, np.integer)) else tuple(items)
     weights = options.get(
@@ -261,7 +279,7 @@ _AHEAD = ("scout", "bulk")
 
 
 class _Methods(type):
-    """Lets the class of a stand-in be asked for the methods of what it stands for."""
+    """Look up methods of the replaced class on the stand-in's."""
 
     def __getattr__(cls, name: str) -> Any:
         if name[:2] == "__" or not any(hasattr(kind, name) for kind in _KINDS):
@@ -281,7 +299,7 @@ class Proxy(metaclass=_Methods):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class of what it stands for: ``isinstance`` says of both the same."""
+        """Return the replaced generator's class, for ``isinstance``."""
         return type(self._inner)
 
     def __getattr__(self, name: str) -> Any:
@@ -299,7 +317,7 @@ class Proxy(metaclass=_Methods):
         return out
 
     def _source(self) -> Any:
-        """Return what it stands for, of which something is made that no tape sees."""
+        """Return the real generator, whose further draws are untraced."""
         self._tape.unseen = self._tape.resets = True
         return self._inner
 
@@ -317,7 +335,9 @@ class Proxy(metaclass=_Methods):
 
 
 class Fresh(Proxy):
-    """A generator of its own that no seed was given to: it draws from one that all such have in common.
+    """Stand in for an unseeded generator.
+
+    All unseeded ones draw from a shared generator.
 
     Where it is copied it gets one of its own first, for its copy draws what it draws.
     """
@@ -355,7 +375,7 @@ def _restored(state: Any) -> Any:
 
 @dataclass
 class _Believed:
-    """Whether a draw is its library's own: asked at the first one, and nothing that a program keeps."""
+    """Cache whether a draw is its library's own, outside program state."""
 
     own: bool | None
 
@@ -369,7 +389,9 @@ def served(
     *,
     own: bool | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that draws as ``real`` does, and is on the tape.
+    """Return a function with the draws of ``real``, recorded.
+
+    Its law is trusted for the library's ``own`` function only.
 
     What its name says is believed of the library's ``own`` function only: of another one no more is known
     than that it draws.
@@ -403,7 +425,7 @@ def scipys_own(law: Any, rvs: Any, options: dict[str, Any]) -> bool:
 
 
 def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
-    """Return a maker of generators whose draws are on the tape, with the seed they were given."""
+    """Return a constructor of recorded generators, with their seeds."""
     one: list[Any] = []
 
     def kept() -> Any:
@@ -438,7 +460,7 @@ def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
 
 
 def noticed(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function; once it is called, nothing is drawn ahead any more."""
+    """Return a function whose calls end drawing in advance."""
 
     def call(*args: Any, **options: Any) -> Any:
         tape.resets = True
@@ -448,7 +470,7 @@ def noticed(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bits_maker(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a maker of numpy's sources of bits, which are told to the tape with their seeds."""
+    """Return a constructor of numpy's bit sources, with recorded seeds."""
 
     def make(*args: Any, **options: Any) -> Any:
         made = real(*args, **options)
@@ -462,7 +484,10 @@ def bits_maker(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def seeds_maker(real: Any, bits: Callable[[int], int]) -> Callable[..., Any]:
-    """Return a maker of numpy's seeds; those that take their own entropy take it from ``bits``."""
+    """Return a constructor of numpy's seeds.
+
+    Those without entropy take it from ``bits``.
+    """
 
     def make(entropy: Any = None, **options: Any) -> Any:
         return real(bits(128) if entropy is None else entropy, **options)
@@ -471,5 +496,5 @@ def seeds_maker(real: Any, bits: Callable[[int], int]) -> Callable[..., Any]:
 
 
 def _fresh_bits(value: Any) -> bool:
-    """Say whether it is a source of bits or a generator: its text would be a place in memory."""
+    """Return whether a value is a bit source or a generator."""
     return isinstance(value, (np.random.BitGenerator, np.random.Generator, np.random.RandomState))

@@ -1,4 +1,4 @@
-"""Runs of an opaque function with its noise recorded, set to zero, forced, or drawn ahead.
+"""Record, zero, force or pool the noise of an opaque function.
 
 A run is a function of the dataset and of its tape, the sequence of its draws. Every draw is on the tape
 with the primitive and its data-free parameters (``what``), the argument before noise, and the value.
@@ -44,7 +44,10 @@ class Chains:
         """By identity of the object, which is kept, so that no other can get it."""
 
     def of(self, made: Any) -> Callable[[Any], Any] | None:
-        """Return what releases as a chain does; nothing for what is none, or holds what is not known."""
+        """Return a chain as a Python function, or None.
+
+        None for other objects, and for chains with unknown parts.
+        """
         found = self._known.get(id(made))
         if found is not None:
             return found[1]
@@ -66,11 +69,17 @@ _RUNS_A_LOOK = 16
 
 
 class OutOfTimeError(BaseException):
-    """The layer's CPU seconds are over. No ``Exception``, since those of a run are outputs."""
+    """Signal that the layer's CPU seconds are used up.
+
+    No ``Exception``, since exceptions of a run are outputs.
+    """
 
 
 class TapeEndError(Exception):
-    """A run asked for more draws than there are, whatever it made of being told so."""
+    """Signal a run with more draws than its limit.
+
+    Even where the run catches the signal.
+    """
 
 
 @dataclass(frozen=True)
@@ -94,14 +103,17 @@ class Draw:
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """All that must be the same where equal values came before: kind, argument, seed."""
+        """Return kind, argument and seed.
+
+        Equal draws must agree in all of them.
+        """
         hides = self.law is not None or self.options is not None or self.free is not None
         return self.what, repr(self.argument) if hides else "", self.seeded
 
 
 @dataclass
 class Tape:
-    """What is on the tape now, and what the next run is to do with it."""
+    """Hold the recorded draws, and the mode of the next run."""
 
     outer: Any
     rng: np.random.Generator
@@ -132,12 +144,18 @@ class Tape:
         self.constructors, self.chains = Constructors(), Chains()
 
     def serving(self) -> bool:
-        """Say whether a run of the function is recorded or drawn, and no code of a library's in it."""
+        """Return whether draws of the audited function are being served.
+
+        Not inside a library's code.
+        """
         return self.mode != "real" and not self.inside and not self.foreign_thread
 
     @property
     def foreign_thread(self) -> bool:
-        """Say whether another thread asks: which of two comes first is on no tape."""
+        """Return whether another thread draws.
+
+        The order of two threads' draws is on no tape.
+        """
         other = threading.get_ident() != self._thread
         self.unseen = self.unseen or other
         return other
@@ -182,7 +200,10 @@ class Tape:
         return run
 
     def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the function, what it returns in copies; over time its runs raise ``OutOfTimeError``."""
+        """Return the function with copied outputs and a time limit.
+
+        After it, runs raise ``OutOfTimeError``.
+        """
         runs = 0
 
         def run(data: Any) -> Any:
@@ -231,7 +252,7 @@ class Tape:
             self.inside = False
 
     def _ahead(self, real: Any, made: Any, argument: Any, law: Law) -> Any:
-        """Noise drawn ahead, where its sum with the argument is exact and far from the ends."""
+        """Return argument plus pooled noise, where that is exact."""
         cells = list(argument) if law.vector else [argument]
         if (
             law.whole
@@ -260,7 +281,7 @@ class Tape:
         return list(self.lent(key, self.pools.whole, law, count, bulk=bulk))
 
     def lent(self, key: Any, make: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Return a draw, in common with the other run of a round where there are rounds."""
+        """Return a draw, shared with the round's other run."""
         if not self.common.on or self.resets:
             return make(*args, **options)
         return self.common.draw(key, partial(make, *args, **options))
@@ -285,7 +306,10 @@ class Tape:
         free: Law | None = None,
         hint: Law | None = None,
     ) -> Any:
-        """Serve a draw and write it on the tape, in copies: a program may write to what it gets."""
+        """Serve a draw and record a copy.
+
+        A program may write to its value.
+        """
         spot = len(self.draws)
         kept = copied(zero if law is not None else argument)
         if spot >= MOST_DRAWS or (self.mode == "force" and spot >= len(self.forced)):
@@ -306,7 +330,7 @@ class Tape:
 
 
 def _kind(made: Any) -> str:
-    """What must not depend on the data of a measurement without a law."""
+    """Return the public part of an unknown measurement."""
     return f"{made.input_domain} {made.input_metric} {made.output_measure}"
 
 

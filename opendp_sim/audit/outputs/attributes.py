@@ -1,4 +1,6 @@
-"""What objects, functions and classes keep, by name: parts that whoever holds them can read.
+"""Collect the state of objects, functions and classes by name.
+
+Everything that a holder of the object can read.
 
 What cannot be read the same way in every run is named instead: frames of code, memory that nobody wrote
 to, properties, state in C.
@@ -36,7 +38,10 @@ _PROPERTIES = (property, functools.cached_property)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return what an instance keeps: its ``__dict__`` and its slots, private names included."""
+    """Return an instance's attributes and slots.
+
+    Private names included.
+    """
     kept = getattr(value, "__dict__", None)
     out = dict(kept) if isinstance(kept, dict) else {}
     for base in type(value).__mro__:
@@ -54,7 +59,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return the text that an object's class writes; nothing where it writes none, or its attributes."""
+    """Return the text of an object's class, or nothing.
+
+    Nothing without a text of its own, or for one of its attributes.
+    """
     written: Any = type(value).__repr__
     if written is object.__repr__ or hasattr(value, "__dataclass_fields__"):
         return ""
@@ -63,7 +71,9 @@ def text_of(value: Any) -> str:
 
 
 def kept_words(kept: dict[str, str], event: str | None) -> str:
-    """Say of a finding about what an object keeps that whoever holds the object can read it.
+    """Return a note that the object's holder can read a finding.
+
+    For findings in the state of an output.
 
     Args:
         kept: names of attributes and cells that were read, with what keeps them.
@@ -87,7 +97,7 @@ def _is_frame(kind: type) -> bool:
 
 
 def is_local(kind: type) -> bool:
-    """Say whether a class is the user's, and cannot be had by its name: it was made by a function."""
+    """Return whether a class was defined inside a user's function."""
     if not (kind.__flags__ & _HEAP and is_users(kind)):
         return False
     found: Any = sys.modules.get(str(kind.__module__))
@@ -97,7 +107,10 @@ def is_local(kind: type) -> bool:
 
 
 def class_parts(kind: type) -> dict[str, Any]:
-    """Return what classes that a function made keep: values, and what methods hold in cells."""
+    """Return the state of local classes.
+
+    Values, and the closures of methods.
+    """
     out: dict[str, Any] = {}
     for base in kind.__mro__:
         if is_local(base):
@@ -124,7 +137,7 @@ def _class_part(name: str, part: Any) -> Any:
 
 
 def _held(function: Any) -> dict[str, Any]:
-    """Return what a method keeps; those that ``dataclass`` and ``namedtuple`` write keep nothing."""
+    """Return the state of a method."""
     if not isinstance(function, types.FunctionType):
         return {}
     home = str(function.__globals__.get("__name__")).split(".")[0]
@@ -148,7 +161,10 @@ def _defaults(function: types.FunctionType) -> list[Any]:
 
 
 def function_parts(function: types.FunctionType) -> dict[str, Any]:
-    """Return what a function keeps: free variables, defaults, attributes, constants, own globals."""
+    """Return the state of a function.
+
+    Free variables, defaults, attributes, constants, own globals.
+    """
     out: dict[str, Any] = {"function": function.__name__, **dict(_cells(function))}
     if defaults := _defaults(function):
         out["defaults"] = defaults
@@ -175,7 +191,10 @@ def _constants(code: types.CodeType) -> Iterator[Any]:
 
 
 def properties_of(kind: type) -> list[str]:
-    """Return the properties of a class of the user's, which are not computed, in words."""
+    """Return a user's class's properties in words.
+
+    They are not computed.
+    """
     bases = [base for base in kind.__mro__ if is_users(base) and not _is_frame(base)]
     found = any(isinstance(part, _PROPERTIES) for base in bases for part in vars(base).values())
     return (
@@ -184,7 +203,7 @@ def properties_of(kind: type) -> list[str]:
 
 
 def state_in_c(kind: type) -> bool:
-    """Say whether a class has a base that was not written in Python, and of which not all is read."""
+    """Return whether a class has an unreadable base in C."""
     return not all(map(_in_python, kind.__mro__))
 
 
@@ -196,7 +215,7 @@ _READ = (
 
 
 def _in_python(kind: type) -> bool:
-    """Say whether a class was written in Python, or is one of which all is read."""
+    """Return whether a class is written in Python, or fully readable."""
     if kind in _READ or (issubclass(kind, BaseException) and kind.__module__ == "builtins"):
         return True
     file = str(getattr(sys.modules.get(str(kind.__module__)), "__file__", None) or "")

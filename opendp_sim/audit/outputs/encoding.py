@@ -1,4 +1,4 @@
-"""Outputs as something to learn from: one symbol each, and one row of numbers each where possible."""
+"""Encode outputs as symbols and rows of numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def outcome(function: Callable[[Any], Any], data: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Outputs of one side: ``symbols`` (n,), ``cells`` (n, m) as released, ``summary`` (n, s)."""
+    """Hold the encoded outputs of one side.
+
+    ``symbols`` (n,), ``cells`` (n, m) as released, ``summary`` (n, s).
+    """
 
     symbols: NDArray[Any]
     cells: NDArray[np.float64]
@@ -62,7 +65,10 @@ class Encoded:
 
 
 def structure(value: Any) -> str:
-    """Return type and shape of an output, an exception's class and text included; of values only NaN."""
+    """Return type and shape of an output.
+
+    An exception's class and text; of values only NaN.
+    """
     if isinstance(value, Raised):
         return f"raises {value.text}"
     if isinstance(value, np.ndarray):
@@ -110,7 +116,9 @@ def _symbol(value: Any) -> str | bytes:
 
 
 def unordered(value: Any) -> Any:
-    """Return an output with its mappings and sets in the order of their text.
+    """Return an output with sorted mappings and sets.
+
+    In the order of their text.
 
     A release that is a mapping says what each key has; in which order the keys came is no part of it.
     """
@@ -163,7 +171,7 @@ def _padded(part: list[float]) -> list[float]:
 
 
 def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Length, sum, extremes, zeros, distinct values, order, peak, whole numbers: what leaks.
+    """Return summary statistics of rows.
 
     A function of each row alone: how wide the others are must not matter, or the event would not be
     one of the output.

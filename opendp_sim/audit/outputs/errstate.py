@@ -1,4 +1,6 @@
-"""What numpy does about floating-point errors: the caller's choice for audited runs, else its own.
+"""Control numpy's floating-point error handling.
+
+The caller's choice for audited runs, else numpy's default.
 
 A process that lets numpy raise would end an audit in the auditor's own arithmetic, and a function that
 sets it for itself would, too. A release keeps what its process chose: what it raises is an output.
@@ -18,7 +20,7 @@ _CHOSEN: ContextVar[dict[str, Any]] = ContextVar("chosen", default={})  # noqa: 
 
 @contextmanager
 def numpys_own() -> Iterator[None]:
-    """Let numpy warn, as it does by itself, until the block ends; remember what was chosen."""
+    """Set numpy's default error handling, and remember the caller's."""
     token = _CHOSEN.set(dict(np.geterr()))
     try:
         with np.errstate(all="warn", under="ignore"):
@@ -28,7 +30,10 @@ def numpys_own() -> Iterator[None]:
 
 
 def as_chosen(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a run under what was chosen; what it sets for itself ends with it."""
+    """Return a run under the caller's error handling.
+
+    The run's own settings end with it.
+    """
     chosen = _CHOSEN.get()
 
     def under(data: Any) -> Any:

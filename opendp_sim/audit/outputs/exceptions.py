@@ -1,4 +1,6 @@
-"""Exceptions as outputs: all that their text says, the places of tracebacks left out.
+"""Represent exceptions as outputs.
+
+Their whole text without the places of tracebacks.
 
 OpenDP puts the traceback of a user's function into the text of its own error, causes included. What
 stands between the places of that traceback is what the function's exceptions said, in one line or many.
@@ -34,12 +36,15 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        """Return class and text of an exception, those of its causes, and its notes."""
+        """Return class and text of an exception, its causes and notes."""
         return cls(shortened("; ".join(_told(error, _DEEPEST)), _LONGEST))
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text up to a length, with a checksum of what is cut off: texts that differ still do."""
+    """Return a text shortened with a checksum of the rest.
+
+    Different texts stay different.
+    """
     if len(text) <= most:
         return text
     rest = text[most:].encode("utf-8", "surrogatepass")
@@ -74,7 +79,7 @@ def _named(error: BaseException, *, native: bool) -> str:
 
 
 def _messages(text: str) -> list[str]:
-    """Return what the exceptions of a text say, the one that was raised last."""
+    """Return the messages in a traceback's text, without places."""
     if _TRACEBACK not in text:
         return [_plain(text)]
     found: list[list[str]] = [[]]
@@ -102,5 +107,8 @@ def _plain(text: str) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without places in memory, which say nothing and are others in every run."""
+    """Return a text without addresses in memory.
+
+    They differ in every run.
+    """
     return _ADDRESS.sub("at 0x", text)

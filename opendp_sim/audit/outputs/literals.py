@@ -24,7 +24,10 @@ _EXACT = (bool, int, str, bytes, type(None))
 
 
 def literal(value: Any) -> str:
-    """Return an expression whose value is this one; ``imports_of`` has what it needs."""
+    """Return an expression that evaluates to this value.
+
+    ``imports_of`` returns the imports that it needs.
+    """
     if isinstance(value, _EXACT) and type(value) in _EXACT:
         return repr(value)
     if isinstance(value, float) and type(value) is float:
@@ -47,7 +50,7 @@ def _of_parts(value: Any) -> str:
 
 
 def _of_package(value: Any) -> str:
-    """Return numbers, arrays and frames of the packages that people keep data in."""
+    """Return an expression of a number, array, frame or date."""
     kind, home = type(value).__name__, type(value).__module__.split(".")[0]
     if isinstance(value, np.generic) and value.dtype.names is None and value.dtype.kind in "iufb":
         return f"np.{value.dtype.name}({literal(value.item())})"
@@ -67,7 +70,7 @@ def _of_package(value: Any) -> str:
 
 
 def _as_written(value: Any) -> str:
-    """Return the text of a value where it makes the value, else the bytes that do."""
+    """Return a value's text if it evaluates to it, else bytes."""
     if isinstance(value, Mapping):
         return literal(dict(value))
     try:
@@ -77,6 +80,6 @@ def _as_written(value: Any) -> str:
 
 
 def imports_of(*texts: str) -> str:
-    """Return the imports that expressions need, on one line; empty when they need none."""
+    """Return the imports of expressions on one line, or nothing."""
     needed = [line for name, line in _NAMES.items() if any(f"{name}." in text for text in texts)]
     return "; ".join(needed)

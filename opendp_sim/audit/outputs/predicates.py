@@ -1,4 +1,7 @@
-"""Events of an output in plain Python: ``output >= 3``, ``output is None``, ``len(output) >= 5``."""
+"""Describe events of an output as plain Python expressions.
+
+``output >= 3``, ``output is None``, ``len(output) >= 5``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PARTS_CELLS, _LAST, _MOST, _DEEPEST, _LOOKED = 8, 6, 28, 4, 200
 
 
 def parts_of(values: Sequence[Any], name: str = "output") -> list[tuple[str, Read]]:
-    """Return the parts of outputs that are no containers themselves, the first ones first."""
+    """Return the non-container parts of outputs, first ones first."""
     return _parts(values[:_LOOKED], name, _whole, _DEEPEST)[:_MOST]
 
 
@@ -96,7 +99,10 @@ class PlainEvent:
     exceptions: bool = False
 
     def holds(self, output: Any) -> bool:
-        """Say whether an output is in the event; what the expression does not fit is not."""
+        """Return whether an output is in the event.
+
+        False where the expression does not fit.
+        """
         if isinstance(output, Raised) and not self.exceptions:
             return False
         try:
@@ -228,7 +234,7 @@ def _parts_of_one(read: Read, output: Any) -> int:
 
 
 def _fine(known: NDArray[np.float64], name: str, read: Read, cost: float) -> Iterator[PlainEvent]:
-    """How fine a float is: noise that is added in floats leaves its mark in the last digits."""
+    """Yield events of a float's last bits."""
     some = known[np.isfinite(known) & (known != np.rint(known))][:400]
     bits = [Fraction(float(v)).denominator.bit_length() - 1 for v in some]
     for k in sorted(set(bits))[-_FINEST:]:
@@ -256,7 +262,7 @@ def _short(value: float) -> int | float:
 
 
 def _symbols(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEvent]:
-    """The outputs that are more frequent on one side, as a list, when there are few of them."""
+    """Yield the event of outputs more frequent on one side."""
     values = {repr(v): v for v in (*left, *right) if not isinstance(v, Raised)}
     if not 0 < len(values) <= _SYMBOLS:
         return
@@ -300,7 +306,7 @@ def _gaps(shaped: Sequence[Any], parts: list[tuple[str, Read]]) -> Iterator[Plai
 
 
 def _counts(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
-    """How many cells are above a cut: noise of every cell, added up by a person."""
+    """Yield events of the number of cells above a cut."""
     try:
         cells = np.array([v for v in shaped if len(v) == len(shaped[0])], dtype=float)
     except (TypeError, ValueError, OverflowError):
@@ -328,7 +334,7 @@ def _members(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
 
 
 def _same(shaped: Sequence[Any], name: str, read: Read) -> Iterator[PlainEvent]:
-    """A part that is a name or a truth value equals one of the frequent ones."""
+    """Yield events that a name or truth value equals a frequent one."""
     seen: Counter[Any] = Counter()
     for value in shaped[:400]:
         try:

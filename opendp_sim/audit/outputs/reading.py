@@ -1,4 +1,6 @@
-"""What an output holds, in plain Python: attributes, cells, what an iterator yields.
+"""Read outputs as plain Python values.
+
+Attributes, cells, and the items of iterators.
 
 Somebody who is given an object has all of it, not only what it prints. What is not read is kept by name.
 """
@@ -68,7 +70,7 @@ _BARE: tuple[type, ...] = (
 
 
 def base_value(value: Any) -> Any:
-    """Return a number or a text of somebody's own class as what Python has of the kind."""
+    """Return a number or text subclass's value in the base type."""
     for base, plain in _BASES:
         if isinstance(value, base):
             return plain(value)
@@ -76,7 +78,7 @@ def base_value(value: Any) -> Any:
 
 
 def yields_all_of(iterator: Any) -> Any:
-    """Return what a sequence's iterator has passed by already, as the sequence; ``None`` if nothing.
+    """Return the sequence of an advanced iterator, or None.
 
     ``NOTHING`` is returned for iterators that keep more than they yield.
     """
@@ -93,12 +95,18 @@ def name_of(value: Any) -> str:
 
 
 def written(value: Any) -> Any:
-    """Return a whole number that Python does not write in decimals in hexadecimals; all else as it is."""
+    """Return a very long whole number in hexadecimals.
+
+    Python refuses to write it in decimals; other values are unchanged.
+    """
     return hex(value) if type(value) is int and value.bit_length() > _BITS else value
 
 
 def numeric_parts(value: Any) -> Any:
-    """Return a number or an array as plain parts; a plain array as it is."""
+    """Return a number or an array as plain parts.
+
+    A plain array unchanged.
+    """
     if isinstance(value, np.ndarray):
         out = _masked(value) if isinstance(value, np.ma.MaskedArray) else _array(np.asarray(value))
         if value.dtype.metadata:
@@ -121,7 +129,10 @@ def _masked(value: Any) -> dict[str, Any]:
 
 
 def plain_array(value: Any) -> bool:
-    """Say whether an array is read as it is: of numbers that floats hold, and the whole of its memory."""
+    """Return whether an array is numeric and owns its memory.
+
+    Of numbers that floats can represent.
+    """
     dtype = value.dtype
     if dtype.kind not in "fiub" or dtype.metadata or value.base is not None:
         return False
@@ -149,7 +160,10 @@ def _exact(value: Any) -> bool:
 
 
 def shows_part(view: Any) -> bool:
-    """Say whether a view is of larger memory, which whoever holds the view can reach."""
+    """Return whether a view is of larger memory.
+
+    A holder of the view can reach all of it.
+    """
     base = view.obj if isinstance(view, memoryview) else view.base
     if base is None:
         return False
@@ -161,13 +175,16 @@ def shows_part(view: Any) -> bool:
 
 
 def frame_home(kind: type) -> str:
-    """Return the package whose frame, series or index a class is, or nothing."""
+    """Return the package of a frame, series or index, or nothing."""
     homes = [str(base.__module__).split(".")[0] for base in kind.__mro__]
     return next((home for home in homes if home in ("pandas", "polars")), "")
 
 
 def frame_parts(value: Any, home: str) -> dict[str, Any] | None:
-    """Return what a frame, a series or an index holds, its types included; ``None`` of others."""
+    """Return the contents of a frame, series or index, or None.
+
+    Its types included; ``None`` of other values.
+    """
     if home == "polars":
         return _polars(value)
     if type(value).__name__ == "Categorical":
@@ -202,7 +219,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _short(out: dict[str, Any], value: Any) -> dict[str, Any]:
-    """Add the attributes of a frame, and leave out what is not there."""
+    """Add a frame's attributes, and drop absent parts."""
     if getattr(value, "attrs", None):
         out["attrs"] = dict(value.attrs)
     named = ("index names", "name", "names")
@@ -247,7 +264,7 @@ _NAMES = (
 
 
 class Reader:
-    """Reads outputs, and keeps the names of what was not read, and of what was kept by objects."""
+    """Read outputs, and record unread names and object state."""
 
     def __init__(self) -> None:
         self.unread: dict[str, None] = {}
@@ -331,7 +348,7 @@ class Reader:
         return NOTHING
 
     def _by_name(self, value: Any, depth: int) -> Any:
-        """Return the name of a class, a module or a function in C; what a function made is read."""
+        """Return the name of a class, module or compiled function."""
         owner = getattr(value, "__self__", None)
         if isinstance(value, types.ModuleType):
             if sys.modules.get(value.__name__) is not value:
@@ -349,14 +366,14 @@ class Reader:
         return self._parts({"method": value.__name__, "self": owner}, depth)
 
     def _member(self, value: Any, kind: type, depth: int) -> Any:
-        """Read a member of an enumeration; one that a function made may say all in its other members."""
+        """Read an enumeration's member, with all members of local ones."""
         if not is_local(kind) or isinstance(value, int):
             return value
         members = {name: member.value for name, member in kind.__members__.items()}  # type: ignore[attr-defined]
         return {"member": value.name, "members": self.read(members, depth + 1)}
 
     def _kept(self, value: Any, kind: type, depth: int) -> dict[str, Any]:
-        """Read attributes, and what the object's class keeps where a function made the class."""
+        """Read attributes, and the state of a local class."""
         own = attributes_of(value)
         out = self._parts(own, depth, kind.__name__) if own else {}
         if is_users(kind):
@@ -470,11 +487,14 @@ class Reader:
         self.unread[name] = None
 
     def _named(self, value: Any) -> str:
-        """Return what stands for a value that is not read, and keep its name."""
+        """Return a placeholder for an unread value, and record its name."""
         self._tell(name := name_of(value))
         return f"<{name}>"
 
 
 def read(value: Any) -> Any:
-    """Return an output as numbers, texts, arrays, lists and mappings: all that it holds."""
+    """Return the whole content of an output as plain values.
+
+    Numbers, texts, arrays, lists and mappings.
+    """
     return Reader().read(value)

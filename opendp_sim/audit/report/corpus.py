@@ -1,4 +1,6 @@
-"""What a corpus of broken and sound mechanisms is made of: one line of a table per entry.
+"""Define the entries of a corpus of broken and sound mechanisms.
+
+One line of a table per entry.
 
 A detector that was never shown something broken has proved nothing, and one that was never shown
 something sound cannot be trusted when it speaks. Third parties use the same two records for theirs.
@@ -36,7 +38,10 @@ class _Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Twin(_Entry):
-    """A mechanism that is broken in exactly one way; the audit must refute it."""
+    """Describe a mechanism with exactly one fault.
+
+    The audit must refute it.
+    """
 
     why: str
     """One line: what is wrong, in words a reviewer checks against the code."""
@@ -82,7 +87,7 @@ def collect(folder: Path, pattern: str = "twins_*.py") -> tuple[list[Twin], list
 
 
 def _load(path: Path) -> ModuleType:
-    """Import one table by its place, so that a corpus need not be a package."""
+    """Import a table by its path."""
     spec = importlib.util.spec_from_file_location(f"audit_corpus_{path.stem}", path)
     if spec is None or spec.loader is None:  # pragma: no cover - a *.py path always has a loader
         raise ImportError(path.name)

@@ -1,4 +1,6 @@
-"""A counterexample that a person can check: a plain event, a small pair, a few lines that count it.
+"""Search a counterexample that a person can check.
+
+A plain event, a small pair, and a few lines that count it.
 
 The event that won the bets may be a learned score. Here simple events are tried on outputs of the refuted
 pair, the best are chosen on one sample and again on a second, and certified on a third. Where draws
@@ -53,7 +55,10 @@ _POINTS, _JOINED, _ALIKE = 9, 14, 3
 
 @dataclass(frozen=True)
 class Chosen:
-    """An event, the side that it is likelier on, the point of the claim that it breaks most."""
+    """Describe an event, its likelier side and the violated point.
+
+    The point of the claim with the largest excess.
+    """
 
     event: PlainEvent
     point: tuple[float, float]
@@ -85,7 +90,7 @@ def _table(events: Iterable[PlainEvent], left: Sequence[Any], right: Sequence[An
 
 
 def _scored(table: Table, curve: Curve) -> list[Chosen]:
-    """Return the events that were seen, with their points of the claim, the largest excess first."""
+    """Return the observed events by decreasing excess over the claim."""
     events, one, two = table
     if not events:
         return []
@@ -108,7 +113,7 @@ def _scored(table: Table, curve: Curve) -> list[Chosen]:
 
 
 def _varied(events: Iterable[PlainEvent]) -> list[PlainEvent]:
-    """Return the first events, only some about any one part of an output."""
+    """Return the first events, a few for each part."""
     taken: dict[int, PlainEvent] = {}
     about: Counter[str] = Counter()
     for event in events:
@@ -170,7 +175,10 @@ class Search:
 
 
 def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
-    """Return how many releases of either side fit into so many CPU seconds, by one of each."""
+    """Return the affordable number of releases a side.
+
+    In so many CPU seconds, estimated by one of each.
+    """
     begin = cpu_seconds()
     for data in (pair.left, pair.right):
         outcome(run, data)
@@ -179,7 +187,9 @@ def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
 
 
 def releases_of(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[list[Any], list[Any]]:
-    """Return releases of either side, exceptions among them; a coin says which goes first in a round.
+    """Return releases of either side, exceptions included.
+
+    A coin decides the order in each round.
 
     A counter, a clock or a cache that warms up would tell one side from the other if it came first.
     """
@@ -189,7 +199,10 @@ def releases_of(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[list
 def shrunk_pair(
     search: Search, pair: Pair, chosen: Chosen, seconds: float, glanced: int = _GLANCED
 ) -> Pair:
-    """Leave out records of both sides while the event keeps most of its excess, on a few draws."""
+    """Remove shared records while the event keeps most excess.
+
+    On a few draws.
+    """
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
     end = cpu_seconds() + seconds
@@ -218,7 +231,10 @@ def shrunk_pair(
 
 
 def smaller(pair: Pair) -> Iterator[Pair]:
-    """Yield the pair without half, a quarter, ... one of the records that both sides share."""
+    """Yield the pair without parts of its shared records.
+
+    Without half, a quarter, ... or one of them.
+    """
     shared = _shared(pair.left, pair.right)
     size = len(shared)
     while size >= 1:
@@ -255,13 +271,16 @@ _SHARES = 0.3, 1.0
 
 
 def level_of(steps: int) -> float:
-    """Return the risk of one event, where three events are tried at each look of so many searches."""
+    """Return the risk of one event under multiple testing.
+
+    Three events at each look of so many searches.
+    """
     return _RISK / (_TRIED * len(_SHARES) * steps)
 
 
 @dataclass(frozen=True)
 class Witness:
-    """What to look at, how often it was seen, and how to see it again."""
+    """Describe a counterexample's event, frequencies and reproduction."""
 
     event: str
     """A Python expression about ``output``."""
@@ -288,7 +307,9 @@ def find_witness(
     shown: Shown | None = None,
     steps: int = 1,
 ) -> Witness | None:
-    """Return a plain event that shows the finding; ``None`` when outputs suggest none.
+    """Return a plain event for the finding, or None.
+
+    ``None`` when outputs suggest none.
 
     Args:
         run: releases of the object itself.
@@ -326,13 +347,13 @@ def _looked(search: Search, pair: Pair, shown: Shown, level: float) -> Witness |
 
 
 def _has_objects(run: Callable[[Any], Any], pair: Pair) -> bool:
-    """Say whether releases have parts that plain Python does not reach by an index."""
+    """Return whether releases have parts without an index."""
     raw = [outcome(run, data) for data in (pair.left, pair.right) for _ in range(3)]
     return any(not isinstance(v, Raised) and read(v) is not v for v in raw)
 
 
 def _lightened(search: Search, pair: Pair) -> Pair:
-    """Return a smaller pair where the whole one is long, or too slow to count anything."""
+    """Return a smaller pair for a long or slow one."""
     long = isinstance(pair.left, list) and len(repr(pair.left)) > _LONG
     pair = _shortened(search, pair) if long else pair
     if affordable(search.run, pair, search.left(0.25)) >= 4 * _FEWEST:
@@ -342,7 +363,7 @@ def _lightened(search: Search, pair: Pair) -> Pair:
 
 
 def _shortened(search: Search, pair: Pair) -> Pair:
-    """Leave out what both sides share while some event, whichever, shows as much of an excess.
+    """Remove shared records while any event keeps the excess.
 
     An event that names what a long dataset gives, such as its length, is lost with any of its records.
     """
@@ -361,7 +382,7 @@ def _shortened(search: Search, pair: Pair) -> Pair:
 
 
 def _shown(search: Search, pair: Pair) -> float:
-    """Return by how many errors an event of few releases exceeds the claim."""
+    """Return the best event's excess in standard errors."""
     found = best_events(*releases_of(search.run, pair, _FEW), search.curve, 1)
     return found[0].size if found else 0.0
 
@@ -369,7 +390,7 @@ def _shown(search: Search, pair: Pair) -> float:
 def _certified(
     search: Search, pair: Pair, found: list[Chosen], shown: Shown, level: float
 ) -> Witness | None:
-    """Count the events on a third sample, and write the first that it certifies, else the best it shows.
+    """Return the first certified event, or the best.
 
     An event that this sample does not have is not written: its lines would print two zeros.
     """

@@ -1,4 +1,7 @@
-"""The report of an audit: verdict, evidence, what each layer did and could have seen."""
+"""Write the report of an audit.
+
+Verdict, evidence, and each layer's work and power.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _LONGEST = 160
 
 
 def shown_pair(evidence: Evidence, witness: Witness | None) -> Pair | None:
-    """Return the pair that a reader is shown: the smaller one, where draws show the event on it."""
+    """Return the pair that the report shows.
+
+    The smaller one, where draws confirm the event on it.
+    """
     if witness is not None and witness.certified:
         return witness.pair
     return evidence.pair
@@ -33,7 +39,7 @@ def shown_pair(evidence: Evidence, witness: Witness | None) -> Pair | None:
 def found_lines(
     evidence: Evidence, layer: str, witness: Witness | None, verdict: str = "refuted"
 ) -> list[str]:
-    """Say what was found, on which pair, and the plain event that shows it."""
+    """Return lines with the finding, its pair and plain event."""
     declared = (
         "    declared   core= and noise= by whoever asked: if they are wrong, so is this finding"
     )
@@ -75,7 +81,7 @@ def _pair_lines(pair: Pair, *, named: bool) -> list[str]:
 
 
 def _event_lines(witness: Witness, *, named: bool) -> list[str]:
-    """Say the plain event, how often it was seen, and what that certifies."""
+    """Return lines with the event, its frequency and certified bound."""
     p, q = witness.hits
     x, y = "x", "y"
     if not named:
@@ -97,7 +103,7 @@ def _same(first: Pair, second: Pair) -> bool:
 
 
 def layer_lines(layers: Sequence[LayerResult]) -> list[str]:
-    """Say of each layer what it would have seen, or why it did not run."""
+    """Return lines with each layer's power, or reason for skipping."""
     lines = [f"  {'layer':<16} {'verdict':<12} {'CPU s':>6}  what it did and would have seen"]
     for layer in layers:
         note = layer.reason or layer.power
@@ -108,7 +114,7 @@ def layer_lines(layers: Sequence[LayerResult]) -> list[str]:
 
 
 def stronger_lines(layers: Sequence[LayerResult], budget: str, *, asked: bool) -> list[str]:
-    """Say what a black box leaves open, and what would help with such outputs."""
+    """Return lines with a black box's limits and remedies."""
     lines = ["a black box: only the pairs and outputs above were seen."]
     for layer in layers:
         lines += [f"  drawn: {text}" for text in layer.facts.get("noise", ())]
@@ -211,7 +217,7 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader of a claim that was not refuted has to look at."""
+        """Return warnings on a claim that was not refuted."""
         if self.evidence is not None:
             return []
         return [str(layer.facts["warning"]) for layer in self.layers if layer.facts.get("warning")]
@@ -238,19 +244,28 @@ class Report:
 
     @property
     def empty(self) -> bool:
-        """Whether every release raised, and that alike on all datasets: there was nothing to audit."""
+        """Return whether every release raised equally on all datasets.
+
+        Then there was nothing to audit.
+        """
         return bool(self.raised) and self.evidence is None
 
     @property
     def hints(self) -> list[str]:
-        """What tapes show above the claim and draws did not confirm: a reader has to look there."""
+        """Return unconfirmed findings of the tapes.
+
+        Their losses exceed the claim; a reader has to check them.
+        """
         if self.evidence is not None:
             return []
         return [str(layer.facts["hint"]) for layer in self.layers if layer.facts.get("hint")]
 
     @property
     def checks(self) -> str:
-        """Which layers ran, and which were skipped; the rows of the report say why."""
+        """Return the layers that ran and the skipped ones.
+
+        The report's rows have the reasons.
+        """
         ran = sorted(layer.layer[:2] for layer in self.layers if layer.status != "skipped")
         skipped = sorted(layer.layer[:2] for layer in self.layers if layer.status == "skipped")
         told = f"{', '.join(ran) or 'nothing'} ran"
@@ -269,7 +284,10 @@ class Report:
 
     @property
     def replay(self) -> str:
-        """Lines that show the finding: the event counted, or the outputs; else the audit again."""
+        """Return a script that reproduces the finding.
+
+        It counts the event or compares the outputs; else it repeats the audit.
+        """
         evidence = self.evidence
         if self.witness is not None:
             return self.witness.script
@@ -279,7 +297,10 @@ class Report:
 
     @property
     def search(self) -> str:
-        """A snippet that runs this audit again, with the same search; of a spec the command."""
+        """Return a snippet that repeats this audit.
+
+        With the same search; of a spec the command.
+        """
         target = self.origin or "obj"
         spec = target.removesuffix(" (before the noise)").rpartition("#")[0]
         if spec.endswith((".yaml", ".yml")):
@@ -391,7 +412,7 @@ class Report:
 
 
 def worst_of(reports: Sequence[Report]) -> str:
-    """Return the verdict of several audits: that of the one which has most to show."""
+    """Return the gravest verdict of several audits."""
     verdicts = {report.verdict for report in reports}
     return next((one for one in ("refuted", "priced") if one in verdicts), "not refuted")
 

@@ -1,4 +1,7 @@
-"""The lines that show a finding again: draw from both sides, count a plain event, print the bound."""
+"""Write scripts that reproduce a finding.
+
+Draw from both sides, count a plain event, print the bound.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Shown:
 
 
 def imported(function: Any) -> str:
-    """Return the line that imports a function as ``drive``; nothing of one that no module has."""
+    """Return the line that imports a function as ``drive``.
+
+    Nothing for a function without a module.
+    """
     module, name = (getattr(function, f"__{part}__", "") for part in ("module", "qualname"))
     home = sys.modules.get(module or "")
     if home is None or module == "__main__" or getattr(home, name, None) is not function:
@@ -53,14 +59,17 @@ def imported(function: Any) -> str:
 
 
 def is_object(origin: str) -> bool:
-    """Say whether ``module:name`` names an object of OpenDP and no function that makes one."""
+    """Return whether ``module:name`` names an OpenDP object.
+
+    False for a factory.
+    """
     module, _, name = origin.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     return isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer))
 
 
 def _made(origin: str, name: str) -> tuple[str, str]:
-    """Return the line that imports what makes the object, and the expression that makes it."""
+    """Return the import and the expression of an object."""
     if ":" in origin and not origin.endswith((".yaml", ".yml")):
         module, factory = origin.split(":", 1)
         return f"from {module} import {factory} as make", f"make{'' if is_object(origin) else '()'}"
@@ -68,7 +77,9 @@ def _made(origin: str, name: str) -> tuple[str, str]:
 
 
 def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[Any]) -> str:
-    """Return lines that count an event on both sides and print frequencies and the certified bound.
+    """Return lines that count an event on both sides.
+
+    They print frequencies and the certified bound.
 
     Args:
         pair: the datasets.
@@ -126,7 +137,7 @@ def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[
 
 
 def _drawn(event: PlainEvent, shown: Shown) -> tuple[str, list[str]]:
-    """Return the expression of an output, with a place for its dataset, and what it imports."""
+    """Return the expression of an output, and its imports."""
     one = "drive(M({}))" if shown.drive else "M({})"
     names = ["certified_epsilon", *(["first_call"] if shown.first else [])]
     drawn = one if shown.calls == 1 else f"[{', '.join([one] * shown.calls)}]"
@@ -154,7 +165,10 @@ def _hit(event: PlainEvent, outputs: Sequence[Any]) -> list[str]:
 
 
 def planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
-    """Return how many runs certify the event at these rates, with three standard errors to spare."""
+    """Return the number of runs that certify the event.
+
+    At these rates, with three standard errors to spare.
+    """
     n = 200
     while n < LARGEST:
         p, q = (n * rate for rate in rates)
@@ -167,7 +181,7 @@ def planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
 
 
 def stability_script(pair: Pair, origin: str, claimed: Any) -> str:
-    """Return the lines that show two outputs further apart than the stability map says."""
+    """Return lines that show a violation of the stability map."""
     first, made = _made(origin, "obj")
     x, y = literal(pair.left), literal(pair.right)
     needed = imports_of(x, y)

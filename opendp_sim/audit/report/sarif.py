@@ -1,4 +1,7 @@
-"""A report as SARIF 2.1.0, so that a code host shows a refutation beside the code."""
+"""Write a report as SARIF 2.1.0.
+
+A code host shows a refutation beside the code.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ _RULES = {
 
 
 def to_sarif(report: Report, file: str | None = None) -> str:
-    """Return one SARIF run: a refutation at level error, what is priced or drew no noise as a warning.
+    """Return one SARIF run.
+
+    A refutation has level error; a priced finding, or a measurement without noise, is a warning.
 
     Args:
         report: the audit.
@@ -40,7 +45,9 @@ def sarif_of(
     target: str,
     left_out: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return one SARIF run of several audits: a code host takes one run of a tool and category.
+    """Return one SARIF run of several audits.
+
+    A code host takes one run of a tool and category.
 
     Args:
         reports: the audits.
@@ -98,7 +105,10 @@ def _document(
 
 
 def _results(report: Report, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
-    """Yield what was refuted as an error; what was priced, and what drew no noise, as warnings."""
+    """Yield SARIF results of a report.
+
+    Refuted is an error; priced, and no noise drawn, are warnings.
+    """
     if report.evidence is not None:
         yield _result(report, report.layer, "error", _told(report.evidence), report.evidence, place)
     if report.priced is not None:

@@ -1,4 +1,4 @@
-"""What the audited code says about itself: the constants of its functions.
+"""Collect the constants of the audited code.
 
 Constants of code, closures, defaults and of the globals that the code names become numbers and words.
 """
@@ -35,7 +35,9 @@ _SHORT, _MANY, _WORDS, _KINDS, _LETTER, _LETTER_KINDS = 12, 9, 12, 2, 2, 4
 
 
 def counted(words: Collection[str], numbers: Collection[float]) -> list[str]:
-    """Return numbers with a short word before or behind them, such as ``12k`` or ``#7``.
+    """Return numbers with a unit or prefix of the code.
+
+    Such as ``12k`` or ``#7``.
 
     Args:
         words: strings of the code, and the names of the methods of ``PARTS`` that it calls.
@@ -49,7 +51,9 @@ def counted(words: Collection[str], numbers: Collection[float]) -> list[str]:
 
 
 def repeated(words: Collection[str]) -> list[str]:
-    """Return short words of the code many times after each other, where it counts them in a text.
+    """Return short words of the code, repeated many times.
+
+    Where the code counts words in a text.
 
     Args:
         words: strings of the code, and the names of the methods of ``REPEATS`` that it calls.
@@ -64,7 +68,9 @@ def _short(words: Collection[str]) -> list[str]:
 
 
 def joined(words: Collection[str]) -> list[str]:
-    """Return one word twice and many times, a number many times, and many words, for each mark.
+    """Return words and numbers joined by each separator.
+
+    One word twice and many times, a number many times, and many words.
 
     Of a text that is taken apart any short word of the code may be the mark.
 
@@ -126,7 +132,10 @@ class Mined:
 
     @property
     def sizes(self) -> list[int]:
-        """Numbers of records to try: next to every whole constant of moderate size."""
+        """Return numbers of records to try.
+
+        Near every moderate whole constant.
+        """
         small = sorted(int(c) for c in self.numbers if c == int(c) and 2 <= c <= LARGEST_SIZE)
         near = [n + k for n in small for k in (-1, 0, 1, 2)]
         if len(near) > 4 * MOST_SIZES:
@@ -134,7 +143,10 @@ class Mined:
         return list(dict.fromkeys(near))
 
     def take_type(self, name: str) -> None:
-        """Add the ends of a narrow type that the code names: beyond them a sum or a count wraps."""
+        """Add the ends of a narrow type.
+
+        Beyond them a sum or a count wraps.
+        """
         if name in _NARROW:
             sign, bits = _NARROW[name]
             ends = (2 ** (bits - 1), -(2 ** (bits - 1))) if sign == "i" else (2**bits,)
@@ -143,7 +155,10 @@ class Mined:
             self.numbers.update(_ROUGH[name])
 
     def take_text(self, text: str) -> None:
-        """Add a word, or a longer text, which may be a regular expression."""
+        """Add a word or a longer text.
+
+        It may be a regular expression.
+        """
         if len(text) <= _LONGEST_TEXT and text.count(" ") <= _MOST_BLANKS:
             self.words.add(text)
             return
@@ -188,7 +203,10 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) -> Mined:
-    """Return the constants of functions, and the lists of words among the arguments of a chain."""
+    """Return the constants of functions and chains.
+
+    Lists of words among the arguments too.
+    """
     out = Mined()
     for argument in arguments:
         out.take_list(argument)

@@ -1,4 +1,7 @@
-"""Datasets from what the audited code says about itself: its constants as values, sizes and borders."""
+"""Generate datasets from the audited code's constants.
+
+As values, sizes and borders.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ _MOST = 18
 
 
 def between(known: Sequence[Any], usual: int) -> Iterator[tuple[tuple[Any, Any], Any]]:
-    """Yield two records twice a number of the code apart, and the one halfway: gaps, sessions, visits.
+    """Yield two records and their midpoint.
+
+    Twice a number of the code apart: gaps, sessions, visits.
 
     Args:
         known: records of one number each, those of the code last.
@@ -58,7 +63,9 @@ _WORDS, _NUMBERS = 8, 8
 
 
 def rows_of(sample: Any, found: Mined) -> Iterator[Any]:
-    """Yield records like a sample, of which one part or several are words and numbers of the code.
+    """Yield variants of a record with words and numbers of the code.
+
+    One part is replaced, or several.
 
     Args:
         sample: a tuple or a list.
@@ -119,7 +126,9 @@ class TextPairs:
     """Counts that may be thresholds, beside the small ones."""
 
     def reordered(self, sizes: Collection[int]) -> Iterator[Edited]:
-        """Yield records of one key in one order, and the other order: datasets at distance zero.
+        """Yield records of one key, and their reverse.
+
+        Datasets at distance zero.
 
         Args:
             sizes: numbers of records that the code names.
@@ -152,7 +161,7 @@ class TextPairs:
         yield from self._counted(changes, sized=sized)
 
     def _counted(self, changes: int, *, sized: bool) -> Iterator[Edited]:
-        """Yield many of one word and one more, alone and beside as many of another less one or two."""
+        """Yield many equal words and one more."""
         keys = self.texts.keys[:_COUNTED] or ("a",)
         other = keys[1] if len(keys) > 1 else "b"
         for n, key in itertools.product(dict.fromkeys((*self.counts, *_RUNGS)), keys):
@@ -169,7 +178,7 @@ def _sizes(named: Collection[int]) -> tuple[int, ...]:
 
 
 def _first(record: str, changes: int, *, sized: bool) -> tuple[Edit, ...]:
-    """Return edits that put a record before the others, or in the place of the first ones."""
+    """Return edits that insert or replace a record at the front."""
     return tuple(Edit("replace" if sized else "insert", i, record) for i in range(changes))
 
 
@@ -190,7 +199,7 @@ USUAL_SIZES = (300, 3000)
 
 
 def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list[Any]:
-    """Return mined values of the kind of a source, with their neighbours, that the domain has."""
+    """Return mined values and their neighbours in the source's domain."""
     sample = next((v for v in (source.simplest, *source.corners) if v is not None), None)
     wanted: list[Any] = []
     if isinstance(sample, str):
@@ -224,7 +233,7 @@ def _words(found: Mined) -> list[str]:
 
 
 def _with_texts(values: list[Any], texts: Texts, member: Callable[[Any], bool]) -> list[Any]:
-    """Return texts for what the code does and its words by turns; the last value stays the last."""
+    """Return values and texts alternately, the last value last."""
     last, fresh = values[-1:], [text for text in texts.values if member(text)]
     turns = itertools.chain.from_iterable(itertools.zip_longest(values[:-1], fresh))
     return [*dict.fromkeys(v for v in turns if v is not None and v not in last), *last]
@@ -244,7 +253,10 @@ def _richer(source: Source, values: list[Any], texts: Texts | None = None) -> So
 
 @dataclass(frozen=True)
 class GuidedRecords(RecordSpace):
-    """A record space that also builds datasets of mined sizes, of one or two repeated records."""
+    """Extend a record space by datasets of mined sizes.
+
+    Of one or two repeated records.
+    """
 
     sizes: tuple[int, ...] = ()
     usual: int = 14
@@ -303,7 +315,7 @@ class GuidedRecords(RecordSpace):
                 yield self._pair(_Genome(half, (*self._all_edits(half[0]), order)), d_in)
 
     def _alone(self) -> Iterator[Pair]:
-        """Yield words beside others, and the first text of each kind: slow code sees few other pairs."""
+        """Yield words beside others, and the first text of each kind."""
         if self.texts is None:
             return
         for first, second in self.texts.texts.apart[:_FIRST_APART]:
@@ -330,7 +342,7 @@ class GuidedRecords(RecordSpace):
             yield self._pair(_Genome(*made), self.d_in)
 
     def _displaced(self) -> Iterator[Pair]:
-        """Yield records that push another over a border: as many as the code names, and one before them.
+        """Yield records that displace another across a size limit.
 
         A bound on rows keeps the first ones. What comes in at the front has one extreme value, and what
         falls out at the end the other.
@@ -344,7 +356,7 @@ class GuidedRecords(RecordSpace):
                 yield self._pair(_Genome((*(middle,) * (size - 1), last), edits), self.d_in)
 
     def _stairs(self) -> Iterator[Pair]:
-        """Yield lows up to a part of the records that the code names, then highs: a quantile's border.
+        """Yield datasets of lows and highs at a quantile's border.
 
         One record more or less carries the order statistic from one to the other.
         """
@@ -363,13 +375,16 @@ class GuidedRecords(RecordSpace):
                 yield self._pair(_Genome(base, (edit,) * count), self.d_in)
 
     def _base_of_two(self, rng: np.random.Generator, size: int) -> tuple[Any, ...]:
-        """One kind of record first, then another: what an order or a cut would show."""
+        """Return repeated records of one kind, then of another."""
         first, second = (self.records.source.pick(rng) for _ in range(2))
         return (first,) * (size - size // 2) + (second,) * (size // 2)
 
 
 def extremes(source: Source) -> list[tuple[Any, Any, Any]]:
-    """Return a middle, a lowest and a highest record: of numbers, or that differ in one place alone."""
+    """Return triples of a middle, a lowest and a highest record.
+
+    Of numbers, or of records that differ in one place alone.
+    """
     known = source.corners
     if all(_number(c) for c in known):
         return [(source.simplest, min(known), max(known))] if known else []
@@ -395,7 +410,7 @@ def _number(value: Any) -> bool:
 
 
 def _overflowing(source: Source, found: Mined) -> list[int]:
-    """Numbers of the largest record at which a sum passes a limit of the code, or of a narrow type.
+    """Return numbers of largest records whose sum passes a limit.
 
     The largest record is that of the domain, or a number of the code: a function may clamp by itself.
     """
@@ -410,7 +425,10 @@ def _overflowing(source: Source, found: Mined) -> list[int]:
 
 
 def guided(space: Any, domain: Any, found: Mined) -> Any:
-    """Return the space with what the code says; a space of another kind as it is."""
+    """Return the space extended by constants of the code.
+
+    A space of another kind is unchanged.
+    """
     if isinstance(space, RecordSpace) and type(space) is RecordSpace:
         member: Callable[[Any], bool]
         atoms = True

@@ -1,4 +1,7 @@
-"""Numbers that stand for a missing answer: many of them, and one record that says what they become."""
+"""Generate records with codes for missing answers.
+
+Many of them, and one record that determines the imputed value.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _NINES = frozenset((-1, *(sign * (10**n - 1) for n in range(1, 7) for sign in (-
 
 
 def sentinels(corners: Sequence[Any]) -> list[Any]:
-    """Return None, NaN, -1 and numbers of nines, such as -999: those of them that a record may be."""
+    """Return codes for missing values in the domain.
+
+    None, NaN, -1 and numbers of nines, such as -999.
+    """
     none = [c for c in corners if c is None][:1]
     numbers = _numbers(corners)
     nan = [c for c in numbers if math.isnan(c)][:1]
@@ -25,7 +31,9 @@ def sentinels(corners: Sequence[Any]) -> list[Any]:
 def imputed(
     corners: Sequence[Any], size: int | None, edits: Callable[[Any], tuple[Edit, ...]]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Edit, ...]]]:
-    """Yield many missing answers, and the edits that bring the highest or the lowest record.
+    """Yield many missing answers, with edits that set the imputed value.
+
+    The edits bring the highest or the lowest record.
 
     A mean that takes the place of what is missing multiplies that record by their number.
 
@@ -46,7 +54,9 @@ def _numbers(corners: Sequence[Any]) -> list[Any]:
 
 
 def with_nan(metric: str, member: Callable[[Any], bool], distance: Any) -> tuple[Pair, ...]:
-    """Return neighbours of which one has records that are NaN, where the domain has them.
+    """Return neighbours of which one has NaN records.
+
+    Where the domain has them.
 
     A sum that keeps NaN is NaN whatever is added to it: that shows in one release of either side.
     """

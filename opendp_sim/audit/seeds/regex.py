@@ -1,4 +1,6 @@
-"""Texts that match the regular expressions of the code: small and large ones, of every alternative.
+"""Generate texts that match the regular expressions of the code.
+
+Small and large ones, of every alternative.
 
 Python's own parser of expressions says what they are made of. What is put together here is matched once
 more before it is tried, for what an expression asks of its surroundings is left out; not where an
@@ -120,7 +122,7 @@ def _of_category(name: str, letter: str) -> bool:
 
 
 def _is_made_of(part: Any, word: str, least: int, most: int) -> bool:
-    """Say whether a word is some letters of the one class that is repeated."""
+    """Return whether a word consists of one repeated character class."""
     if [str(op) for op, _ in part] != ["IN"] or not least <= len(word) <= most:
         return False
     if len(word) > _LONGEST_WORD:
@@ -130,7 +132,7 @@ def _is_made_of(part: Any, word: str, least: int, most: int) -> bool:
 
 
 def _free(tree: Iterable[Any]) -> int:
-    """Return how many parts may be repeated more or less often: each multiplies the ways to match."""
+    """Return the number of variable repetitions of a pattern."""
     count = 0
     for op, value in tree:
         if str(op).endswith("_REPEAT"):
@@ -147,7 +149,7 @@ _LOW, _HIGH = _Style("0", 1), _Style("9", _DIGITS)
 
 
 def _texts(pattern: Pattern, styles: Iterable[_Style]) -> Iterator[str | None]:
-    """Yield a text in each style; None where it does not match after all."""
+    """Yield a text in each style, or None without a match."""
     written, flags = pattern
     plain = not any(c in written for c in "\\[](){}.*+?|^$")
     if plain or _NESTED.search(written):
@@ -164,7 +166,9 @@ def _texts(pattern: Pattern, styles: Iterable[_Style]) -> Iterator[str | None]:
 def matching(
     patterns: Collection[Pattern], numbers: Sequence[str] = (), words: Sequence[str] = ()
 ) -> list[str]:
-    """Return texts that match those that are regular expressions, once and many times.
+    """Return texts that match the regular expressions.
+
+    Once and many times.
 
     Args:
         patterns: what may be one.
@@ -188,6 +192,9 @@ def matching(
 
 
 def low_and_high(patterns: Collection[Pattern]) -> list[tuple[str, str]]:
-    """Return two texts for each expression, alike but for their numbers: small ones, and large ones."""
+    """Return two texts for each expression, differing in their numbers.
+
+    Small numbers, and large ones.
+    """
     pairs = [tuple(_texts(pattern, (_LOW, _HIGH))) for pattern in sorted(patterns)]
     return [(p[0], p[1]) for p in pairs if len(p) == 2 and p[0] and p[1] and p[0] != p[1]]

@@ -1,4 +1,7 @@
-"""Texts of the kinds that code takes: fields between its marks, numbers, spellings, JSON, dates."""
+"""Generate texts of common formats.
+
+Separated fields, numbers, spellings, JSON, dates.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _TEXT_FIELDS_MANY, _REPEATED, _ALIKE, _FIRST = 40, 3, 24, 3
 
 
 def fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
-    """Return a key and a number, several of either, and empty fields, for each mark."""
+    """Return fields of a key and a number, for each separator.
+
+    Several of either, and empty fields.
+    """
     out: list[list[str]] = []
     for mark in marks:
         texts = [
@@ -38,7 +44,10 @@ def fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
 
 
 def behind(marks: list[str], words: list[str]) -> list[str]:
-    """Return words of the code as the second field: its first ones, and one from the middle."""
+    """Return texts with words of the code as second field.
+
+    Its first ones, and one from the middle.
+    """
     few = [*words[:_FIRST], *words[len(words) // 2 :][:1]]
     return [f"a{mark}{word}" for word in dict.fromkeys(few) for mark in marks]
 
@@ -51,7 +60,7 @@ def mixed(
     *,
     numbers: bool,
 ) -> list[str]:
-    """Return words beside words, numbers before words, odd digits, and dates with another field."""
+    """Return fields of words, numbers, unusual digits and dates."""
     out: list[list[str]] = []
     for mark in marks[:2]:
         texts = [
@@ -65,12 +74,18 @@ def mixed(
 
 
 def numbered(keys: list[str]) -> list[str]:
-    """Return many texts with a word: a sample by a hash of the record holds some of them."""
+    """Return many numbered texts with a word.
+
+    A sample by a hash of the record has some of them.
+    """
     return [f"{(keys or ['a'])[0]} {n}" for n in range(_ALIKE)]
 
 
 def tables(marks: list[str], keys: list[str], widths: Sequence[int]) -> list[str]:
-    """Return many unlike words, as many numbers as the code may want fields, and tables of two marks."""
+    """Return texts with many fields, and tables of two separators.
+
+    As many numbers as the code may require.
+    """
     rows = [m.join([n] * w) for m in marks for w in widths for n in ("1000000", "-1000000")]
     like = keys or ["a"]
     several = [
@@ -83,7 +98,10 @@ def tables(marks: list[str], keys: list[str], widths: Sequence[int]) -> list[str
 
 
 def apart(marks: list[str], keys: list[str], listed: Collection[str]) -> list[tuple[str, str]]:
-    """Return texts of a part of the words, and of the rest: a record that moves some counts alone."""
+    """Return texts of some words, and of the rest.
+
+    A record that moves some counts alone.
+    """
     keys = keys if len(listed) < 2 else [key for key in keys if key in listed]
     half = (len(keys) + 1) // 2
     sides = [(keys[:half], keys[half:]), (keys[half:], keys[:half]), (keys[:1], keys[1:])]
@@ -146,7 +164,10 @@ def _identifiers(words: Iterable[str]) -> list[str]:
 
 
 def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
-    """Return a low and a high record of one key, in what shapes the code may read, the kinds by turns."""
+    """Return low and high records of one key.
+
+    In formats that the code may read, alternately.
+    """
     top, keys, like = shapes.whole[:1] or ("7",), shapes.keys[:1], shapes.members
     fields: list[tuple[str, str]] = []
     for mark in shapes.marks:
@@ -173,7 +194,7 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
 
 
 def _joins(shapes: Shapes) -> Iterable[tuple[str, str]]:
-    """Yield rows of two kinds with one key: one of them may count as many of the other as there are."""
+    """Yield rows of two kinds with one key."""
     kinds = [word for word in shapes.named if word not in shapes.listed][:_KINDS]
     for mark in shapes.marks:
         for one, other in pairwise(shapes.keys):
@@ -185,7 +206,7 @@ def _joins(shapes: Shapes) -> Iterable[tuple[str, str]]:
 
 
 def _turned(shapes: Shapes) -> Iterable[tuple[str, str]]:
-    """Yield a low row and a higher one of one user: a sum goes from one end of its range to the other."""
+    """Yield a low and a higher row of one user."""
     for width in shapes.widths[:_TEXT_KIN_MOST_WIDTHS]:
         for mark in shapes.marks:
             like = mark.join("a" * (width - 1))
@@ -193,13 +214,13 @@ def _turned(shapes: Shapes) -> Iterable[tuple[str, str]]:
 
 
 def _lacking(shapes: Shapes) -> Iterable[tuple[str, str]]:
-    """Yield a row of large numbers, and one whose numbers are none: it may void all the others."""
+    """Yield a row of large numbers, and a row without numbers."""
     for width in shapes.widths[:_TEXT_KIN_MOST_WIDTHS]:
         yield from ((m.join([str(_HUGE)] * width), m.join(["nan"] * width)) for m in shapes.marks)
 
 
 def _vectors(shapes: Shapes) -> Iterable[tuple[str, str]]:
-    """Yield a small and a huge vector: what is scaled by the largest record shrinks all the others."""
+    """Yield a small and a huge vector."""
     like = _identifiers(dict.fromkeys((*shapes.keys, *shapes.named)))[:_MEMBERS]
     for width in shapes.widths[:_TEXT_KIN_MOST_WIDTHS]:
         if shapes.json:
@@ -211,7 +232,9 @@ def _vectors(shapes: Shapes) -> Iterable[tuple[str, str]]:
 
 
 def users_of(shapes: Shapes) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return a low and a high record of each of several users: a number, or a word of the code.
+    """Return low and high records of several users.
+
+    A number, or a word of the code.
 
     A number of the code may be a clamp, and the one below it is the largest rest of a division.
     """
@@ -270,7 +293,9 @@ _FULL_WIDTH = 0xFEE0
 
 
 def spelled(found: Mined, marks: list[str], keys: list[str], *, together: bool) -> list[str]:
-    """Return the words of the code in other cases, padded, and written with other letters.
+    """Return the words of the code in other spellings.
+
+    Other cases, padding, and look-alike letters.
 
     Args:
         found: what the code names.
@@ -289,7 +314,7 @@ def spelled(found: Mined, marks: list[str], keys: list[str], *, together: bool) 
 
 
 def _spellings(word: str, ends: list[str]) -> list[str]:
-    """Return texts that may count as one word once case, forms or ends are gone."""
+    """Return texts that may normalise to one word."""
     wide = "".join(chr(ord(c) + _FULL_WIDTH) if "!" <= c <= "~" else c for c in word)
     other = [word.replace(plain, joined) for plain, joined in _LIGATURES if plain in word]
     cases = [word, word.upper(), word.title(), word.swapcase(), word[:-1] + word[-1:].upper()]
@@ -383,7 +408,10 @@ class Texts:
 
 
 def ranked(found: Mined) -> list[str]:
-    """Return short words of the code, those of its lists and tables first."""
+    """Return short words of the code, those of lists first.
+
+    Lists and tables.
+    """
     words = [*sorted(found.listed), *sorted(found.words - found.listed)]
     short = [
         w
@@ -402,7 +430,9 @@ def ranked(found: Mined) -> list[str]:
 
 
 def marks_of(found: Mined) -> list[str]:
-    """Return short constants without letters and digits; a blank or a line's end where code splits there.
+    """Return the separators of the code.
+
+    Short constants without letters and digits; a blank or a line's end where the code splits there.
 
     A constant of several such letters may be what is stripped, so it comes last.
     """
@@ -476,13 +506,13 @@ def _uses(found: Mined, names: Collection[str]) -> bool:
 
 
 def _patterns(found: Mined) -> set[Pattern]:
-    """Return the regular expressions of the code, and its words where it takes any as one."""
+    """Return the regular expressions of the code."""
     words = found.words if _uses(found, PATTERNS) else ()
     return found.patterns | {(word, 0) for word in words}
 
 
 def _whole(found: Mined) -> list[str]:
-    """Return moderate whole numbers of the code and those above them, the largest first."""
+    """Return moderate whole numbers of the code and their successors, decreasing."""
     whole = sorted({int(c) for c in found.numbers if c == int(c) and 1 < c < 1e9}, reverse=True)
     return [str(n + more) for n in whole[:4] for more in (0, 1)]
 
@@ -492,13 +522,13 @@ def _numbers(found: Mined) -> list[str]:
 
 
 def _widths(found: Mined) -> list[int]:
-    """Return how many numbers a record may have, those that the code names first."""
+    """Return possible numbers of fields, those of the code first."""
     named = sorted({int(c) for c in found.numbers if c == int(c) and 1 < c <= _WIDEST})
     return list(dict.fromkeys((3, *named, 2)))[:_MOST_WIDTHS]
 
 
 def _runs(marks: list[str]) -> Iterator[tuple[str, ...]]:
-    """Yield some days in a row, alone and as the second and the first field."""
+    """Yield consecutive days, alone and as the second or first field."""
     days = [f"2024-03-{day:02}" for day in range(1, _DAYS)]
     yield tuple(days)
     yield from (tuple(f"a{mark}{day}" for day in days) for mark in marks[:1])
@@ -506,13 +536,13 @@ def _runs(marks: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _dated(found: Mined, marks: list[str]) -> bool:
-    """Say whether the code reads dates: by name, or by the places of an ISO date's hour or month."""
+    """Return whether the code reads dates."""
     places = any(pair <= found.numbers for pair in _PLACES)
     return places or "T" in marks or _uses(found, _DATES)
 
 
 def _letters(found: Mined) -> list[str]:
-    """Return long runs of letters of many bytes, or of letters that grow."""
+    """Return long runs of multi-byte or case-expanding letters."""
     letters = [
         *(_WIDE if _uses(found, _BYTES) else ()),
         *(_CHANGING if _uses(found, _CASES) else ()),

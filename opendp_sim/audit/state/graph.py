@@ -1,4 +1,4 @@
-"""All that functions keep, followed from name to value: where it stands, and whether it is public.
+"""Follow the state of functions, and decide whether it is public.
 
 What is not followed may hold a secret beside what is put back, so it makes the whole unknown.
 """
@@ -45,7 +45,10 @@ from opendp_sim.audit.state.snapshot import is_users
 
 
 class CacheSlot(Slot):
-    """A cache, empty when this is made; that it is filled is no change that would be looked at."""
+    """Hold a cache that was empty at construction.
+
+    Filling it is no change of state.
+    """
 
     def __init__(self, cache: Any) -> None:
         super().__init__(lambda: (cache,), lambda _: None, lambda _: {}, lambda *_: True)
@@ -62,7 +65,7 @@ class CacheSlot(Slot):
 
 
 def container_slot(value: Any) -> Slot | None:
-    """Return the entries of a container that can be changed; nothing for what is none."""
+    """Return the slot of a mutable container's entries, or None."""
     kind = type(value)
     if issubclass(kind, dict):
         return _mapping_slot(value)
@@ -135,7 +138,9 @@ def source_slot(read: Callable[[], Any], write: Callable[[Any], None]) -> Slot:
 
 
 def extra_slot(source: Any) -> Slot:
-    """Return what stands on a generator beside its state: nothing, when this is made.
+    """Return the slot of a generator's attributes.
+
+    Beside its state; empty at construction.
 
     Raises:
         ValueError: something does.
@@ -162,7 +167,10 @@ BOUND = types.BuiltinFunctionType, types.MethodWrapperType
 
 
 class Places:
-    """Where values stand: what they are is for ``Followed``."""
+    """Hold the places of values.
+
+    ``Followed`` reads their kinds.
+    """
 
     def __init__(self, functions: Iterable[types.FunctionType]) -> None:
         functions = list(functions)
@@ -241,7 +249,7 @@ class Places:
             self._each(self.slots[-1].before)
 
     def _attributes_of_modules(self) -> None:
-        """Follow what modules keep under names that the functions use, until nothing is new."""
+        """Follow the module attributes that functions name, transitively."""
         done = -1
         while done != len(self._places) and not self.unknown:
             done = len(self._places)
@@ -296,7 +304,7 @@ _CHANGING = (list, dict, set, collections.deque)
 
 
 class Followed(Places):
-    """Where everything stands that functions keep, and what of it may be secret."""
+    """Collect the places of state, and values that may be secret."""
 
     def _value(self, value: Any) -> None:
         if self.unknown or id(value) in self.seen or self._public.knows(value):
@@ -337,7 +345,7 @@ class Followed(Places):
         return kind is type(np.sum) or kind.__name__ == "cython_function_or_method"
 
     def _bound(self, value: Any) -> None:
-        """Take a function that is written in C, and what it is bound to."""
+        """Follow a compiled function and its bound object."""
         owner = value.__self__
         module = owner.__name__ if type(owner) is types.ModuleType else value.__module__
         if owner is not None and type(owner) is not types.ModuleType:
@@ -393,7 +401,7 @@ class Followed(Places):
         self._each(set(parts))
 
     def _together(self, values: list[Any]) -> None:
-        """Note values that stand together: a key, or a pool of noise, may be written in few of them."""
+        """Record mixed values as possible secrets."""
         entries = flat(values)
         if len({(type(entry), entry) for entry in entries}) <= 1 or self._public.writes(entries):
             return
@@ -402,7 +410,7 @@ class Followed(Places):
             self._leave("values that no constant of the code writes together")
 
     def _source(self, value: Any, kind: type) -> bool:
-        """Take a generator: its state is put back where its seed is public, and else goes on."""
+        """Follow a generator, whose state is restored for public seeds."""
         found = seeded_state(value, self._public.seeds)
         if found is None:
             return False
@@ -461,7 +469,7 @@ class Followed(Places):
             self._entry(kept, name)
 
     def _class(self, kind: type) -> None:
-        """Take what a class of the user's keeps for all of its instances."""
+        """Follow the state of a user's class."""
         for base in (*mro_of(kind), type(kind)):
             if not (base.__flags__ & _HEAP and is_users(base)):
                 if not (harmless(base.__module__) or base in (object, type)):
@@ -481,7 +489,7 @@ _OF_DICTS = (collections.OrderedDict, collections.Counter, collections.defaultdi
 
 
 def _parts_of(value: Any, kind: type) -> tuple[Any, ...] | None:
-    """Return what a value is made of that calls something else; nothing for other values."""
+    """Return the parts of a wrapper of a call, or None."""
     if kind is types.MethodType:
         return value.__func__, value.__self__
     if kind is functools.partial:

@@ -1,4 +1,4 @@
-"""Libraries that keep nothing of a program's, and code that looks past names."""
+"""List libraries without program state, and find indirect reads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def harmless(module: object) -> bool:
 
 
 def is_plain(kind: type, *more: type) -> bool:
-    """Say whether a class is of the user's, and its bases are too, or keep nothing else in C."""
+    """Return whether a user's class has no state in C."""
     users = (base.__flags__ & _HEAP and is_users(base) for base in mro_of(kind))
     return all(
         own or base in _BASES or base in more for own, base in zip(users, mro_of(kind), strict=True)
@@ -86,7 +86,10 @@ class Reads(NamedTuple):
 
 @functools.lru_cache(maxsize=2000)
 def reads_of(code: types.CodeType) -> Reads:
-    """Return what code does that its names do not say, nested code included."""
+    """Return the indirect reads of code, nested code included.
+
+    Reads that its names do not show.
+    """
     stored, imported, last = dict[str, None](), dict[tuple[int, str], None](), list[object]()
     for step in dis.get_instructions(code):
         if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"):

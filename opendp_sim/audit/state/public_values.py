@@ -1,4 +1,7 @@
-"""What whoever knows the code knows: constants that its modules write out, and containers of them."""
+"""Recognise public values.
+
+Constants that the modules write out, and containers of them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ State = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
 def state_of(value: Any) -> State | None:
-    """Return how to read and write a generator's state; nothing for what is none, or has none."""
+    """Return access to a generator's state, or None."""
     kind = type(value)
     if kind is random.Random:
         return value.getstate, value.setstate
@@ -47,7 +50,9 @@ def state_of(value: Any) -> State | None:
 
 
 def seeded_state(value: Any, seeds: Iterable[Any]) -> State | tuple[()] | None:
-    """Return how to read and write a generator's state if its seed is public, ``()`` if it is not.
+    """Return access to a generator's state by its seed.
+
+    ``()`` if the seed is not public, None for other values.
 
     ``None`` is for what is no generator.
     """
@@ -70,7 +75,7 @@ def seeded_state(value: Any, seeds: Iterable[Any]) -> State | tuple[()] | None:
 
 
 def _of_random(value: random.Random, seed: Any) -> bool:
-    """Say whether a generator is new, or in the first 624 words of its seed."""
+    """Return whether a generator is within 624 words of its seed."""
     now, made = value.getstate(), random.Random(seed)  # noqa: S311
     if now == made.getstate():
         return True
@@ -104,7 +109,7 @@ def _of_bits(value: np.random.BitGenerator, seed: int) -> bool:
 
 
 def _in_steps(now: Any, made: Any) -> bool:
-    """Say whether a generator of PCG's gets to a state in a few steps; it may keep half a word."""
+    """Return whether PCG reaches a state in a few steps."""
     words = set[int]()
     for _ in range(_STEPS):
         if made.state["state"] == now["state"]:
@@ -144,13 +149,13 @@ class Public:
 
     @property
     def seeds(self) -> list[Any]:
-        """Values that a generator may have been seeded with: small ones first."""
+        """Return possible public seeds of a generator, small ones first."""
         named = [v for kind, v in self._known if kind in (int, str) and v not in ("", 0, 1, -1)]
         whole = [v for v in named if isinstance(v, str) or (v >= _SMALL and v < 1 << 128)]
         return [*range(_SMALL), *sorted(whole, key=str)]
 
     def knows(self, value: Any) -> bool:
-        """Say whether a value is nothing, a truth value, or a constant of the code."""
+        """Return whether a value is None, a bool or a constant."""
         kind = type(value)
         if kind in _LEAVES:
             return True
@@ -161,7 +166,10 @@ class Public:
         return value != value or (type(value), value) in self._known  # noqa: PLR0124 - NaN
 
     def writes(self, values: Iterable[Any]) -> bool:
-        """Say whether the code writes out a container of just these values, in this order."""
+        """Return whether the code writes out a container of these values.
+
+        Just these, in this order.
+        """
         return tuple(values) in self._displays
 
     def _take(self, value: Any) -> None:
@@ -216,7 +224,7 @@ class Public:
 
 
 def flat(values: Iterable[Any]) -> list[Any]:
-    """Return the entries of a container, and of the lists and tuples in it, one after the other."""
+    """Return the entries of nested lists and tuples in order."""
     out: list[Any] = []
     todo = list(values)[::-1]
     while todo and len(out) < _LONGEST:

@@ -62,7 +62,7 @@ def functions_of(obj: Any) -> list[types.FunctionType]:
 
 
 def _parts(obj: Any) -> list[Any]:
-    """Return an object and what it was made of: a long chain nests deeper than the collector is asked."""
+    """Return an object and its parts, transitively."""
     out: list[Any] = []
     todo, seen = [obj], set[int]()
     while todo:
@@ -80,7 +80,10 @@ def _parts(obj: Any) -> list[Any]:
 
 
 def arguments_of(obj: Any) -> list[Any]:
-    """Return what OpenDP's constructors were given, in an object and the parts that it was made of."""
+    """Return the arguments of an object's OpenDP constructors.
+
+    Those of its parts too.
+    """
     told = (getattr(part, "__opendp_dict__", None) or {} for part in _parts(obj))
     return [value for made in told for value in made.get("__kwargs__", {}).values()]
 
@@ -92,7 +95,7 @@ def _users(value: Any) -> bool:
 
 
 def _methods(value: Any) -> list[Any]:
-    """Return the methods of an instance of a class of the user's, bound to it: ``__call__`` first."""
+    """Return the bound methods of a user's instance, ``__call__`` first."""
     kind = type(value)
     if not (kind.__flags__ & _HEAP and _users(kind)):
         return []
@@ -108,21 +111,21 @@ def _methods(value: Any) -> list[Any]:
 
 
 def _plain(member: Any) -> Any:
-    """Return the function behind what a class holds: of a class's or static method, or a property."""
+    """Return the function behind a method descriptor or property."""
     if isinstance(member, property):
         return member.fget
     return member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
 
 
 def _written(kind: type, function: types.FunctionType) -> bool:
-    """Say whether somebody wrote a method: not Python's own for a record with named fields."""
+    """Return whether a method is written by the user."""
     file = function.__code__.co_filename
     record = any(_static(kind, name) is not None for name in ("__dataclass_fields__", "_fields"))
     return _users(function) and not (record and file.endswith(("<string>", "dataclasses.py")))
 
 
 def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
-    """Add the user's functions, and the methods of the user's classes, that the found ones name."""
+    """Add the user's functions and methods that functions name."""
     out = list(found)
     known = {id(function.__code__) for function in out}
     for function in out:
@@ -135,7 +138,7 @@ def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
 
 
 def _static(value: Any, name: str, other: Any = None) -> Any:
-    """Return what is kept under a name, without asking a hook of the user's for it."""
+    """Return an attribute without calling a user's hook."""
     try:
         return inspect.getattr_static(value, name, other)
     except Exception:  # noqa: BLE001 - classes that are odd in other ways
@@ -151,7 +154,7 @@ def _named(value: Any) -> list[types.FunctionType]:
 
 
 def held(function: types.FunctionType) -> list[Any]:
-    """Return what a function keeps: cells and defaults."""
+    """Return the values of a function's cells and defaults."""
     out: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
@@ -172,7 +175,10 @@ def names_of(code: types.CodeType) -> tuple[str, ...]:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """Return what an instance or its class keeps under a name; no property is run."""
+    """Return an attribute of an instance or its class.
+
+    No property is run.
+    """
     try:
         kept = object.__getattribute__(owner, "__dict__")
     except (AttributeError, TypeError):  # slots; a user's ``__getattr__`` is not asked

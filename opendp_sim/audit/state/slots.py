@@ -1,4 +1,6 @@
-"""Places that values stand in: each is read, and written, past whatever a user's class says of it.
+"""Read and write the places of values.
+
+Past the hooks of a user's class.
 
 Attributes, entries and cells are taken by Python's own means: no ``__getattr__``, no property and no
 ``__setattr__`` of a user's is run, so that looking changes nothing and fails nowhere.
@@ -66,7 +68,7 @@ def _same(now: Values, before: Values) -> bool:
 
 
 class Slot:
-    """A place: how it is read and written, and what stood in it when this was made."""
+    """Describe a place with access and its original values."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Slot:
         self.before = read()
 
     def tried(self) -> Slot:
-        """Write what stands there: a place that cannot be written raises now."""
+        """Write the present values, so that a read-only place raises."""
         self._write(self.before)
         return self
 
@@ -164,7 +166,7 @@ def defaults_slot(function: types.FunctionType) -> Slot:
 
 
 def pairs(values: Values) -> dict[Any, Any]:
-    """Return keys with their values: the first half, and the second."""
+    """Return keys with values, from two halves of a sequence."""
     half = len(values) // 2
     return dict(zip(values[:half], values[half:], strict=True))
 

@@ -1,4 +1,4 @@
-"""What a value holds now, by identity: whether runs have changed it, from one call to the next."""
+"""Compare a value's content between calls, by identity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _KNOWN = ("opendp_sim.audit.", "opendp.", "numpy", "scipy")
 
 
 def is_users(kind: type) -> bool:
-    """Say whether a class is neither of the standard library, nor of ours or of OpenDP."""
+    """Return whether a class is the user's.
+
+    Neither the standard library's, nor this package's, nor OpenDP's.
+    """
     module = str(kind.__module__)
     known = module.startswith(_KNOWN)
     return not known and module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names - {
@@ -48,7 +51,10 @@ def cells_of(function: types.FunctionType) -> Iterator[Any]:
 
 
 def cached(cache: Any) -> list[Any]:
-    """Return what a ``functools.lru_cache`` keeps: results, some keys, the function."""
+    """Return the contents of a ``functools.lru_cache``.
+
+    Results, some keys, the function.
+    """
     out: list[Any] = []
     for part in gc.get_referents(cache):
         inner = isinstance(part, dict) and any(type(v).__name__ == _LINK for v in part.values())
@@ -60,12 +66,15 @@ def cached(cache: Any) -> list[Any]:
 
 
 def _of_keywords(part: Any) -> bool:
-    """Say whether a part is the key of a call by keywords, or the mark in it."""
+    """Return whether a part belongs to a keyword call's key."""
     return type(part) is object or (type(part) is tuple and any(type(v) is object for v in part))
 
 
 def held_now(value: Any) -> Iterator[Any]:
-    """Yield what a value holds now, by identity; the parts are kept, so that none is given out again."""
+    """Yield the contents of a value by identity.
+
+    They are kept alive, so that no identity is given out again.
+    """
     if isinstance(value, (np.ndarray, bytearray, array)):
         yield value.tobytes() if not isinstance(value, bytearray) else bytes(value)
         return

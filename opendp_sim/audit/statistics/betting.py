@@ -1,4 +1,6 @@
-"""Testing by betting: wealth that can only grow when the claim is false.
+"""Test by betting.
+
+Wealth grows only when the claim is false.
 
 For a claim ``P[A in S] <= e^eps P[B in S] + delta`` draw one output from each side and bet on
 ``X = 1{A in S} - e^eps 1{B in S} - delta``. Under the claim E[X] <= 0 whatever event, eps, direction
@@ -37,7 +39,10 @@ from opendp_sim.audit.statistics.scores import Score
 
 @dataclass(frozen=True)
 class Bet:
-    """An event, a point of the claimed curve, and how much of the wealth to put on it."""
+    """Describe a bet.
+
+    An event, a point of the claimed curve, and the stake.
+    """
 
     name: str
     score: Score
@@ -59,7 +64,10 @@ class Bet:
 
     @property
     def worst(self) -> float:
-        """The most that a round can lose, in units of the bet: ``e^eps + delta``."""
+        """Return the largest loss of a round, ``e^eps + delta``.
+
+        In units of the bet.
+        """
         return math.exp(min(self.epsilon, 60.0)) + self.delta
 
     def holds(self, outputs: Encoded) -> NDArray[np.bool_]:
@@ -87,7 +95,10 @@ class Wealth:
         return 0.0 if self.purses is None else float(np.logaddexp.reduce(self.purses))
 
     def add(self, changes: NDArray[np.float64], goal: float) -> bool:
-        """Multiply in the rounds of a batch, shape (players, rounds); stop where the goal is reached."""
+        """Multiply in a batch of rounds, and stop at the goal.
+
+        Shape (players, rounds).
+        """
         players, rounds = changes.shape
         if rounds == 0:
             return False
@@ -114,7 +125,10 @@ class Wealth:
 
 
 def settle(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
-    """Return the logs of what the rounds of fresh outputs multiply each wealth by: (players, rounds)."""
+    """Return the log-factors of each wealth by round, (players, rounds).
+
+    On fresh outputs.
+    """
     rounds = min(len(left), len(right))
     gain = _gain(bet, left, right, rounds)
     if bet.against is not None:

@@ -1,4 +1,6 @@
-"""What counting shows: limits on the chance of an event, and how many runs show an excess.
+"""Compute confidence limits and required numbers of runs.
+
+Clopper-Pearson limits of an event's probability.
 
 Clopper-Pearson limits are the second, independently coded way to certify what betting found; the planning
 formula of the event tests, solved for the excess, says what a run would have seen.
@@ -12,12 +14,18 @@ from scipy.stats import beta as beta_law, norm
 
 
 def lower_limit(hits: int, runs: int, risk: float) -> float:
-    """Return p with P[Binomial(runs, p) >= hits] = risk: a lower confidence limit."""
+    """Return the lower confidence limit of a binomial probability.
+
+    The p with P[Binomial(runs, p) >= hits] = risk.
+    """
     return 0.0 if hits == 0 else float(beta_law.ppf(risk, hits, runs - hits + 1))
 
 
 def upper_limit(hits: int, runs: int, risk: float) -> float:
-    """Return p with P[Binomial(runs, p) <= hits] = risk: an upper confidence limit."""
+    """Return the upper confidence limit of a binomial probability.
+
+    The p with P[Binomial(runs, p) <= hits] = risk.
+    """
     return 1.0 if hits == runs else float(beta_law.ppf(1 - risk, hits + 1, runs - hits))
 
 
@@ -33,7 +41,10 @@ def certified_delta(
 def certified_epsilon(
     hits: tuple[int, int], runs: tuple[int, int], delta: float, risk: float
 ) -> float:
-    """Return a lower confidence bound on epsilon at ``delta`` from a fixed event; 0 if none."""
+    """Return a lower confidence bound on epsilon at ``delta``.
+
+    From a fixed event; 0 if none.
+    """
     high = lower_limit(hits[0], runs[0], risk / 2) - delta
     low = upper_limit(hits[1], runs[1], risk / 2)
     return max(0.0, math.log(high / low)) if high > 0 else 0.0
@@ -47,7 +58,9 @@ Measured with an event known beforehand: 1.3 shows it in 46 to 56 of 60 runs, 1.
 def draws_needed(
     claimed: float, true: float, beta: float, power: float = 0.95, delta: float = 0.0
 ) -> float:
-    """Return how many draws a side show ``true`` > ``claimed`` epsilon; inf if none do.
+    """Return the draws a side that detect a larger epsilon.
+
+    ``true`` > ``claimed``; inf if none do.
 
     The event has probability 1/2 on one side and e^-true / 2 on the other, as a half-line has under
     a shifted Laplace law. Where the claim allows ``delta`` beside epsilon, only what exceeds it shows.
@@ -65,7 +78,10 @@ def draws_needed(
 
 
 def smallest_excess(claimed: float, rounds: int, beta: float, delta: float = 0.0) -> float:
-    """Return the smallest true epsilon that ``rounds`` draws a side would have shown; inf if none."""
+    """Return the smallest epsilon that ``rounds`` draws a side detect.
+
+    Inf if none.
+    """
     if rounds == 0:
         return math.inf
     low, high = claimed, claimed + 1e-3
@@ -83,7 +99,9 @@ def smallest_excess(claimed: float, rounds: int, beta: float, delta: float = 0.0
 
 
 def smallest_chance(claimed: float, rounds: int, beta: float, delta: float = 0.0) -> float:
-    """Return how likely an event must be that the other side never has, to show; inf if it cannot.
+    """Return the smallest detectable probability of a one-sided event.
+
+    The other side never has it; inf if none is detectable.
 
     What too few draws for any event of probability 1/2 would still have shown.
     """

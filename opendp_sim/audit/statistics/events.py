@@ -1,4 +1,7 @@
-"""Which event to bet on: of the outputs that are past, the one in the greatest excess over the claim."""
+"""Choose the event to bet on.
+
+Among past outputs, the one with the greatest excess over the claim.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ def best_bet(
     *,
     coupled: bool = False,
 ) -> Bet | None:
-    """Choose event, eps and stake on outputs that the score was not learned from.
+    """Choose event, eps and stake on held-out outputs.
+
+    The score was not learned from them.
 
     Args:
         scores: candidate scores.
@@ -81,7 +86,7 @@ def _strength(
     factors: NDArray[np.float64],
     deltas: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Excess over its standard error; rates are pulled in by a pseudo-count so that 0 has an error."""
+    """Return excesses over their standard errors."""
     first, second = seen
     ps = (p * first + DOUBT) / (first + 2 * DOUBT)
     qs = (q * second + DOUBT) / (second + 2 * DOUBT)

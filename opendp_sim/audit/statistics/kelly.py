@@ -1,4 +1,7 @@
-"""How much of the wealth to bet: Kelly's stakes, at an excess shrunk for being the largest of many."""
+"""Compute Kelly's stakes.
+
+At an excess shrunk for being the largest of many.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ and that of one who never bets and so keeps what the others lose."""
 
 
 def with_stakes(bet: Bet) -> Bet:
-    """Kelly's stake of each player, at an excess shrunk for having been the largest of many."""
+    """Return the bet with each player's Kelly stake.
+
+    At an excess shrunk for having been the largest of many.
+    """
     q = (bet.hits[1] * bet.seen[1] + DOUBT) / (bet.seen[1] + 2 * DOUBT)
     allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
     excess = max(bet.hits[0] - allowed, 0.0)
@@ -52,7 +58,9 @@ def _growth(
 
 
 def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet:
-    """Join a bet to one of the opposite direction; each player sets both stakes anew.
+    """Join a bet with one of the opposite direction.
+
+    Each player sets both stakes anew.
 
     Args:
         bet: the stronger bet, on ``left`` being too likely.
@@ -74,7 +82,7 @@ def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet
 
 
 def _frequencies(cells: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return the frequencies of so many cells, with a pseudo-count of one among them all."""
+    """Return smoothed frequencies of cells."""
     counts = np.bincount(cells, minlength=count) + 1 / count
     return np.asarray(counts / counts.sum())
 
@@ -82,7 +90,7 @@ def _frequencies(cells: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 def _two_stakes(
     bet: Bet, other: Bet, mass: NDArray[np.float64], luck: float
 ) -> tuple[float, float]:
-    """Kelly's stakes along the ray that excesses and errors point to; zeros for no second bet."""
+    """Return Kelly's stakes of two bets, or zeros."""
     if other.strength <= luck or bet.strength <= luck:
         return 0.0, 0.0
     hits = np.array([0.0, 1.0])

@@ -25,7 +25,10 @@ _batches = itertools.count()
 
 
 def begin_coins() -> None:
-    """Begin an audit: the same coins for the same seed, whatever was audited before."""
+    """Reset the coins of an audit.
+
+    The same coins for the same seed.
+    """
     global _batches  # noqa: PLW0603
     _batches = itertools.count()
 
@@ -37,7 +40,7 @@ class Rounds(Protocol):
         """Return a block in which rounds have their noise in common."""
 
     def begin(self) -> None:
-        """Begin a round: the next run is its first."""
+        """Begin a round with its first run."""
 
     def again(self) -> None:
         """Say that the next run is the round's second."""
@@ -47,7 +50,10 @@ Spots = NDArray[np.int64] | None
 
 
 def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[Any]:
-    """Return ``count`` releases; a failing run yields its exception. Wide ones keep a few cells."""
+    """Return ``count`` releases, with exceptions of failing runs.
+
+    Wide releases are restricted to a few cells.
+    """
     if subject.sample is not None:
         return [_narrow(v, spots) for v in subject.releases(data, count)]
     out: list[Any] = []
@@ -62,7 +68,7 @@ def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[A
 def draw_both(
     subject: Subject, pair: Pair, count: int, spots: Spots = None
 ) -> tuple[list[Any], list[Any]]:
-    """Return so many releases of either side, in an order that coins decide round by round."""
+    """Return releases of either side, in random order by round."""
     if subject.sample is not None:
         return draw(subject, pair.left, count, spots), draw(subject, pair.right, count, spots)
     return both_sides(lambda data: draw(subject, data, 1, spots), pair, count)
@@ -71,7 +77,9 @@ def draw_both(
 def both_sides(
     one: Callable[[Any], list[Any]], pair: Pair, count: int, rounds: Rounds | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """Return what rounds of both sides give; a public coin says which of the two goes first.
+    """Return the results of rounds on both sides.
+
+    A public coin decides the order in each round.
 
     Every batch of an audit has coins of its own: a counter could keep step with coins that come again.
 
@@ -97,7 +105,9 @@ def both_sides(
 
 
 def spots_of(subject: Subject, pair: Pair) -> Spots:
-    """Return the cells of a wide release in which the noiseless parts of a pair differ most.
+    """Return the cells of a release with the largest differences.
+
+    Of the noiseless parts of a pair, for wide releases.
 
     ``None`` when the release is not wide or nothing is known of its noiseless part.
     """
@@ -116,7 +126,7 @@ def spots_of(subject: Subject, pair: Pair) -> Spots:
 
 
 def _narrow(value: Any, spots: Spots) -> Any:
-    """Keep some cells of a wide release, and its sum last: post-processing, so still sound."""
+    """Restrict a wide release to some cells and its sum."""
     size = (
         value.size
         if isinstance(value, np.ndarray)

@@ -1,4 +1,7 @@
-"""Bets on one score that is known before the draws: flat numbers only, microseconds a draw."""
+"""Bet on one score that is fixed before the draws.
+
+Flat numbers only, microseconds a draw.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ def lean_bets(
     first: int = 1500,
     rounds: Rounds | None = None,
 ) -> Won | None:
-    """Bet on ``score(numbers of the output)``, both ways, until it wins or the seconds are over.
+    """Bet on the score of an output, both ways.
+
+    ``score(numbers of the output)``, until it wins or the seconds are over.
 
     Args:
         run: dataset to a row of numbers, always of one length.
@@ -116,7 +121,10 @@ def symbol(run: Callable[[Any], Any], data: Any) -> str:
 
 
 def skeleton(value: Any) -> Any:
-    """Return an output without its finite numbers: names, lengths, order, NaN and None stay."""
+    """Return an output without its finite numbers.
+
+    Names, lengths, order, NaN and None stay.
+    """
     if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
         return value
     if isinstance(value, (int, float, np.number)):
@@ -141,7 +149,10 @@ def text_of(value: Any) -> str:
 
 
 def valued(run: Callable[[Any], Any], table: dict[str, float]) -> Callable[[Any], list[float]]:
-    """Return the run with outputs replaced by what a table says of them; unknown ones by 0."""
+    """Return the run with outputs replaced by a table's scores.
+
+    Unknown outputs score 0.
+    """
 
     def scored(data: Any) -> list[float]:
         return [table.get(symbol(run, data), 0.0)]

@@ -1,4 +1,6 @@
-"""Scores of an output that separate two neighbours: events are ``score >= t``.
+"""Compute scores of an output that separate two neighbours.
+
+Events are ``score >= t``.
 
 Every score is learned on past outputs only; none needs to be right, a bad one just wins nothing.
 """
@@ -33,7 +35,10 @@ _CUTS, _POINTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), 8
 
 
 def cells_of(value: Any) -> Cells:
-    """Return the places of an output as texts; one that has none is a single place."""
+    """Return the cells of an output as texts.
+
+    An output without cells is a single one.
+    """
     if isinstance(value, str) and 1 < len(value) <= _LONGEST_TEXT:
         return tuple(value)
     if isinstance(value, np.ndarray):
@@ -44,7 +49,10 @@ def cells_of(value: Any) -> Cells:
 
 
 def learned(left: Sequence[Cells], right: Sequence[Cells]) -> dict[tuple[int, str], float]:
-    """Return the log-ratio of each place's values, drawn towards nothing where little was seen."""
+    """Return the shrunk log-ratio of each cell's values.
+
+    Towards 0 for rare values.
+    """
     counts = [
         Counter((i, c) for cells in side for i, c in enumerate(cells)) for side in (left, right)
     ]
@@ -58,7 +66,10 @@ def scored_cells(
     weights: dict[tuple[int, str], float],
     cells: Callable[[Any], Cells] = cells_of,
 ) -> Callable[[Any], list[float]]:
-    """Return the run with its outputs replaced by the sum of what their places say."""
+    """Return the run with outputs replaced by their summed weights.
+
+    The weights of their cells.
+    """
 
     def scored(data: Any) -> list[float]:
         try:
@@ -75,7 +86,9 @@ def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
 
 
 def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> float:
-    """Return the excess of the best event of the score over a claim, in standard errors.
+    """Return the best event's excess over a claim, cellwise score.
+
+    In standard errors.
 
     Weights and cuts come from one half of the draws; the other half judges, both ways round. A search,
     no test.
@@ -93,7 +106,7 @@ def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> floa
 
 
 def clearest(curve: Curve, rates: Sequence[Rates], count: int) -> float:
-    """Return the largest excess of an event over a claim, in standard errors.
+    """Return the largest excess over a claim, in standard errors.
 
     Of each half of the draws: how often the events came on the left, on the right, and in both outputs of
     a round. Where rounds have their noise in common the last takes away most of what is luck.
@@ -183,7 +196,7 @@ def _table(left: Encoded, right: Encoded) -> Score:
 
 
 def _bayes(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore | None:
-    """Sum of binned log-ratios of the cells that separate best; frequent exact values get own bins."""
+    """Return the summed binned log-ratios of separating cells."""
     parts: list[tuple[float, int, Any, Any]] = []
     for j in range(left.shape[1]):
         pooled = np.concatenate([left[:, j], right[:, j]])
@@ -254,7 +267,10 @@ Rows = NDArray[np.float64]
 
 
 def rows_of(values: Sequence[Any]) -> Rows | None:
-    """Return outputs as rows of numbers; ``None`` where they are not all numbers, and as many."""
+    """Return outputs as rows of numbers, or None.
+
+    ``None`` where not all are rows of numbers of one length.
+    """
     rows = [numbers(value) for value in values]
     sizes = {len(row) if row is not None else 0 for row in rows}
     if len(sizes) != 1 or not 0 < max(sizes) <= _PLACES:
@@ -265,7 +281,7 @@ def rows_of(values: Sequence[Any]) -> Rows | None:
 
 @dataclass(frozen=True)
 class Leaning:
-    """Where either side has its middle, and how wide the noise is, place by place."""
+    """Hold each side's centre and the noise's width, by cell."""
 
     first: Rows
     second: Rows
@@ -281,7 +297,10 @@ class Leaning:
         return cls(first, np.where(still, first, second), np.maximum(width, 1e-12))
 
     def score(self, rows: Rows) -> Rows:
-        """Return what rows say for the left: for Laplace noise, nearly the log-likelihood ratio."""
+        """Return the scores of rows in favour of the left.
+
+        For Laplace noise nearly the log-likelihood ratio.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             gain = (np.abs(rows - self.second) - np.abs(rows - self.first)) / self.width
         return np.asarray(
@@ -289,7 +308,10 @@ class Leaning:
         )
 
     def rows(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
-        """Return the run with its outputs as rows of numbers; what is no such row says nothing."""
+        """Return the run with outputs as rows of numbers.
+
+        Other outputs become a row with score 0.
+        """
         nothing: list[float] = ((self.first + self.second) / 2).tolist()
 
         def one(data: Any) -> list[float]:
@@ -309,7 +331,9 @@ def _middle(rows: Rows) -> Rows:
 
 
 def surplus_of_shift(curve: Curve, left: Rows, right: Rows) -> float:
-    """Return the excess of the best event of the score over a claim, in standard errors.
+    """Return the best event's excess over a claim, shift score.
+
+    In standard errors.
 
     One half of the draws says what the score is, the other judges, both ways round. A search, no test.
     """
@@ -365,7 +389,9 @@ class Joint:
 
 
 def surplus_together(curve: Curve, left: Rows, right: Rows) -> float:
-    """Return the excess of the best event of the score over a claim, in standard errors.
+    """Return the best event's excess over a claim, joint score.
+
+    In standard errors.
 
     One half of the draws says what the score is, the other judges, both ways round. A search, no test.
     """

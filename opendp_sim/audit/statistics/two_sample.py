@@ -1,4 +1,7 @@
-"""Whether two samples of outputs surely have two laws: Kolmogorov and Smirnov's test of every cell."""
+"""Test whether two samples of outputs have different laws.
+
+Kolmogorov and Smirnov's test of every cell.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _CELLS = 400
 
 
 def surely_differ(one: list[Any], two: list[Any], risk: float) -> bool:
-    """Say whether two samples of outputs have two laws; so of equal laws with this risk at most."""
+    """Return whether two samples of outputs certainly have different laws.
+
+    Wrong with at most this risk.
+    """
     first, second = encode(one).cells, encode(two).cells
     if first.shape[1] != second.shape[1]:
         return not any(isinstance(v, (list, dict, str, bytes)) for v in (*one, *two))

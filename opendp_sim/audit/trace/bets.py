@@ -1,4 +1,7 @@
-"""Bets of LT that need draws: tables of whole outputs, opposed blocks, repeated calls."""
+"""Bet on draws of a traced pair.
+
+Tables of whole outputs, opposed blocks, repeated calls.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _FEWEST, _READ = 60, 3e-5
 
 
 def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
-    """Return draws that a verdict may rest on, and what to call them."""
+    """Return sound draws for a verdict, with their name."""
     if tracer.stateful or tracer.hidden or tracer.tape.unseen:
         return tracer.obj, "releases of the object"
     if tracer.direct:
@@ -42,7 +45,10 @@ def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
 
 
 def drawn(detail: str, won: Won, tracer: Tracer, words: str, claimed: str = "") -> Evidence:
-    """Turn bets that were won into evidence; the plain event is found later."""
+    """Return evidence from won bets.
+
+    The plain event is found later.
+    """
     bet = won.bet
     return Evidence(
         "event",
@@ -76,7 +82,10 @@ def bet_on_table(
     count: int = _TABLE,
     seen: Glance | None = None,
 ) -> Evidence | None:
-    """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
+    """Bet on the log-ratios of whole outputs.
+
+    Learned from draws that the verdict does not use.
+    """
     end = cpu_seconds() + seconds
     scout = tracer.obj if tracer.stateful else tracer.mode_run("scout")
     seen = Glance() if seen is None else seen
@@ -110,7 +119,7 @@ Row = Callable[[Any], list[float]]
 def _scored(
     tracer: Tracer, seen: Glance, table: dict[str, float] | None, reduce: Any
 ) -> tuple[Row, list[Any]] | None:
-    """Return an output's row of numbers and the scores of rows; ``None`` when nothing was learned.
+    """Return an output's row and the scores of rows, or None.
 
     The first number says what places or whole outputs tell; the others are the output's own, for the
     score of a shift. Which of the two is bet on, the rounds themselves decide.
@@ -198,7 +207,9 @@ def _cost(run: Callable[[Any], Any], pair: Pair) -> float:
 def strength(
     tracer: Tracer, pair: Pair, seconds: float = 0.02, seen: Glance | None = None
 ) -> float:
-    """Return the excess of the best event over the claim, in standard errors; a search, no test.
+    """Return the best event's excess over the claim.
+
+    In standard errors; for a search, no test.
 
     What was drawn of the pair before counts on.
     """

@@ -1,4 +1,6 @@
-"""Calculated verdicts: closed forms of traced noise, and the whole tree of an opaque function's draws.
+"""Compute verdicts from closed forms of traced noise.
+
+And from the whole tree of an opaque function's draws.
 
 Nothing here samples, except for the guard: releases of the object itself must fit the law that the
 calculation uses. The logic, and what is assumed, is in ``layer.md``.
@@ -30,7 +32,10 @@ _ROUNDING = {True: 1e-9, False: 1e-6}
 
 @dataclass(frozen=True)
 class Shift:
-    """Noise of one family whose arguments differ by ``shift``, shown by the output at known cells."""
+    """Describe noise of one family with shifted arguments.
+
+    The arguments differ by ``shift``; known cells of the output equal the noisy values.
+    """
 
     law: NoiseLaw
     first: Any
@@ -52,7 +57,10 @@ class Shift:
 
 
 def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded) -> Shift | None:
-    """Return the shift of a pair; ``None`` for several families or unknown ones."""
+    """Return the shift of a pair, or None.
+
+    ``None`` for several families or unknown ones.
+    """
     laws = [draw.law or draw.free for draw in draws]
     if (
         not draws
@@ -79,7 +87,10 @@ def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded)
 
 
 def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | None:
-    """Return (claimed, attained) where the exact loss of the shift exceeds the claim."""
+    """Return (claimed, attained) of an excessive shift, or None.
+
+    The loss is exact.
+    """
     moved = shift.moved
     if not moved.any():
         return None
@@ -95,7 +106,7 @@ def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | N
 
 
 def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any] | None:
-    """The hockey-stick of one whole cell, summed; cells that do not move say nothing.
+    """Return (claimed, attained) by hockey-stick divergences, or None.
 
     Of float noise it is a closed form: of all cells together where it is normal, else of the one that
     moved most, to which the others can only add.
@@ -143,7 +154,10 @@ def _beyond(attained: float, claimed: tuple[Any, ...], rounding: float) -> tuple
 
 
 def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:
-    """The guard: real releases minus the traced arguments follow the traced law, cell by cell."""
+    """Return whether real releases follow the traced law, by cell.
+
+    After subtraction of the traced arguments.
+    """
     for data, arguments in ((pair.left, shift.first), (pair.right, shift.second)):
         rows = guard_runs(partial(_numbers_of, obj, data))
         if any(row is None or len(row) != shift.decoded.width for row in rows):

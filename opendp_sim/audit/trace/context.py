@@ -1,4 +1,7 @@
-"""One audit along a tape: the function, its tape, the seconds and the risk that its steps share."""
+"""Hold the state of a traced audit.
+
+The function, its tape, the seconds, and the risk that its steps share.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _CALLS, _CLEAR = 6, 1.02
 
 @dataclass
 class Tracer:
-    """One traced audit: the function, its tape, and what is known of both."""
+    """Describe one traced audit of a function."""
 
     subject: Subject
     space: PairSpace
@@ -74,12 +77,14 @@ class Tracer:
         self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0, 0.0)
 
     def left(self, share: float = 1.0) -> float:
-        """Return the CPU seconds until a share of the layer's budget is spent."""
+        """Return the CPU seconds left in a share of the budget."""
         most = min(self.budget.trace_seconds, self.budget.seconds)
         return self.begin + share * most + self.extra - cpu_seconds()
 
     def extend(self, seconds: float) -> None:
-        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it.
+        """Take seconds from L3's budget.
+
+        For a pair that looks broken.
 
         However many steps ask for more, half of the layer's seconds is all that they get together.
         """
@@ -89,7 +94,7 @@ class Tracer:
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """Stop the runs of the block, and no others, when a part of the seconds left is over."""
+        """Stop the block's runs at a part of the seconds left."""
         before, extra = self.tape.end, self.extra
         self.tape.end = min(before, cpu_seconds() + max(0.4, share * self.left()))
         try:
@@ -101,13 +106,16 @@ class Tracer:
             self.tape.end = before + self.extra - extra
 
     def risk(self, share: float) -> float:
-        """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
+        """Take a part of beta for one test.
+
+        Shares are fixed before the audit and add up to one.
+        """
         share = min(share, max(0.0, 1 - self.spent))
         self.spent += share
         return max(share * self.beta, 1e-300)
 
     def price(self, evidence: Evidence) -> None:
-        """Keep a calculated excess that draws have not confirmed; the first one stays."""
+        """Keep the first calculated excess without confirming draws."""
         self.priced = self.priced or evidence
 
     def mode_run(self, mode: Any) -> Callable[[Any], Any]:
@@ -115,7 +123,9 @@ class Tracer:
         return self.tape.live(self.function, mode)
 
     def rounds(self, pair: Pair) -> Common | None:
-        """Return what lends noise from one side of a round to the other; ``None`` where it may not.
+        """Return the noise shared between a round's sides, or None.
+
+        ``None`` where sharing is unsound.
 
         A run must be a function of dataset and tape: what one leaves behind would be seen by the next.
         """
@@ -125,7 +135,10 @@ class Tracer:
 
     @property
     def glanced(self) -> Common | None:
-        """Return the same for a search, which needs no proof that it may."""
+        """Return the noise shared for a search, or None.
+
+        A search needs no proof of soundness.
+        """
         own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
         return self.tape.common if own else None
 
@@ -138,7 +151,7 @@ class Tracer:
     # --- what kind of function is it -------------------------------------------------
 
     def prepare(self) -> None:
-        """Find the function itself; see whether it keeps state, and draws what no tape sees."""
+        """Find the function, its state and its untraced draws."""
         probe = self.space.draw(self.rng)
         counts: set[int] = set()
         for _ in range(_CALLS):
@@ -178,7 +191,7 @@ class Tracer:
         self.seconds_a_run = (cpu_seconds() - begin) / max(self.tape.runs - runs, 1)
 
     def _decides(self, found: Found) -> bool:
-        """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
+        """Return whether a pair needs no better one."""
         if found.view.finding == BARE:
             return True
         if self.hidden or isinstance(self.claimed, tuple) or not _CLEAR < found.loss < math.inf:

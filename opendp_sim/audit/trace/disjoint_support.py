@@ -1,4 +1,7 @@
-"""Values out of reach: outputs of one side that no value of the draw leads to from the other."""
+"""Find outputs of one side that the other cannot reach.
+
+No value of the draw leads to them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _FLOATS = (
 
 
 def support_step(tracer: Tracer) -> Evidence | None:
-    """Bet that outputs of the left are out of reach from the right: floats with holes, few bits."""
+    """Bet on outputs of the left without preimage on the right.
+
+    Floats with gaps, few bits.
+    """
     found = [
         f for f in tracer.seen.best if f.view.moved and f.view.foreign and len(f.view.draws) == 1
     ]
@@ -63,7 +69,7 @@ def _one(run: Callable[[Any], Any], data: Any) -> list[float]:
 
 
 def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
-    """Return the score: 1 where bisecting the draw from the right finds no way to the output."""
+    """Return the score of unreachable outputs, or None."""
     tape, function = tracer.tape, tracer.function
     _, draws = tape.run(function, pair.left, "record")
     value = draws[0].value if len(draws) == 1 else None
@@ -101,7 +107,7 @@ def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
 
 
 def _out_of_reach(reach: Callable[[Any], float], low: Any, high: Any, target: float) -> float:
-    """Return 1 where bisecting ``[low, high]`` finds no step that reaches the target, else 0."""
+    """Return 1 where bisection does not reach the target, else 0."""
     first, last = reach(low), reach(high)
     rising = last >= first
     if not min(first, last) <= target <= max(first, last):
@@ -123,7 +129,7 @@ def _out_of_reach(reach: Callable[[Any], float], low: Any, high: Any, target: fl
 def _range(
     tracer: Tracer, pair: Pair, value: Any, what: str
 ) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """Return the ends between which the draw is bisected, and how a step becomes a value."""
+    """Return the draw's range, and the map from steps to values."""
     if isinstance(value, int):
         bits = max(value.bit_length(), 8)
         for _ in range(_LOOKS):

@@ -1,4 +1,7 @@
-"""The whole tree of an opaque function's draws: exact probabilities of its outputs, where it is small."""
+"""Enumerate the draws of an opaque function.
+
+Exact probabilities of its outputs, where the tree is small.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,20 @@ arguments, and seconds."""
 
 @dataclass(frozen=True)
 class Tree:
-    """Exact probabilities of whole outputs, but for a rest that was not followed."""
+    """Hold exact probabilities of whole outputs.
+
+    Except for a rest of mass that was not followed.
+    """
 
     masses: dict[str, float]
     rest: float
 
 
 def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
-    """Follow every value of every draw; ``None`` when a draw has no finite law or it is too much."""
+    """Follow every value of every draw, or return None.
+
+    ``None`` for a draw without a finite law, or for too large a tree.
+    """
     begin, masses = cpu_seconds(), dict[str, float]()
     rest, runs = 0.0, 0
     todo: list[tuple[list[Any], float]] = [([], 1.0)]
@@ -63,7 +72,7 @@ def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: floa
 
 
 def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
-    """Return the values of a draw with their probabilities, and the mass that is left out."""
+    """Return a draw's values, probabilities and missing mass, or None."""
     if draw.options is not None:
         shares = np.exp(np.asarray(draw.argument, dtype=float))
         return list(zip(draw.options, (shares / shares.sum()).tolist(), strict=True)), 0.0
@@ -78,7 +87,10 @@ def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
 
 
 def values_of(draw: Draw) -> int:
-    """Return how many values of a draw a tree would follow; more than ``MOST_RUNS`` where it cannot."""
+    """Return the number of values of a draw.
+
+    More than ``MOST_RUNS`` where a tree is impossible.
+    """
     if draw.options is not None:
         return len(draw.options)
     law = draw.law
@@ -87,7 +99,10 @@ def values_of(draw: Draw) -> int:
 
 
 def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
-    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding."""
+    """Return a lower bound on delta at epsilon, and its event.
+
+    Sums are rounded against the finding.
+    """
     factor = math.exp(min(epsilon, 700.0))
     event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
     p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
@@ -98,7 +113,7 @@ def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozen
 def agrees(
     tree: Tree, obj: Callable[[Any], Any], data: Any, event: frozenset[str], runs: int = _GUARD_RUNS
 ) -> bool:
-    """The guard of a tree: the event's frequency in real releases fits its probability."""
+    """Return whether real releases confirm a tree's event probability."""
     seen = guard_runs(lambda: symbol(obj, data) in event, runs)
     hits, runs = sum(seen), len(seen)
     p = min(1.0, math.fsum(tree.masses.get(o, 0.0) for o in event))
@@ -109,7 +124,10 @@ def agrees(
 
 
 def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
-    """Return what many releases say; fewer of a slow object. A guard is a second look, no proof."""
+    """Return the results of many releases.
+
+    Fewer of a slow object. A guard is a second look, no proof.
+    """
     begin, out = cpu_seconds(), list[Any]()
     while len(out) < most:
         if len(out) >= _FEWEST_RUNS and cpu_seconds() - begin > _GUARD_SECONDS:
@@ -119,7 +137,9 @@ def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
 
 
 def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
-    """Return on how many tapes of either side all was as it should be; 0 where anything was not.
+    """Return the number of consistent tapes, or 0.
+
+    On either side; 0 after any inconsistency.
 
     Equal tapes must give equal outputs, by equal draws of equal arguments; and native noise must stand
     around its argument. What draws beside the tape and shows in a share of the runs shows here.
@@ -141,7 +161,7 @@ def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
 
 
 def same_again(tape: Tape, function: Callable[[Any], Any], data: Any) -> bool:
-    """Say whether a recorded tape, forced, gives the same draws and the same output again."""
+    """Return whether a forced tape reproduces draws and output."""
     out, draws = tape.run(function, data, "record")
     try:
         again, second = tape.run(function, data, "force", [d.value for d in draws])

@@ -1,4 +1,7 @@
-"""R4: follow every value of every draw of an opaque function, where there are few enough."""
+"""Refute by enumerated draws (step R4).
+
+Every value of every draw of an opaque function, where there are few.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _FAR = 10
 
 
 def tree_step(tracer: Tracer) -> Evidence | None:
-    """Follow every value of every draw on a few small pairs, where there are few enough."""
+    """Enumerate the draws on a few small pairs.
+
+    Where there are few enough.
+    """
     if tracer.hidden or tracer.stateful:
         return None
     end = cpu_seconds() + min(1.2, tracer.left() - 1.0)
@@ -65,7 +71,7 @@ def _tree_pairs(tracer: Tracer) -> list[Pair]:
 
 
 def _too_many(found: Found) -> bool:
-    """Say whether the values of the draws of one path are far more than can be followed."""
+    """Return whether a path has too many values to enumerate."""
     return math.prod(values_of(draw) for draw in found.view.draws) > _FAR * MOST_RUNS
 
 
@@ -93,7 +99,7 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
 
 
 def _likeliest(tree: Tree, event: frozenset[str]) -> str:
-    """Return the likeliest outcome of the event; where none of it can come out, of all."""
+    """Return the likeliest outcome of the event, or of all."""
     inside = [o for o in tree.masses if o in event and tree.masses[o] > 0]
     return max(inside or tree.masses, key=lambda o: tree.masses[o])
 

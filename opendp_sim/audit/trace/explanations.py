@@ -1,4 +1,7 @@
-"""What a trace that refuted nothing says: power for each draw, what was never tried, how to see more."""
+"""Explain a trace without refutation.
+
+Power for each draw, untried inputs, and ways to a stronger audit.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _UNLIKE = (
 
 
 def told(tracer: Tracer) -> dict[str, Any]:
-    """Return facts for the report: ``noise``, ``never``, ``shown`` and ``advice``."""
+    """Return facts for the report.
+
+    ``noise``, ``never``, ``shown`` and ``advice``.
+    """
     if tracer.unlike:
         return {"noise": [], "never": [_BESIDE], "shown": True, "advice": ""}
     lines, shown = _noise(tracer), _shown(tracer)
@@ -51,7 +57,10 @@ def told(tracer: Tracer) -> dict[str, Any]:
 
 
 def alone(tracer: Tracer) -> str:
-    """Return what audits a noiseless function by itself, where noise is added behind it; or nothing."""
+    """Return advice to audit a noiseless function separately, or nothing.
+
+    For noise that is added behind it.
+    """
     if not tracer.hidden or not tracer.functions or _drawn(tracer):
         return ""
     function, probes = tracer.functions[0], [f.pair.left for f in tracer.seen.best[:3]]
@@ -74,7 +83,7 @@ def _fixed(function: Any, data: Any) -> bool:
 
 
 def looked(tracer: Tracer, *, refuted: bool) -> str:
-    """Say what the tapes showed, and what of it is no more than a hint."""
+    """Return a summary of the tapes' findings and hints."""
     if tracer.unlike:
         return _UNLIKE
     if tracer.stateful:
@@ -97,7 +106,10 @@ def looked(tracer: Tracer, *, refuted: bool) -> str:
 
 
 def hinted(tracer: Tracer) -> str:
-    """Say that a pair costs more than the claim along its tape, where one does; or nothing."""
+    """Return a hint of a pair above the claim, or nothing.
+
+    Its loss along its tape exceeds the claim.
+    """
     if tracer.unlike or tracer.stateful or tracer.priced is not None or not tracer.seen.best:
         return ""
     if tracer.seen.best[0].loss <= 1 + 1e-9 or not _drawn(tracer) or not _priced(tracer):
@@ -106,7 +118,10 @@ def hinted(tracer: Tracer) -> str:
 
 
 def noiseless(tracer: Tracer) -> str:
-    """Warn of a measurement that draws nothing, where its claim is finite; or say nothing."""
+    """Return a warning of a measurement without noise.
+
+    Empty if its claim is infinite, or if it draws.
+    """
     if tracer.unlike or tracer.stateful or tracer.hidden or not tracer.seen.best or _drawn(tracer):
         return ""
     return (
@@ -162,7 +177,7 @@ def _numeric(data: Any) -> bool:
 
 
 def _noise(tracer: Tracer) -> list[str]:
-    """Say of each draw, by the place in the code, the largest share of the claim that it attained."""
+    """Return each draw's largest share of the claim, as lines."""
     largest, together = dict[str, float](), dict[str, float]()
     for found in tracer.seen.best:
         sums: dict[str, float] = {}
@@ -183,7 +198,10 @@ def _in_all(share: float, total: float) -> str:
 
 
 def share_of(a: Draw, b: Draw, claim: Claim) -> float:
-    """Return which share of the claim two draws of a known law cost."""
+    """Return the claim's share of two draws' loss.
+
+    Of a known law.
+    """
     if a.law is None or np.shape(a.argument) != np.shape(b.argument):
         return 0.0
     epsilon, rho = a.law.loss(a.argument, b.argument)
@@ -191,7 +209,7 @@ def share_of(a: Draw, b: Draw, claim: Claim) -> float:
 
 
 def _shown(tracer: Tracer) -> bool:
-    """Say whether the output shows the noisy values, so that prices are exact."""
+    """Return whether the output shows the noisy values."""
     if tracer.hidden or tracer.stateful or not tracer.seen.best:
         return False
     try:

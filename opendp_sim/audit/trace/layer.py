@@ -1,4 +1,6 @@
-"""LT: the noise of an opaque Python measurement on a tape: prices, structure, replay, bets.
+"""Audit an opaque measurement along its tape (layer LT).
+
+Losses, structure, replay, bets.
 
 What a tape shows is a hint. A verdict is a bet won on draws that were made after the hint, a closed form
 or a tree of draws whose law real releases fit; ``layer.md`` proves what each of them says.
@@ -38,7 +40,10 @@ _SURE, _MORE_OFTEN = 1e-9, 0.5
 
 
 def stand_ins_raise(tracer: Tracer) -> bool:
-    """Say whether a run with stand-ins raises where releases of the object do not."""
+    """Return whether only runs with stand-ins raise.
+
+    Where releases of the object do not.
+    """
     rng, begin = public_generator(0, "audit", "stand-ins"), cpu_seconds()
     quiet: list[Any] = []
     for _ in range(_DATASETS):
@@ -71,7 +76,10 @@ def _taped_raises(tracer: Tracer, data: Any) -> bool:
 
 
 def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
-    """Say whether runs with stand-ins have another law on a side of a pair than the object's releases."""
+    """Return whether stand-ins change the law of the outputs.
+
+    On a side of a pair.
+    """
     if pair is None:
         return False
     direct = tracer.direct and not tracer.stateful
@@ -113,7 +121,7 @@ _RACE_RUNS = 2000
 
 
 def trace_layer(tracer: Tracer) -> LayerResult:
-    """Run the layer: look, then test what was seen, strongest kind of finding first."""
+    """Scan pairs, then test the findings, strongest kind first."""
     from opendp_sim.audit.trace.explanations import alone, hinted, looked, noiseless, told  # noqa: PLC0415
     from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
 
@@ -149,7 +157,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
 
 
 def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any:
-    """Look around, then take the steps until one of them finds something or the seconds are over."""
+    """Scan, then run the steps until a finding or timeout."""
     tracer.tape.end = cpu_seconds() + tracer.left(_OVERTIME)
     try:
         with tracer.hooked(), contextlib.suppress(OutOfTimeError):
@@ -169,7 +177,7 @@ def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any
 
 
 def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
-    """Take a step; an error in it is no reason to give up those that follow, nor the other layers."""
+    """Run a step, ignoring its errors."""
     try:
         return step(tracer)
     except Exception as error:  # noqa: BLE001 - an odd function may upset any step
@@ -179,7 +187,7 @@ def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
 
 
 def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
-    """Return the hints that a race can run often enough: large datasets are slow."""
+    """Return the hints that a race can run often enough."""
     out: list[Pair] = []
     first = cpu_seconds()
     for pair in tracer.hints:
@@ -197,7 +205,10 @@ def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tu
 def traced_distribution(
     tracer: Tracer, budget: Budget, beta: float, hints: tuple[Pair, ...], events: Any
 ) -> LayerResult:
-    """Run L3 on the pairs that the tapes point to, with OpenDP's noise drawn in bulk where it may."""
+    """Run L3 on the pairs from the tapes.
+
+    With OpenDP's noise drawn in bulk where sound.
+    """
     from opendp_sim.audit.trace.bets import verdict_run  # noqa: PLC0415
 
     def drawn(subject: Subject, hints: tuple[Pair, ...]) -> LayerResult:

@@ -1,4 +1,6 @@
-"""What draws of a pair tell, whole outputs, their skeletons and their places: made once, read three ways.
+"""Hold draws of a pair as outputs, skeletons and cells.
+
+Drawn once, scored in three ways.
 
 A search, so it proves nothing: it ranks pairs and learns scores, and bets are made on other draws.
 """
@@ -45,13 +47,16 @@ _BORDERS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95
 
 @dataclass(frozen=True)
 class Bins:
-    """Numbers that hardly repeat, as the bin of each: borders are quantiles of both sides together."""
+    """Bin numbers that hardly repeat.
+
+    Borders are quantiles of both sides together.
+    """
 
     borders: tuple[NDArray[np.float64], ...]
 
     @classmethod
     def of(cls, rows: Sequence[list[float] | None]) -> Bins | None:
-        """Return the bins of outputs that are all as many numbers; ``None`` for others."""
+        """Return the bins of rows of one length, or None."""
         sizes = {len(row) if row is not None else 0 for row in rows}
         if len(sizes) != 1 or not 0 < max(sizes) <= _PLACES:
             return None
@@ -59,7 +64,10 @@ class Bins:
         return cls(tuple(np.unique(np.quantile(c, _BORDERS, method="nearest")) for c in table.T))
 
     def cells(self, value: Any) -> Cells:
-        """Return the places of an output as texts: the bin of each number, and whether it is whole."""
+        """Return the cells of an output as texts.
+
+        The bin of each number, and whether it is whole.
+        """
         row = numbers(value)
         if row is None or len(row) != len(self.borders):
             return (repr(value)[:200],)
@@ -106,7 +114,10 @@ class Glance:
         return self
 
     def worth(self, curve: Curve) -> float:
-        """Return the excess of the best event over the claim, in standard errors."""
+        """Return the best event's excess over the claim.
+
+        In standard errors.
+        """
         single = max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
         return max(single, self.by_all(curve))
 
@@ -131,7 +142,10 @@ class Glance:
         return max(surplus(curve, a, b), surplus(curve, b, a))
 
     def by_shift(self, curve: Curve) -> float:
-        """Return what numbers tell that have moved, all places together, either way round."""
+        """Return the excess by shifted numbers, both ways.
+
+        All cells together.
+        """
         sides = self._rows()
         if sides is None:
             return 0.0
@@ -143,7 +157,10 @@ class Glance:
         return 0.0 if sides is None else surplus_together(curve, *sides)
 
     def joint(self) -> tuple[Joint, Leaning] | None:
-        """Return the score of places that move against each other, and what reads its rows."""
+        """Return the joint score with its rows, or None.
+
+        The score of cells that move against each other.
+        """
         sides = self._rows()
         return None if sides is None else (Joint.of(*sides), Leaning.of(*sides))
 
@@ -160,7 +177,7 @@ class Glance:
         return None if sides is None else Leaning.of(*sides)
 
     def bins(self) -> Bins | None:
-        """Return the bins of numbers that hardly repeat; where they do, places are what they are."""
+        """Return the bins of numbers that hardly repeat, or None."""
         rows = [numbers(v) for v in (*self.left.values, *self.right.values)] if self.fresh else []
         return Bins.of(rows) if rows else None
 
@@ -171,7 +188,10 @@ class Glance:
         return left, right
 
     def score(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
-        """Return the run with outputs replaced by what their places say: log-ratios of what was seen."""
+        """Return the run with outputs replaced by learned log-ratios.
+
+        Those of their cells.
+        """
         bins = self.bins()
         weights = learned(*self._cells(bins))
         cells = cells_of if bins is None else bins.cells

@@ -1,4 +1,7 @@
-"""The steps of LT, in their order: each takes what the scan saw, and returns evidence or nothing."""
+"""Run the steps of layer LT in order.
+
+Each uses the scan's findings, and returns evidence or nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ and the part of the largest loss that a small pair must have."""
 
 
 def loss_step(tracer: Tracer) -> Evidence | None:
-    """Price the costliest pairs: by a closed form, else by bets on the score that the tape gives."""
+    """Refute the costliest pairs.
+
+    By a closed form, else by bets on the tape's score.
+    """
     over = [found for found in tracer.seen.best if found.loss > 1 + 1e-9]
     stop = max(0.8, (1 - _ALL) * tracer.left()) if tracer.seen.odd else 0.8
     for found in _varied(over, _plenty(tracer)):
@@ -55,12 +61,12 @@ def loss_step(tracer: Tracer) -> Evidence | None:
 
 
 def _plenty(tracer: Tracer) -> float:
-    """Return a loss, in units of the claim, beyond which more of it shows nothing sooner."""
+    """Return the loss beyond which refutation gets no faster."""
     return _PLENTY * max(1.0, 1 / tracer.claim[1])
 
 
 def _varied(over: list[Found], plenty: float) -> list[Found]:
-    """The smallest that costs nearly the most, or plenty; the smallest of all; one without a finding."""
+    """Return varied findings."""
 
     def length(f: Found) -> int:
         return len(repr(f.pair.left)) + len(repr(f.pair.right))
@@ -117,7 +123,10 @@ def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
 
 
 def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, View]:
-    """Return the smallest pair found that keeps the excess and the finding; no draws are made."""
+    """Return the smallest pair with the same excess and finding.
+
+    Among those found; no draws are made.
+    """
 
     def side(of: Pair) -> Pair:
         return of.flipped() if flip else of
@@ -143,7 +152,7 @@ def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, Vie
 
 
 def _places(draws: tuple[Draw, ...], other: tuple[Draw, ...]) -> str:
-    """Say which draw costs what, and where it stands in the user's code."""
+    """Return the costliest draw with its arguments and source line."""
     best = None
     for number, (a, b) in enumerate(zip(draws, other, strict=False), 1):
         law = a.law or a.free
@@ -166,7 +175,7 @@ def _short(value: Any) -> str:
 
 
 def _steady(tracer: Tracer, pair: Pair, view: View, tapes: int = 10) -> bool:
-    """Whether arguments and laws are the same on every tape tried, on either side."""
+    """Return whether arguments and laws agree on every tape."""
     for data, draws in ((pair.left, view.draws), (pair.right, view.other)):
         told = [d.told for d in draws]
         for _ in range(tapes):
@@ -189,7 +198,10 @@ def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
 def _calculated(
     tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any]
 ) -> Evidence | None:
-    """A closed form and its guard are priced; with bets won on real draws they are a finding."""
+    """Record a closed form as priced, or as a finding.
+
+    A finding needs bets won on real draws.
+    """
     if not fits(shift, pair, tracer.obj, tracer.rng):
         return None
     claimed = tracer.curve.text if callable(closed[0]) else closed[0]
@@ -217,7 +229,7 @@ def _calculated(
 
 
 def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | None:
-    """Return bets that were won on releases of the object, or on runs of its function."""
+    """Return won bets on the object or its function, or None."""
     lent = tracer.rounds(pair)
     for run, words, seconds, rounds in (
         (tracer.obj, "releases of the object", 0.5, None),
@@ -242,7 +254,7 @@ def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | N
 
 
 def bare_step(tracer: Tracer) -> Evidence | None:
-    """Outputs without noise, or with noise that is known: the grossest faults, first."""
+    """Refute outputs without noise, or with public noise."""
     for name in (BARE, UNSEEN, "an exception depends on the data"):
         odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
         for found in odd[:1]:

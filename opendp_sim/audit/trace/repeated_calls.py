@@ -1,4 +1,7 @@
-"""Repeated calls: where calls share state, two of them together are tested against twice the claim."""
+"""Audit repeated calls.
+
+Where calls share state, two together are tested against twice the claim.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _REPEATED, _LOOKS, _COMMON = 6, 24, 8
 
 
 def repeated_step(tracer: Tracer) -> Evidence | None:
-    """Calls that share state: audit two of them together against twice the claim.
+    """Test two calls with shared state against twice the claim.
 
     An even number of calls a run keeps noise that is taken back at every second call in step, so the sum
     of the two is free of it in every run or, one call later, again: both are looked at.
@@ -51,7 +54,7 @@ def repeated_step(tracer: Tracer) -> Evidence | None:
 
 
 def _not_afresh(subject: Subject, pair: Pair) -> str:
-    """Say what two calls in a row have to do with each other, as a few of them show it."""
+    """Return the relation of two successive calls, in words."""
     rows = [numbers(subject.run(data)) for data in (pair.left, pair.right) for _ in range(_COMMON)]
     if all(row is not None and row[: len(row) // 2] == row[len(row) // 2 :] for row in rows):
         return (
@@ -80,7 +83,7 @@ def _which(run: Callable[[Any], Any], sums: tuple[Any, Any], data: Any) -> list[
 
 
 def _cancelling(subject: Subject, pair: Pair) -> tuple[Any, Any] | None:
-    """Return the commonest sums of two calls on either side, where one is common and they differ."""
+    """Return different common sums of two calls, or None."""
     found = []
     for data in (pair.left, pair.right):
         sums = Counter(_sum_of_two(subject.run, data) for _ in range(_LOOKS))
@@ -91,7 +94,10 @@ def _cancelling(subject: Subject, pair: Pair) -> tuple[Any, Any] | None:
 
 
 def repeated(subject: Subject, calls: int) -> Subject | None:
-    """Return several calls with OpenDP's composed claim; ``None`` for measures with another rule."""
+    """Return several calls with OpenDP's composed claim, or None.
+
+    ``None`` for measures with another rule.
+    """
     kind, single = str(subject.measure and subject.measure.type), subject.privacy_map
     assert single is not None  # noqa: S101 - a measurement
     run = subject.run

@@ -1,4 +1,7 @@
-"""The search that needs no draws: run pairs along their tapes, keep what costs most and what is odd."""
+"""Scan pairs along their tapes, without draws.
+
+The costliest pairs and odd findings are kept.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def scan(
     domain: Any,
     enough: Callable[[Found], bool] = lambda _: False,
 ) -> Scan:
-    """Look at the user's pairs, the corners, fresh pairs, and small changes of the best.
+    """Scan given, corner, fresh and mutated pairs.
 
     ``most`` is how many seconds and how many pairs. ``enough`` says of the best pair so far whether it
     decides the matter; it is asked a few times.
@@ -185,7 +188,7 @@ def direct_function(
 
 
 def _as_given(given: list[Any] | None, code: types.CodeType) -> Callable[[Any], Any] | None:
-    """Return the only ``partial`` that calls the code first; ``None`` where there is none, or several."""
+    """Return the only ``partial`` of the code, or None."""
     found = []
     for value in given or []:
         inner = value
@@ -199,7 +202,9 @@ def _as_given(given: list[Any] | None, code: types.CodeType) -> Callable[[Any], 
 def chained_function(
     tape: Tape, subject: Subject, space: PairSpace, rng: np.random.Generator
 ) -> Callable[[Any], Any] | None:
-    """Return a chain as a function; ``None`` unless its parts do what it does.
+    """Return a chain as a function.
+
+    ``None`` unless its parts do the same.
 
     What is called instead of a transformation must equal it, on equal tapes of several datasets.
     """
@@ -223,7 +228,7 @@ def chained_function(
 def _other_law(
     obj: Callable[[Any], Any], own: Callable[[Any], Any], space: PairSpace, rng: np.random.Generator
 ) -> bool:
-    """Say whether some releases of the object and of what is called instead surely have two laws."""
+    """Return whether object and function certainly have different laws."""
     drawn = sorted((space.draw(rng).left for _ in range(_PROBES)), key=lambda d: len(repr(d)))
     for data in drawn[-2:]:
         sides: tuple[list[Any], list[Any]] = [], []
@@ -239,7 +244,7 @@ def _other_law(
 def _conversation(
     tape: Tape, subject: Subject, drive: Any, space: PairSpace, rng: np.random.Generator
 ) -> Callable[[Any], Any] | None:
-    """Return how a user's interactive release is asked in Python, where it says what the object says."""
+    """Return the Python conversation of an interactive release, or None."""
 
     def end() -> None:
         tape.ended = True
@@ -256,7 +261,10 @@ def _conversation(
 def equal_runs(
     tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any, *, ordered: bool = False
 ) -> bool:
-    """Say whether object and function agree on one recorded tape; ``ordered``: keys in one order too."""
+    """Return whether object and function agree on one tape.
+
+    With ``ordered`` the order of keys counts.
+    """
     try:
         out, draws = tape.run(obj, data, "record")
         mine, again = tape.run(function, data, "force", [d.value for d in draws])

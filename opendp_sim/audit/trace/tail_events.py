@@ -1,4 +1,6 @@
-"""Levels: a number that follows one draw of known float noise has events of known probability.
+"""Calculate events of outputs that follow one float draw.
+
+A monotone output has events of known probability.
 
 Where the claim leaves a small delta no draws can show what exceeds it. Rounding, clamping and scaling
 keep the order, so an event "at least t" is "the draw is at least z", and z is found by bisection.
@@ -34,7 +36,10 @@ _SHORTEST = 1.2
 
 
 def level_step(tracer: Tracer) -> None:
-    """Price events of outputs that rise or fall with one draw, under a claim with a delta."""
+    """Price events of outputs monotone in one draw.
+
+    Under a claim with a delta.
+    """
     if tracer.hidden or tracer.stateful or not float(tracer.curve.deltas[0]) > 0:
         return
     found = [f for f in tracer.seen.best if f.view.moved and not f.view.finding]
@@ -51,14 +56,17 @@ def level_step(tracer: Tracer) -> None:
 
 @dataclass(frozen=True)
 class _Side:
-    """An output as a function of its one draw, in scales of the noise around where the draw stands."""
+    """Describe an output as a function of its one draw.
+
+    In scales of the noise, around the draw.
+    """
 
     run: Callable[[float], float]
     places: NDArray[np.float64]
     outputs: NDArray[np.float64]
 
     def above(self, level: float, *, most: bool) -> float:
-        """Return from which draw on the output is at least a level, from above or from below."""
+        """Return the draw's threshold for a level of the output."""
         spot = int(np.searchsorted(self.outputs, level))
         if spot in (0, len(self.outputs)):
             return (
@@ -78,7 +86,7 @@ class _Side:
 
 
 def _on(tracer: Tracer, pair: Pair, law: Law) -> Evidence | None:
-    """Try one pair one way round: whether the left is too likely at or above a level, or below."""
+    """Return a refuting tail event of one direction, or None."""
     for sign in (1.0, -1.0):
         try:
             left, right = (_side(tracer, data, law, sign) for data in (pair.left, pair.right))
@@ -94,7 +102,7 @@ def _on(tracer: Tracer, pair: Pair, law: Law) -> Evidence | None:
 
 
 def _side(tracer: Tracer, data: Any, law: Law, sign: float) -> _Side | None:
-    """Return a side whose output never falls along the draw; ``None`` for others."""
+    """Return a side with a monotone output, or None."""
     tape, function = tracer.tape, tracer.function
     at = tape.run(function, data, "record")[1][0].argument
     if not isinstance(at, (int, float)):
@@ -118,7 +126,7 @@ def _tail(law: Law, place: float) -> float:
 
 
 def _levels(tracer: Tracer, law: Law, left: _Side, right: _Side) -> list[float]:
-    """Return outputs of the left at which the excess looks largest, by the values that were followed."""
+    """Return the left's output levels with the largest excess."""
     factor = math.exp(min(float(tracer.curve.grid[0]), 700.0))
     spots = np.searchsorted(right.outputs, left.outputs)
     ends = np.concatenate([right.places, [math.inf]])
@@ -160,7 +168,7 @@ def _at(
 
 
 def _fits(obj: Callable[[Any], Any], data: Any, level: float, sign: float, share: float) -> bool:
-    """The guard: the event's frequency in real releases fits its probability."""
+    """Return whether real releases confirm the event's probability."""
     seen = guard_runs(lambda: sign * (numbers(obj(data)) or [math.nan])[0] >= level)
     hits, runs = sum(seen), len(seen)
     spread = min(stats.binom.cdf(hits, runs, share), stats.binom.sf(hits - 1, runs, share))

@@ -1,4 +1,6 @@
-"""Pairs that a price does not decide: hidden noise, odd structure. Fast draws rank them, bets decide.
+"""Search pairs under undisclosed noise.
+
+Fast draws rank the pairs, bets decide.
 
 The draws that rank are numpy's imitation of OpenDP's integer noise, so they prove nothing; the bets that
 follow are on new draws of the object, or of its function with OpenDP's own noise.
@@ -53,7 +55,10 @@ class _Case:
 
 
 def hidden_step(tracer: Tracer) -> Evidence | None:
-    """Race the pairs that the scan found odd or dear on fast draws; bet on the best three."""
+    """Race odd and costly pairs, and bet on the best three.
+
+    On fast draws.
+    """
     if tracer.stateful or not (tracer.hidden or _draws(tracer)):
         return None
     ranked = _ranked(tracer)
@@ -73,7 +78,7 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
 
 
 def _ranked(tracer: Tracer) -> list[_Case]:
-    """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
+    """Return the cases by strength, after several rounds of draws."""
     over = {id(found.pair) for found in tracer.seen.best if found.loss > 1 + 1e-9}
     racing = [_Case(name, pair, lead=_LEAD * (id(pair) in over)) for name, pair in cases(tracer)]
     if tracer.seconds_a_run > _SLOW:
@@ -92,7 +97,7 @@ def _ranked(tracer: Tracer) -> list[_Case]:
 
 
 def _slowly(tracer: Tracer, over: set[int]) -> list[_Case]:
-    """Take the dearest pair along its tape; or one that was given and is too dear, of those the best."""
+    """Return the costliest pair, or the best excessive user's pair."""
     given = [_Case(_GIVEN_WORDS, pair) for pair in tracer.given if id(pair) in over][:_GIVEN]
     dear = given or [_Case(_DEAR, found.pair) for found in tracer.seen.best[:1]]
     if len(dear) > 1:
@@ -110,7 +115,10 @@ def _draws(tracer: Tracer) -> bool:
 
 
 def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
-    """Opposed blocks, odd pairs of every finding, and the dearest pairs, each once; members only."""
+    """Yield opposed blocks, odd pairs and costliest pairs, each once.
+
+    Members of the input domain only.
+    """
     known, member = set(), quiet_member(tracer.subject.input_domain)
     for name, pair in _all(tracer, levels):
         key = repr(pair.left), repr(pair.right)
@@ -146,7 +154,7 @@ def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
 
 
 def _simplest(tracer: Tracer) -> Iterator[Pair]:
-    """One record against none, two against one, one beside one of each: ties and leaders need no more.
+    """Yield the simplest pairs of one or two records.
 
     An argmax, a vote or a cut shows nothing along a tape on these, so the scan does not bring them.
     """
@@ -165,7 +173,7 @@ def _simplest(tracer: Tracer) -> Iterator[Pair]:
 
 
 def _fewer(found: Found) -> tuple[int, int]:
-    """Order pairs by how many draws one side makes more: a record that brings many keys shows most."""
+    """Return a sort key by the difference in draws."""
     return len(found.view.other) - len(found.view.draws), _length(found)
 
 
@@ -174,7 +182,7 @@ def _length(found: Found) -> int:
 
 
 def _opposed(tracer: Tracer, levels: int) -> Iterator[Pair]:
-    """Many answers that move at once, some up and some down: sparse vector, noisy max, votes."""
+    """Yield vectors with opposed shifts."""
     metric, left = tracer.subject.input_metric, tracer.top.left
     if metric is None or metric_name(metric) != "LInfDistance" or not isinstance(left, list):
         return

@@ -1,4 +1,7 @@
-"""Numbers and arrays of numpy's as Python's, exactly: the one place where parameters are converted."""
+"""Convert numbers of numpy to Python's, exactly.
+
+The one place where parameters are converted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Return numpy's scalars and arrays, in lists and tuples too, as Python's of equal value.
+    """Convert numpy's scalars and arrays to Python's equal values.
+
+    In lists and tuples too.
 
     A float of fewer bits becomes the double of equal value: ``np.float32(0.1)`` is
     0.10000000149011612. Arrays become lists of their shape. What has no equal in Python (a longer

@@ -37,7 +37,9 @@ def float_down(value: Fraction | float) -> float:
 
 
 def decimal_of(value: float | Fraction) -> Fraction:
-    """Return the number that a float's shortest text says, exactly: 1/10 for 0.1.
+    """Return the exact number of a float's shortest text.
+
+    1/10 for 0.1.
 
     This is how numbers that a person wrote are read. A bound that was computed is the float's own value.
     """
@@ -62,7 +64,10 @@ def up_text(value: float | Fraction, digits: int = 6) -> str:
 
 
 def down_text(value: float | Fraction, digits: int = 6) -> str:
-    """Render what is left with ``digits`` significant digits, as ``:g`` does, but never above it."""
+    """Render a remaining budget, rounded down to ``digits`` digits.
+
+    Significant digits, in the form of ``:g``.
+    """
     return _text(value, digits, ROUND_FLOOR)
 
 

@@ -43,7 +43,7 @@ class FileKind:
     then: str = ""
 
     def instead_of(self, wanted: str) -> str:
-        """Return what it is, where a file called ``wanted`` was expected and could not be read."""
+        """Return the words for this kind of file instead of ``wanted``."""
         if self.name != wanted:
             return self.said
         return f"{self.said}, but damaged, or changed by another program (line ends, encoding)"

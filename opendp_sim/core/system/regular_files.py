@@ -31,7 +31,10 @@ def text_of(raw: bytes) -> str | None:
 
 
 def first_odd(raw: bytes) -> tuple[int, int]:
-    """Return line and column, from 1, of the first byte that no UTF-8 text has; of a store its first."""
+    """Return line and column, from 1, of the first undecodable byte.
+
+    Of a store, its first byte.
+    """
     start = raw.find(b"\0")
     try:
         raw.decode("utf-8")
@@ -45,7 +48,10 @@ def first_odd(raw: bytes) -> tuple[int, int]:
 
 
 def no_text(raw: bytes) -> str:
-    """Return why bytes are no UTF-8 text: another encoding, or a zero byte."""
+    """Return the reason why bytes are no UTF-8 text.
+
+    Another encoding, or a zero byte.
+    """
     head = raw[:64]
     if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (
         len(head) > 3 and (not any(head[1::2]) or not any(head[::2]))

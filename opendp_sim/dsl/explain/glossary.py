@@ -31,13 +31,19 @@ def _glossary() -> dict[str, dict[str, Any]]:
 
 @cache
 def printed_names() -> dict[str, Page]:
-    """Return every name that a plan, a report or an answer prints beside a number."""
+    """Return the pages of all printed names.
+
+    Names beside a number in a plan, a report or an answer.
+    """
     return {name: (unit, said) for name, (unit, said) in _glossary()["printed"].items()}
 
 
 @cache
 def symbols() -> dict[str, Page]:
-    """Return every symbol and word of the field; the words for attackers are those of the table."""
+    """Return the pages of all symbols and words of the field.
+
+    The words for attackers are those of the table.
+    """
     found = {name: (unit, said) for name, (unit, said) in _glossary()["symbols"].items()}
     limits = ", ".join(f"{word} up to {most}" for most, word in WORDS)
     said = f"A verdict on a claim: a spy at 50:50 guesses right up to so often in 100 ({limits})."
@@ -45,7 +51,10 @@ def symbols() -> dict[str, Page]:
 
 
 def known_as(word: str) -> str | None:
-    """Return the printed name that is meant: also with a class behind it, as ``density:a``."""
+    """Return the printed name of a word, or None.
+
+    Also with a class behind it, as ``density:a``.
+    """
     plain = {name.replace("_", " "): name for name in printed_names()}
     for said in (word, word.partition(":")[0].strip()):
         if said in printed_names():
@@ -62,7 +71,10 @@ def page_of_a_name(name: str) -> str:
 
 
 def symbol_of(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the symbol that is meant, also as a Greek letter; None for what is none."""
+    """Return the symbol of a word, or None.
+
+    Also of a Greek letter.
+    """
     for said in (_spellings().get(word, word), word.lower()):
         if said in symbols() or any(_parameters(said, registry)):
             return said
@@ -70,7 +82,10 @@ def symbol_of(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
 
 
 def page_of_a_symbol(symbol: str, registry: Mapping[str, type[Mechanism]]) -> str:
-    """Return the page of a symbol: its unit, what it says, and which parameters are written so."""
+    """Return the page of a symbol.
+
+    Its unit, its meaning, and the parameters with this symbol.
+    """
     lines = [f"{symbol} (a symbol or word of plans, reports and proofs)", ""]
     if symbol in symbols():
         unit, said = symbols()[symbol]
@@ -87,7 +102,7 @@ def _spellings() -> Mapping[str, str]:
 
 
 def _parameters(symbol: str, registry: Mapping[str, type[Mechanism]]) -> Iterator[str]:
-    """Yield the parameters that a proof writes with this symbol: `name` of `mechanism`."""
+    """Yield the parameters with this symbol."""
     known = {symbol, *(greek for greek, plain in _spellings().items() if plain == symbol)}
     for key, cls in sorted(registry.items()):
         for name, about in describe(cls).items():

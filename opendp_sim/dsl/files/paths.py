@@ -95,7 +95,9 @@ def absent(program: Program) -> list[str]:
 
 
 def private_of(program: Program, memory: Mapping[str, Any] | None = None) -> Origin:
-    """Return where the private data of a program comes from; nothing is opened.
+    """Return the origin of a program's private data.
+
+    Nothing is opened.
 
     Args:
         program: what names it.
@@ -109,7 +111,10 @@ def private_of(program: Program, memory: Mapping[str, Any] | None = None) -> Ori
 
 
 def origin_of_ref(ref: SourceRef, folder: str, memory: Mapping[str, Any] | None = None) -> Origin:
-    """Return where the source that a spec names comes from, as file, dataset or table in memory."""
+    """Return the origin of a source that a spec names.
+
+    A file, a dataset or a table in memory.
+    """
     named = origin_of(Named(ref.kind, ref.argument, File(folder)))
     if ref.kind != "memory" or memory is None or ref.argument not in memory:
         return named
@@ -117,7 +122,7 @@ def origin_of_ref(ref: SourceRef, folder: str, memory: Mapping[str, Any] | None 
 
 
 def is_private(program: Program, ref: SourceRef) -> bool:
-    """Say whether public rows would be read from where a private dataset lies."""
+    """Return whether public rows would come from a private dataset's place."""
     return origin_of_ref(ref, program.folder).meets(private_of(program))
 
 
@@ -163,7 +168,7 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
 
 
 def _check_encoding(program: Program, notes: Notes) -> None:
-    """Report paths with characters that the system's file names cannot have for Python (OS304).
+    """Report paths that the system's encoding lacks (OS304).
 
     That is so where the locale is none, or not UTF-8, and Python's UTF-8 mode is switched off.
     """

@@ -83,7 +83,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def formula_note(path: File) -> str:
-    """Return a warning about texts in a ``.csv`` that a spreadsheet would run; or nothing.
+    """Return a warning about formulas in a ``.csv``, or nothing.
+
+    Texts that a spreadsheet would run.
 
     A text is a key or an item that many people named; anybody can name ``=HYPERLINK(...)``. The file
     holds it as it is, for programs.
@@ -100,7 +102,7 @@ def formula_note(path: File) -> str:
 
 
 def _acts(cell: str) -> bool:
-    """Say whether a cell is a formula for a spreadsheet, or steers a terminal; numbers are neither."""
+    """Return whether a cell is a formula or a control sequence."""
     if not cell.startswith(_FORMULA):
         return any(ord(char) < 32 and char not in "\n\t\r" for char in cell)
     try:

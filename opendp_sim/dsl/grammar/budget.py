@@ -17,7 +17,7 @@ from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 
 def _amount(value: Any, path: Path, notes: Notes) -> Number | None:
-    """Return a bound as it is written: a decimal, or a ratio such as 1/7."""
+    """Read a bound as a decimal or a ratio such as 1/7."""
     found = as_written(value)
     if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**1023:
         return float(found)

@@ -1,4 +1,7 @@
-"""The ``data`` section: where the records of each dataset are, and what is declared of them."""
+"""Declare the ``data`` section.
+
+The place of each dataset's records, and their declarations.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ __all__ = [
 
 
 class ColumnWords(Section):
-    """A column: `dtype: "array[f32, 8]"` (or f64, i32, i64, u8) is a vector of 8 numbers a record."""
+    """Declare a column.
+
+    `dtype: "array[f32, 8]"` (or f64, i32, i64, u8) is a vector of 8 numbers a record.
+    """
 
     short: ClassVar[str] = "dtype"
     name: str = own()
@@ -75,7 +81,7 @@ class ColumnWords(Section):
         return Column(self.name, self.dtype, self._numbers(), self.keys, self.role)
 
     def _numbers(self) -> tuple[float, float] | tuple[()]:
-        """The bounds as numbers: dates as days."""
+        """Return the bounds as numbers, dates as days."""
         if self.bounds is None:
             return ()
         low, high = self.bounds
@@ -148,7 +154,9 @@ SOURCE_KINDS = (*KINDS, "memory")
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """Where a dataset or queries are: {csv: trees.csv}, npz, npy, parquet, or {builtin: digits}.
+    """Declare the place of a dataset or of queries.
+
+    As {csv: trees.csv}, npz, npy, parquet, or {builtin: digits}.
 
     With options: {csv: {file: trees.csv, delimiter: ";", columns: {height: H}}}, what the file calls a
     column. A vector ``place`` of width 2 in a .csv or .parquet file is one column of lists such as
@@ -271,7 +279,7 @@ SOURCE = Reader(_source, _source_schema, SourceRef)
 
 
 class DataEntry(Section):
-    """Datasets by name: where each is, and what its columns hold.
+    """Declare datasets by name, with their places and columns.
 
     Nothing here may come from looking at data.
     """
@@ -325,7 +333,7 @@ What happens to records that break the declaration of their columns, before anyt
     @model_validator(mode="before")
     @classmethod
     def _ordered(cls, given: Any) -> Any:
-        """Put the columns in their stated order: sorted JSON gives the same program."""
+        """Sort the columns into their stated order."""
         records, order = given.get("records"), given.get("order")
         if not isinstance(records, Records) or not isinstance(order, tuple) or not order:
             return given

@@ -78,7 +78,10 @@ first.""",
 
     @property
     def place(self) -> str | None:
-        """Where a session's store lies: as named, or beside the spec under the output's name."""
+        """Return the place of a session's store.
+
+        As named, or beside the spec under the output's name.
+        """
         return f"{self.name}.session" if self.serve == "session" and not self.store else self.store
 
     @property

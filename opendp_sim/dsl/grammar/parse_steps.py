@@ -167,7 +167,7 @@ def _report(
 
 
 def _unquoted(got: object) -> str:
-    """Return, in quotes, a word that YAML reads as no text, such as a column called 1 or true."""
+    """Return, in quotes, a word that YAML reads as no text."""
     for value in got if isinstance(got, list | tuple) else [got]:
         if isinstance(value, bool | int | float):
             return f'"{str(value).lower()}"'

@@ -234,7 +234,7 @@ def _total(
 
 
 def _as_written(claim: Loss, budget: Budget) -> Loss:
-    """Return a claim with the budget's own numbers, where they are the next floats above its own."""
+    """Return a claim with the budget's own numbers."""
     own = (float(budget.exact(name) or 0) for name in ("epsilon", "delta"))
     both = zip(claim, own, strict=True)
     return tuple(

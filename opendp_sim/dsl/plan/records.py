@@ -26,7 +26,9 @@ _CLOSE = 1 + Fraction(1, 2**36)
 
 
 def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """Return the loss that is charged: what was asked for, where the map's total is just below it.
+    """Return the charged loss.
+
+    The requested loss, where the map's total is just below it.
 
     Lemma 2 of ``accounting/composition.md``: never less than the total, part by part.
     """
@@ -61,13 +63,16 @@ class Planned:
 
     @property
     def charge(self) -> Charge | None:
-        """The charge of a run: the total, or the budget that it was solved for (Lemma 2)."""
+        """Return the charge of a run (Lemma 2).
+
+        The total, or the budget that it was solved for.
+        """
         if self.privacy is None or self.target is None:
             return None
         return Charge(self.privacy.measure, charged(self.total, self._asked(self.target)))
 
     def _asked(self, target: Target) -> tuple[Fraction, ...]:
-        """Return what the shares of the solved releases and the losses of the others add up to."""
+        """Return the sum of solved shares and other releases' losses."""
         shares = Fraction(0)
         given = [Fraction(0)] * len(target.exact)
         for release in self.releases.values():

@@ -83,7 +83,7 @@ def ask(
 
 
 def _blocks_of(queries: SourceRef, features: Records) -> Iterator[Block]:
-    """Yield the queries of a source; a release does not know where its data is (``io/origin.md``)."""
+    """Yield the queries of a source."""
     return query_blocks(
         lambda: source_of(queries, features, ".", {}), "query", private=NOTHING_PRIVATE
     )

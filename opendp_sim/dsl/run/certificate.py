@@ -96,7 +96,10 @@ def statement(
 
 
 def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
-    """Return a ledger's file, start, terms, and what is spent and left after entry ``upto``."""
+    """Return a ledger's file, start and terms, spent and left.
+
+    After entry ``upto``.
+    """
     about = {"file": ledger.path.name, "start": ledger.start, "terms": ledger.terms.plain()}
     return {**about, **standing(ledger.total(upto=upto))}
 

@@ -153,7 +153,7 @@ def _certificates(plan: Plan, into: File) -> Iterator[File]:
 def _charged_to(
     certificate: File, plan: Plan, path: File, but: Container[str] = ()
 ) -> tuple[str | None, Quoted] | None:
-    """Return where a certificate's ledger starts, and its entry; None for another ledger, or none.
+    """Return a certificate's ledger start and entry, or None.
 
     Args:
         certificate: any.
@@ -369,7 +369,7 @@ def reserve(
 
 
 def _stored(stores: Mapping[str, str]) -> dict[str, Any]:
-    """Return how an entry names stores: the one alone, or several by output."""
+    """Return an entry's form of store names."""
     if len(stores) == 1:
         return {"store": next(iter(stores.values()))}
     return {"stores": dict(stores)} if stores else {}

@@ -1,4 +1,6 @@
-"""``doctor``: what a data gate would do to private data, told to its curator and to nobody else.
+"""Show the curator a data gate's effect on private data.
+
+The result is private: for the curator and nobody else.
 
 Nothing here is differentially private: exact numbers of records are counted. Nothing is charged and
 nothing is written. What it offers as a mended declaration holds form alone (the file's dialect, dtypes):
@@ -44,7 +46,9 @@ _SAMPLE, _LINE = 1000, 400
 
 @dataclass
 class ColumnLook:
-    """What the gate makes of one column: exact numbers of records.
+    """Describe the gate's effect on one column.
+
+    Private: exact numbers of records.
 
     Attributes:
         missing: cells that are no value of the declared dtype, and labels outside the keys.
@@ -63,7 +67,9 @@ class ColumnLook:
 
 @dataclass
 class Look:
-    """What the gate makes of one dataset. Private: for its curator.
+    """Describe the gate's effect on one dataset.
+
+    Private: for its curator.
 
     Attributes:
         dataset: its name in the spec.
@@ -90,7 +96,10 @@ class Look:
         return bool(self.found.options or any(c.better for c in self.columns))
 
     def mended(self, entry: DataEntry) -> dict[str, Any]:
-        """Return the dataset's declaration with the form that was found; bounds and keys stay."""
+        """Return the dataset's declaration with the found form.
+
+        Bounds and keys stay.
+        """
         told: dict[str, Any] = entry.plain()
         for look in self.columns:
             if look.better is not None:
@@ -107,7 +116,9 @@ class Look:
 
 
 def doctor(plan: Plan, memory: Memory | None = None) -> list[Look]:
-    """Look at every private dataset that the plan reads. The result is private.
+    """Return the gate's effect on every private dataset of a plan.
+
+    The result is private.
 
     Args:
         plan: what ``plan_of`` made.
@@ -262,7 +273,10 @@ def _header(source: SourceRef, folder: str) -> str:
 
 
 def _sampled(column: Column, source: Table) -> ColumnLook:
-    """Compare the declared dtype with others on the first records; ``missing`` is -1 if it is refused."""
+    """Compare the declared dtype with others on the first records.
+
+    ``missing`` is -1 if it is refused. Private.
+    """
     look = ColumnLook(column.name, column.dtype)
     raw = _first(source, column.name)
     if raw is None:
@@ -300,7 +314,10 @@ def _first(source: Table, name: str) -> NDArray[Any] | None:
 
 
 def _unread(raw: NDArray[Any], column: Column) -> int | None:
-    """Return how many cells are missing under a declaration; None where their dtype is refused."""
+    """Return the number of missing cells, or None.
+
+    None where the declared dtype is refused. Private.
+    """
     values = normal(raw, column)
     try:
         column.check(values[:0], 0)
@@ -310,7 +327,10 @@ def _unread(raw: NDArray[Any], column: Column) -> int | None:
 
 
 def _missing(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
-    """Say which records have a cell that is no value of the column."""
+    """Return a mask of records with a cell outside the domain.
+
+    Private.
+    """
     if column.dtype == "str":
         return ~texts_there(values)
     if column.keys:
@@ -325,7 +345,10 @@ def _any(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _outside(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
-    """Say which records have a value outside the bounds, or that the declared integers do not hold."""
+    """Return a mask of records outside the bounds or the integers.
+
+    Private.
+    """
     ranges = [column.bounds] if column.bounds else []
     if column.numpy_dtype.kind in "iu" and values.dtype.kind in "iu" and not column.keys:
         held = np.iinfo(column.numpy_dtype)

@@ -57,7 +57,10 @@ Told = Callable[[str, int], None]
 def released(
     plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
 ) -> dict[str, Any]:
-    """Make every release that is made at once, from its sum where that was made already."""
+    """Make every release that is made at once.
+
+    From its sum, where that was made already.
+    """
     return {
         name: _release(
             plan,
@@ -94,7 +97,7 @@ def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Tol
 
 
 def _made(plan: Plan, release: ReleasePlan, inputs: Inputs) -> Any:
-    """Make one release on one thread, told to nobody: that of a rehearsal."""
+    """Make one release on one thread, without progress messages."""
     return _release(plan, release, data_of(release, inputs, 1, _untold), _untold)
 
 
@@ -339,7 +342,7 @@ def apply(
 
 
 def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Applied:
-    """Run a plan; one of sessions alone that was charged and whose stores never answered goes on."""
+    """Run a plan, or resume charged stores without answers."""
     names = {name: unserved(plan, run.ledger, name) for name in places}
     if not names or None in names.values() or saved(plan, run.folder):
         drawn = {name: secrets.token_hex(16) for name in places}
@@ -354,7 +357,7 @@ def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Appli
 def _standing(
     ledger: Ledger | None, done: Applied, places: Places, reserved: Entry | None = None
 ) -> Applied:
-    """Add what was spent in all, up to the reserve if there is one, and where sessions are kept."""
+    """Add the total spent loss and the stores' places to a result."""
     done.stores = {name: place.path for name, place in places.items()}
     if ledger is not None:
         total = ledger.total(upto=None if reserved is None else reserved.seq)
@@ -363,7 +366,9 @@ def _standing(
 
 
 def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> Inputs:
-    """Open the private data for stores that were charged for, behind the gate; a refusal is counted.
+    """Open the private data again for charged stores.
+
+    Behind the gate; a refusal is counted.
 
     Args:
         plan: what reads it.
@@ -384,7 +389,7 @@ def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> I
 
 
 def check_targets(plan: Plan, folder: File, *, anywhere: bool, replaced: bool) -> None:
-    """Refuse outputs that cannot be written, or would take another's place, before anything is charged.
+    """Refuse unwritable or colliding outputs before any charge.
 
     Args:
         plan: what is to run.
@@ -404,7 +409,7 @@ def check_targets(plan: Plan, folder: File, *, anywhere: bool, replaced: bool) -
 
 
 def saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
-    """Return (its place in the spec, its file) of every output that is saved."""
+    """Return the place in the spec and the file of saved outputs."""
     saves = ((name, output.decl.save) for name, output in plan.outputs.items())
     return [(f"outputs.{name}.save", folder / save) for name, save in saves if save is not None]
 
@@ -467,7 +472,7 @@ def make_run(
 def _results(
     plan: Plan, run: Run, inputs: Inputs, sums: Mapping[str, Any], failed: Exception | None
 ) -> tuple[dict[str, Any], SimError | None]:
-    """Make the releases and the results of the outputs, or raise what a mechanism failed with."""
+    """Make the releases and results, or raise a mechanism's failure."""
     try:
         if failed is not None:
             raise failed
@@ -483,7 +488,7 @@ def _results(
 
 
 def _beside(refused: SimError, done: Applied) -> SimError:
-    """Return the refusal of one output of a run whose other outputs are released, with these."""
+    """Return one output's refusal, with the run's other results."""
     names = ", ".join(str(done.files.get(name, name)) for name in done.results)
     told = type(refused)(
         refused.code,

@@ -1,4 +1,4 @@
-"""Results of a plan's outputs: given from releases, and rehearsed before anything is charged.
+"""Answer outputs from releases, and rehearse them before the charge.
 
 A run that is charged and gives no answer has spent its budget for nothing. So before the charge the
 whole run is made once on a dataset without records: what a query, a mechanism of a package, or the
@@ -30,7 +30,9 @@ Make = Callable[[ReleasePlan, Inputs], Any]
 
 
 def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
-    """Answer public queries from a release alone, through the post-processing steps in order.
+    """Answer public queries from a release alone.
+
+    Through the post-processing steps in order.
 
     ``points`` are public points, for questions with ``public: points``.
     """
@@ -45,7 +47,9 @@ def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> An
 
 
 def result_of(output: OutputType, value: Any, inputs: Inputs) -> Any:
-    """Return the result of one output: a release, or answers from it.
+    """Return the result of one output.
+
+    A release, or answers from it.
 
     Args:
         output: which.
@@ -66,7 +70,7 @@ def result_of(output: OutputType, value: Any, inputs: Inputs) -> Any:
 def results_of(
     plan: Plan, made: Mapping[str, Any], inputs: Inputs
 ) -> tuple[dict[str, Any], SimError | None]:
-    """Return the result of every output that has one, and the first refusal of another output."""
+    """Return the results of outputs, and the first refusal."""
     found: dict[str, Any] = {}
     first: SimError | None = None
     for name, output in plan.outputs.items():
@@ -89,7 +93,9 @@ def results_of(
 
 
 def rehearse(plan: Plan, public: Inputs, make: Make, references: Mapping[str, Block]) -> None:
-    """Make every release and output of a dataset without records; refuse what fails.
+    """Make every release and output of an empty dataset.
+
+    Whatever fails is refused before the charge.
 
     Args:
         plan: what is to run.
@@ -120,7 +126,10 @@ def _nothing(release: ReleasePlan) -> Inputs:
 
 
 def _opened(plan: Plan, output: OutputType, reference: Block | None) -> None:
-    """Open a session in a folder that is removed, and show it what its queries look like."""
+    """Open a temporary session and set its reference.
+
+    Its folder is removed.
+    """
     with suppress(OSError), TemporaryDirectory() as folder:  # of this disk, not of the run's
         path = File(folder) / "rehearsed.session"
         with open_session(
@@ -131,7 +140,7 @@ def _opened(plan: Plan, output: OutputType, reference: Block | None) -> None:
 
 
 def _finished(output: OutputType, made: Mapping[str, Any], public: Inputs) -> None:
-    """Make a result; write answers, whatever a step makes them of, into a folder that is removed."""
+    """Make a result, and write answers into a temporary folder."""
     found, save = result_of(output, made[output.stage.name], public), output.decl.save
     if save is not None and not isinstance(found, Release):
         with suppress(OSError), TemporaryDirectory() as folder:  # of this disk, not of the run's
@@ -139,7 +148,10 @@ def _finished(output: OutputType, made: Mapping[str, Any], public: Inputs) -> No
 
 
 def _tried(where: str, step: Callable[[], Any]) -> Any:
-    """Return what a step returns; what it raises is public, as no record was there, and is told."""
+    """Return a step's result, or its failure.
+
+    The failure is public, since the dataset is empty.
+    """
     failed: SimError
     try:
         return step()

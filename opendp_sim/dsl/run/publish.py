@@ -212,7 +212,7 @@ def publish(
 
 @contextmanager
 def _kept() -> Iterator[None]:
-    """Say of a ledger that cannot be had that the outputs, which were paid for, are kept."""
+    """Add to a ledger's refusal that the paid outputs are kept."""
     failed: UnavailableError | None = None
     try:
         yield

@@ -248,7 +248,9 @@ def serve(
     charged: Callable[[str], None] = lambda _text: None,
     ran: Callable[[Applied], None] = lambda _done: None,
 ) -> Served:
-    """Open the session that an output with ``serve: session`` names, after the run that pays for it.
+    """Open the session of a served output, after its run.
+
+    The run pays for the session. The output has ``serve: session``.
 
     That run is made if it was not: every other output is written, every other session's store made, and
     the program charged once. Where the store is there, or was paid for and never asked, nothing is.
@@ -297,7 +299,10 @@ def serve(
 def _pay(
     opening: _Opening, run: Run, memory: Memory, stack: ExitStack, ran: Callable[[Applied], None]
 ) -> None:
-    """Open a store that is not paid for: under what is paid already, or after a run that pays for it."""
+    """Open an unpaid store, charging its run first.
+
+    No charge where the ledger has paid already.
+    """
     plan, place, output = opening.plan, opening.place, opening.output.decl.name
     done = finish(plan, run, None) if place.mark is None and saved(plan, run.folder) else None
     if done is not None:
@@ -318,7 +323,7 @@ def _pay(
 
 
 def _say_lost(plan: Plan, run: Run, store: str) -> None:
-    """Warn of a run that paid for a store and died before its files were complete."""
+    """Warn of a dead run that paid for a store."""
     ledger = run.ledger
     for entry in () if ledger is None or not saved(plan, run.folder) else ledger.entries:
         mine = entry.kind == "reserve" and store in stores_of(entry.body)
@@ -362,7 +367,7 @@ class _Opening:
         self.session.keep(self.release)
 
     def go_on(self, run: Run, memory: Memory, name: str) -> None:
-        """Open a store that is paid for, which reads what this session reads and nothing else.
+        """Open a paid store.
 
         A store of other data or another spec is a refusal by the data as well.
         """
@@ -374,7 +379,7 @@ class _Opening:
 
 
 def _untold() -> None:
-    """Tell nobody: there is no ledger."""
+    """Record nothing, since there is no ledger."""
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:

@@ -1,4 +1,6 @@
-"""The stores of a run's sessions: places locked before the charge, stores made after it, turns and ends.
+"""Lock, make and close the stores of a run's sessions.
+
+Places are locked before the charge, stores made after it.
 
 Law: ``charge.md``, Lemma 4, and ``accounting/session/store.md``, Lemmas 4 and 5.
 """
@@ -36,13 +38,18 @@ def sessions_of(plan: Plan) -> dict[str, OutputType]:
 
 
 def alone(plan: Plan, output: OutputType) -> Plan:
-    """Return the part of a plan that one session reads; program, loss and ledger stay those of all."""
+    """Return the part of a plan that one session reads.
+
+    Program, loss and ledger stay those of all.
+    """
     stage = output.stage.name
     return replace(plan, outputs={output.decl.name: output}, releases={stage: plan.releases[stage]})
 
 
 def store_path(plan: Plan, output: OutputType) -> Path:
-    """Return where a session's store lies, links followed; it stays in the spec's folder.
+    """Return the path of a session's store, links resolved.
+
+    It stays in the spec's folder.
 
     Raises:
         SpecError (OS304): it does not.
@@ -60,7 +67,7 @@ def store_path(plan: Plan, output: OutputType) -> Path:
 
 
 def lock_place(path: Path, output: OutputType) -> Place:
-    """Lock the place of a session's store, where one can lie or be made.
+    """Lock the place of a session's store, or refuse it.
 
     Raises:
         DataError (OS609): none can be made there. BudgetError (OS407): it is open, or no store.
@@ -75,7 +82,9 @@ Places = Mapping[str, Place]
 
 
 def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = False) -> Places:
-    """Lock the places of all sessions ``but`` one, at which a run may make new stores.
+    """Lock the places of all sessions ``but`` one.
+
+    A run may make new stores at them.
 
     Args:
         plan: what is to run.
@@ -103,7 +112,10 @@ def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = F
 
 
 def open_references(plan: Plan, memory: Memory) -> dict[str, Block]:
-    """Open what the queries of sessions look like, where the spec names it: before any charge."""
+    """Open the public references of sessions, before any charge.
+
+    Only for sessions whose spec names one.
+    """
     folder, private = plan.program.folder, private_of(plan.program, memory)
     asked = {name: (o.decl.public_queries, o) for name, o in sessions_of(plan).items()}
     return {
@@ -114,7 +126,10 @@ def open_references(plan: Plan, memory: Memory) -> dict[str, Block]:
 
 
 def make_store(plan: Plan, output: OutputType, inputs: Inputs, place: Place, name: str) -> Session:
-    """Open a session over its store, which is made at its place where none is; nothing is answered."""
+    """Open a session over its store, made if absent.
+
+    Nothing is answered.
+    """
     return open_session(plan, output, inputs, place.path, name, place)
 
 
@@ -126,7 +141,10 @@ def open_session(
     name: str | None = None,
     place: Place | None = None,
 ) -> Session:
-    """Open an output's session over a store at ``path``, whose place is locked already or is now."""
+    """Open an output's session over a store at ``path``.
+
+    Its place is locked already, or is locked now.
+    """
     bound = plan.releases[output.stage.name].bound
     assert bound is not None  # noqa: S101 - it is a session's
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
@@ -135,7 +153,10 @@ def open_session(
 
 
 def make_stores(plan: Plan, inputs: Inputs, places: Places, names: Mapping[str, str]) -> None:
-    """Make new stores at their places, and close them: nobody has asked them anything yet."""
+    """Make new stores at their places, and close them.
+
+    No query is answered.
+    """
     for name, place in places.items():
         if place.mark is not None:
             place.clear()
@@ -150,7 +171,9 @@ _PATIENCE = 10.0
 
 
 def take_turn(session: Session, ledger: Ledger, name: str) -> str:
-    """Record that a store is open from now on, and return its turn; what is no such store is refused.
+    """Record the opening of a store, and return its turn.
+
+    A file that is not this store is refused.
 
     Raises:
         BudgetError (OS407): its chain does not hold what the ledger heard last, or goes on after an end.
@@ -167,13 +190,15 @@ def take_turn(session: Session, ledger: Ledger, name: str) -> str:
 
 
 def _noted(ledger: Ledger, name: str) -> End | None:
-    """Return where a store's last session ended, if that was noted beside its ledger's file."""
+    """Return the noted end of a store's last session, or None."""
     end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
     return None if end is None or end.turn != ledger.turn_of(name) else end
 
 
 def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
-    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
+    """Record the end of a store's chain in the ledger.
+
+    From then on an earlier copy is refused.
 
     A note beside the ledger says so first, since the ledger may be in use for long, and whoever waits may
     be stopped; it stays until the next opening if the ledger does not hear. Where neither does, a
@@ -199,7 +224,7 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
 
 
 def _note(path: Path, session: Session, name: str, turn: str) -> bool:
-    """Write where the chain ends beside the ledger's file; False where that cannot be."""
+    """Write the chain's end beside the ledger's file."""
     with suppress(OSError, BudgetError):
         if not is_shared(path) and path.exists():
             place, head = session.tell()
@@ -217,7 +242,7 @@ def _is_noted(path: Path, name: str, turn: str) -> bool:
 
 
 def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
-    """Tell the ledger itself, if it can be had in time; None for one that does not know this turn."""
+    """Record the chain's end in the ledger, within a deadline."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:

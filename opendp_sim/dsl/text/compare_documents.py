@@ -42,7 +42,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 def _number(text: str) -> str | float:
-    """Return the float of a ledger's loss, by its bits or as a ratio; another text as it is."""
+    """Return the float of a ledger's loss, or another text unchanged."""
     try:
         if (ratio := _RATIO.fullmatch(text)) is not None:
             return int(ratio[1]) / int(ratio[2])

@@ -120,7 +120,7 @@ def _one_session_each(found: Mapping[str, OutputType | None], notes: Notes) -> N
 def _concurrent(
     found: Mapping[str, OutputType | None], bounds: Mapping[str, Bound], notes: Notes
 ) -> None:
-    """Report several sessions of which one's loss is not known to add up while others are asked."""
+    """Report concurrent sessions without a composition theorem."""
     served = [output for output in found.values() if output is not None and output.interactive]
     for output in served if len(served) > 1 else ():
         bound = bounds.get(output.stage.name)
@@ -266,7 +266,7 @@ def _pointed(output: OutputType, notes: Notes) -> bool:
 
 
 def _serves(output: OutputType, notes: Notes) -> bool:
-    """Check that a release that is asked is served, and no other one."""
+    """Check that exactly the interactive releases are served."""
     decl, asked = output.decl, output.interactive
     if asked == (decl.serve == "session") and not (asked and decl.save is not None):
         return True

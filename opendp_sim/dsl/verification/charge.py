@@ -94,7 +94,7 @@ def _total(spent: Any, terms: Terms) -> Total | None:
 
 
 def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """Return what is spent and left as JSON, without the exact sum where a certificate has none."""
+    """Return spent and left as JSON, in the certificate's form."""
     if "exact" not in stated:
         del found["spent"]["exact"]
     whole: dict[str, Any] = json.loads(json.dumps(found))

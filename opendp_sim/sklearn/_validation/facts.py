@@ -110,7 +110,7 @@ def _listed(classes: Any) -> list[Any]:
 
 
 def bound(name: str, value: Any, *, below: float = math.inf) -> Number:
-    """Return a budget's part as it was written, above 0, or refuse (OS101)."""
+    """Return a positive bound of a budget unchanged, or refuse (OS101)."""
     value = as_written(value)
     near = number(name, value, above=0.0, below=below)
     return value if isinstance(value, Fraction) else near

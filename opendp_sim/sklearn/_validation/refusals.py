@@ -40,11 +40,14 @@ class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happ
 
 
 class RowsRefused(ReleaseError, ValueError):  # noqa: N818 - reads as what happened
-    """Rows that were handed over as public are the private ones; nothing was charged."""
+    """Refuse private rows that were passed as public.
+
+    Nothing was charged.
+    """
 
 
 def _of_table(error: DataError) -> InputRefused:
-    """Return a refusal in the caller's words: of ``X``, not of the plan's own columns."""
+    """Return a refusal in the caller's words."""
     inner = error.code == "OS607" and _INNER.search(error.expected) is not None
     return InputRefused(
         error.code,

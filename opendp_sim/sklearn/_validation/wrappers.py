@@ -1,4 +1,6 @@
-"""Estimators of scikit-learn that hold a private one: which are accounted for, and why.
+"""Check that wrappers of a private estimator are accounted for.
+
+Estimators of scikit-learn, with the reason of each.
 
 A budget sees one table at a fit. A wrapper that copies, weights or makes records before the fit, or that
 learns from raw scores after it, loses more than the budget says, and no fit can see that. One table
@@ -60,7 +62,7 @@ _OTHER = "its own code decides how often a record is fitted"
 
 
 def check_accounted(estimator: Any) -> None:
-    """Refuse an estimator that holds a private one where its loss is not counted (OS102)."""
+    """Refuse a wrapped private estimator with an uncounted loss (OS102)."""
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         return
     for each in outside_of_frozen(estimator):
@@ -74,7 +76,7 @@ def check_accounted(estimator: Any) -> None:
 
 
 def refusal(wrapper: Any) -> EstimatorRefused:
-    """Return the refusal of a wrapper that is not accounted for, with the reason."""
+    """Return the refusal of an unaccounted wrapper, with the reason."""
     name = type(wrapper).__name__
     return EstimatorRefused(
         "OS102",
@@ -114,12 +116,15 @@ def _is_ours(kind: type) -> bool:
 
 
 def _is_known(kind: type) -> bool:
-    """Say whether a class is scikit-learn's or this package's: a foreign one may have any name."""
+    """Return whether a class is scikit-learn's or this package's."""
     return kind.__module__.startswith("sklearn.") or _is_ours(kind)
 
 
 def check_steps(pipeline: Any) -> None:
-    """Refuse a pipeline with a private estimator before its end, or a step that learns from records."""
+    """Refuse a pipeline with uncounted losses.
+
+    A private estimator before its end, or a step that learns from records.
+    """
     steps = (step for _, step in pipeline.steps[:-1] if hasattr(step, "get_params"))
     before = (each for step in steps for each in outside_of_frozen(step))
     if any(
@@ -137,7 +142,10 @@ def check_steps(pipeline: Any) -> None:
 
 
 def outside_of_frozen(estimator: Any) -> list[Any]:
-    """Return an estimator and all that stand inside of it, but nothing that cannot be fitted again."""
+    """Return an estimator and its inner estimators, without frozen ones.
+
+    Frozen ones cannot be fitted again.
+    """
     named = estimator.get_params(deep=True)
     frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
     return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
@@ -152,7 +160,10 @@ _FREEZE = (
 
 
 def _check_step(step: Any) -> None:
-    """Refuse a transformer in which records may meet, at its fit or after it (OS102)."""
+    """Refuse a transformer that mixes records (OS102).
+
+    At its fit or after it.
+    """
     kind, name = type(step), type(step).__name__
     transforms = hasattr(step, "fit") and hasattr(step, "transform")
     if isinstance(step, PrivateEstimator | type) or not transforms:
@@ -183,7 +194,7 @@ def _check_step(step: Any) -> None:
 
 
 def _mixes(step: FrozenEstimator) -> bool:
-    """Say whether public fixed rows refute that a frozen step treats each row alone.
+    """Return whether a frozen step mixes public fixed rows.
 
     It is its user's declaration: where such rows cannot be transformed, it stands.
     """
@@ -199,7 +210,7 @@ def _mixes(step: FrozenEstimator) -> bool:
 
 
 def _doubt(step: FunctionTransformer) -> str:
-    """Return what keeps a function from being one of each cell alone; empty if nothing does."""
+    """Return the doubt that a function is cell-wise, if any."""
     func = step.func
     one = isinstance(func, np.ufunc) and func.signature is None and (func.nin, func.nout) == (1, 1)
     if func is not None and not (

@@ -169,7 +169,10 @@ class Service:
             return self._refer(queries)
 
     def _public(self, rows: Any) -> NDArray[np.float64]:
-        """Return queries on the grid; those that would be the reference are no private rows (OS704)."""
+        """Return queries on the grid.
+
+        A reference that consists of private rows is refused (OS704).
+        """
         if not self._ready:
             refuse_private(origin_of(as_rows(rows).values), self._private, "reference")
         return grid_queries(self._domain, rows)
