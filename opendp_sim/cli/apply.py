@@ -28,6 +28,7 @@ from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.answer import records_note
 from opendp_sim.dsl.run.compare_exact import compare, refuse_private
 from opendp_sim.dsl.run.execute import Engine, apply
 from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
@@ -130,7 +131,7 @@ def _say_done(done: Applied, earlier: Earlier) -> None:
         )
     for name, path in done.files.items():
         say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
-    for text in _notes(done):
+    for text in (*_notes(done), *_records_of(done).values()):
         say(f"note      {text}")
     for name, store in done.stores.items():
         say(f"opened    {store} ({name}), which `opendp-sim session` serves at no further cost")
@@ -154,6 +155,20 @@ def _notes(done: Applied) -> list[str]:
     return [note for path in done.files.values() if (note := formula_note(path))]
 
 
+def _records_of(done: Applied) -> dict[str, str]:
+    """Return a line on the released number of records of every output that counts them."""
+    expected = {s.name: s.expect.records for s in done.plan.program.flow if s.expect is not None}
+    sources = {output.name: output.source for output in done.plan.program.outputs}
+    found = {}
+    for name, result in done.results.items():
+        source = sources[name]
+        while source in sources:  # an output of an output
+            source = sources[source]
+        if told := records_note(result, expected.get(source)):
+            found[name] = f"{name}: {told}"
+    return found
+
+
 def _next_of(done: Applied, spec: str) -> str | None:
     """Return the next command after a run."""
     first = next(iter(done.certificates.values()), None)
@@ -174,6 +189,7 @@ def _engine(name: str | None) -> Engine | None:
 def _plain(done: Applied) -> dict[str, object]:
     return {
         "plan": done.plan.plain(),
+        "records": _records_of(done),
         "files": {name: str(path) for name, path in done.files.items()},
         "certificates": {name: str(path) for name, path in done.certificates.items()},
         **({"notes": _notes(done)} if _notes(done) else {}),

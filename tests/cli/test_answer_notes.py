@@ -9,7 +9,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.dsl.plan.errors import safe_deviations
-from opendp_sim.dsl.run.answer import ask, notes_of, reference
+from opendp_sim.dsl.run.answer import ask, notes_of, records_note, reference
 from tests._cli import run as _run
 
 TABLE = {"age": np.r_[np.full(150, 20.0), np.full(150, 90.0)], "kind": ["u"] * 150 + ["v"] * 150}
@@ -72,3 +72,51 @@ def test_queries_outside_of_the_bounds_are_counted(folder):
 def test_a_lead_is_safe_among_all_classes_as_plans_say_it():
     assert safe_deviations(2) == 2.0
     assert safe_deviations(10) == pytest.approx(2.80, abs=0.02)
+
+
+SPEC = """spec: opendp_sim/1
+name: small
+data:
+  records:
+    source: {csv: t.csv}
+    columns: {x: {dtype: float64, bounds: [0.0, 10.0]}}
+    ingest: enforce
+privacy: {unit: {add_remove: 1, of: row}, measure: gdp, budget: {epsilon: 8.0, delta: 1.0e-6}}
+flow:
+  noisy:
+    from: records
+    steps:
+      - select: {features: [x]}
+      - rescale: {}
+      - quantize: {bits: 12}
+      - gauss_transform_sketch: {bandwidth: 0.3}
+    expect: {records: 900}
+    release: {noise: gaussian, spend: 100%}
+outputs:
+  release: {from: noisy, save: out/release.npz}
+  near: {from: noisy, post: [density: {}], queries: {csv: q.csv}, save: out/near.csv}
+"""
+
+
+@pytest.mark.parametrize(("cell", "warned"), [("3.5", False), ("3,5", True)])
+def test_apply_tells_the_released_number_of_records(cell, warned, tmp_path):
+    """Of 900 records 850 were dropped for a decimal comma: exit code 0, and not a word."""
+    (tmp_path / "t.csv").write_text("x;y\n" + f"{cell};1\n" * 850 + "5;1\n" * 50)
+    (tmp_path / "q.csv").write_text("x\n3\n")
+    (tmp_path / "spec.yaml").write_text(SPEC.replace("csv: t.csv", "csv: {file: t.csv, delimiter: ';'}"))  # fmt: skip
+    done = _run("apply", tmp_path / "spec.yaml", "--json")
+    told = json.loads(done.output)["records"]
+    assert set(told) == {"release", "near"}
+    for line in told.values():
+        assert ("900 were expected" in line and "doctor" in line) is warned, line
+    count = float(told["release"].split("about ")[1].split(",")[0])
+    assert abs(count - (50 if warned else 900)) < 60  # ten deviations of the noise at epsilon 8
+
+
+def test_what_counts_no_records_has_no_such_note(folder):
+    assert records_note({"x": np.zeros(3)}, 900) == ""
+    assert records_note(np.zeros(3), None) == ""
+    sizes = {"records": np.full((2, 2), 450.0), "least_records": np.full((2, 2), 20.0)}
+    assert "expected" not in records_note(sizes, 900)
+    assert "1,200 were expected" in records_note(sizes, 1200)
+    assert records_note(sim.load(folder / "release.npz"), None).startswith("records about")

@@ -309,8 +309,9 @@ What happens to records that break the declaration of their columns, before anyt
              refused is public; with a ledger, at most ten runs may be.
     enforce  numbers are clamped to their bounds; a record with a missing entry, NaN, a foreign label or
              a cell of another dtype is dropped. Nobody is told how many: a misspelt key or dtype can
-             drop everybody, and then the answers are noise. Compare the released number of records
-             with the one you expect, or try the declaration on data that is public.
+             drop everybody, and then the answers are noise. The data's curator runs `opendp-sim doctor`
+             first; everybody else compares the released number of records with the one to expect
+             (`expect: {records: 9000}` on the stage).
     assume   nothing is looked at: the claim holds if the declaration does.""",
         "refuse",
     )

@@ -46,12 +46,19 @@ class Norms(Section):
 class Expect(Section):
     """State the author's expectations of a stage.
 
-    `check` fails when the types exceed them.
+    `check` fails when the types exceed them. Of `records` a run warns after its release, by the released
+    number alone, so the warning tells nothing more.
     """
 
     stability: int | None = word("How many rows a changed record changes at most.", None)
     sensitivity: Norms | None = word(
         "What one record changes at most, such as {l2: 10}.", None, formerly=("faces",)
+    )
+    records: int | None = word(
+        "About how many records the release counts, from public knowledge. `ingest: enforce` drops "
+        "records in silence, and a released number far from this one shows it.",
+        None,
+        ge=1,
     )
 
     @property
@@ -61,7 +68,8 @@ class Expect(Section):
 
     def plain(self) -> Any:
         """Return the hashed form, with the first specs' word."""
-        said = {"stability": self.stability, "faces": dict(self.claimed) or None}
+        said: dict[str, Any] = {"stability": self.stability, "faces": dict(self.claimed) or None}
+        said["records"] = self.records
         return {name: value for name, value in said.items() if value is not None}
 
 

@@ -5,6 +5,7 @@ No spec, no data, no further loss.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any
@@ -133,6 +134,59 @@ def reference(text: str) -> SourceRef:
         "OS601", "query", expected="a .npz, .npy, .csv or .parquet file, or a built-in dataset",
         got=text, hint=f"built in: {', '.join(BUILTINS)}.",
     )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# The released number of records: what shows, from the release alone, that records were dropped.
+
+_FAR = 5.0
+"""Deviations of noise between a released number and an expected one, beyond a tenth of it."""
+
+
+def released_records(result: Any) -> tuple[float, float] | None:
+    """Return the number of records that a release or its answers count, and how far noise moves it.
+
+    Args:
+        result: a release, or answers by column as `density` and `distance` give them.
+
+    Returns:
+        The sum over classes of the released sizes, and a reach of noise (at least five standard
+        deviations); None where nothing counts records.
+    """
+    if isinstance(result, Mapping):
+        if not {"records", "least_records"} <= set(result) or not len(result["records"]):
+            return None
+        sizes = np.asarray(result["records"], dtype=np.float64)
+        first, least = np.atleast_1d(sizes[0]), float(np.max(result["least_records"]))
+        return float(first.sum()), least * math.sqrt(len(first))
+    if not isinstance(result, Release):
+        return None
+    sums = result.released.capabilities.get("kernel_sums")
+    if sums is None:
+        return None
+    sizes, factor = sums.totals(result.arrays)
+    reach = _FAR * factor * result.released.deviation * math.sqrt(sizes.size)
+    return float(np.sum(sizes)), float(reach)
+
+
+def records_note(result: Any, expected: int | None) -> str:
+    """Return a line on the released number of records, empty where none is known.
+
+    It is a function of the release and of the spec: nothing private is looked at.
+    """
+    found = released_records(result)
+    if found is None:
+        return ""
+    count, reach = found
+    told = (
+        f"records about {max(count, 0.0):,.0f}, as released (noise moves it by up to {reach:,.0f})"
+    )
+    if expected is None or abs(count - expected) <= reach + expected / 10:
+        return told
+    return (
+        f"{told}; {expected:,} were expected. Cells that cannot be read may have dropped records: run "
+        "`opendp-sim doctor` on the spec before the next release"
+    )
 
 
 # --------------------------------------------------------------------------------------------------
