@@ -46,6 +46,7 @@ from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, 
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.io.blocks import Block
 from opendp_sim.io.fold import build_sketch, collect_records, collect_rows, fold_whole
 
 # --------------------------------------------------------------------------------------------------
@@ -421,6 +422,7 @@ def make_run(
     places: Places,
     names: Mapping[str, str],
     opening: Callable[[Inputs], None] = lambda _inputs: None,
+    references: Mapping[str, Block] | None = None,
 ) -> Applied:
     """Reserve, run, settle, publish, and make the stores of sessions (``charge.md``).
 
@@ -431,6 +433,7 @@ def make_run(
         places: where new stores are made, locked.
         names: what the ledger calls the stores: those, and one that ``opening`` opens.
         opening: opens a store, from what was read.
+        references: of sessions, those that were opened before.
     """
     for where, path in saved(plan, run.folder):
         check_replaced(path, where)
@@ -439,7 +442,7 @@ def make_run(
     check_forms(plan, memory)
     if run.engine is not None:
         run.engine.check(plan)
-    rehearse(plan, public, partial(_made, plan), open_references(plan, memory))
+    rehearse(plan, public, partial(_made, plan), open_references(plan, memory, references))
 
     def open_stores() -> None:
         opening(inputs)

@@ -45,6 +45,7 @@ from opendp_sim.dsl.run.stores import (
     tell_end,
 )
 from opendp_sim.dsl.types.outputs import OutputType
+from opendp_sim.io.blocks import Block
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import from_arrays
 
@@ -275,18 +276,18 @@ def serve(
     with ExitStack() as stack, ExitStack() as undo:
         place = undo.enter_context(lock_place(path, output))
         ledger = open_ledger(plan, stack, store=place.mark)
-        public = open_references(alone(plan, output), held).get(output.decl.name)
+        public = open_references(alone(plan, output), held)
         run = Run(File(plan.program.folder), ledger, charged=charged)
         opening = _Opening(plan, output, place, undo)
         if is_paid(ledger, place.mark):
             opening.go_on(run, held, place.mark.name if place.mark is not None else "")
         else:
-            _pay(opening, run, held, stack, ran)
+            _pay(opening, run, held, stack, ran, public)
         session = opening.session
         assert session is not None  # noqa: S101 - it was opened, or something was raised
         turn = "" if ledger is None else take_turn(session, ledger, opening.name)
-        if public is not None:
-            session.refer(public)
+        for reference in public.values():
+            session.refer(reference)
         undo.pop_all()
     charged(f"what was answered is charged in {path}, and stands")
     typed = output.stage
@@ -297,7 +298,12 @@ def serve(
 
 
 def _pay(
-    opening: _Opening, run: Run, memory: Memory, stack: ExitStack, ran: Callable[[Applied], None]
+    opening: _Opening,
+    run: Run,
+    memory: Memory,
+    stack: ExitStack,
+    ran: Callable[[Applied], None],
+    public: Mapping[str, Block],
 ) -> None:
     """Open an unpaid store, charging its run first.
 
@@ -319,7 +325,8 @@ def _pay(
     if place.mark is not None:
         names[output] = place.mark.name  # a store from elsewhere: this ledger pays for it now
     opening.claim(run.ledger, names[output])
-    ran(make_run(plan, run, memory, others, names, partial(opening.open, name=names[output])))
+    opened = partial(opening.open, name=names[output])
+    ran(make_run(plan, run, memory, others, names, opened, public))
 
 
 def _say_lost(plan: Plan, run: Run, store: str) -> None:

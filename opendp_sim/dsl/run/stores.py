@@ -111,17 +111,25 @@ def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = F
     return found
 
 
-def open_references(plan: Plan, memory: Memory) -> dict[str, Block]:
+def open_references(
+    plan: Plan, memory: Memory, opened: Mapping[str, Block] | None = None
+) -> dict[str, Block]:
     """Open the public references of sessions, before any charge.
 
     Only for sessions whose spec names one.
+
+    Args:
+        plan: whose sessions.
+        memory: tables handed over.
+        opened: those that were opened before, by output: a stream can be read once.
     """
+    known = dict(opened or {})
     folder, private = plan.program.folder, private_of(plan.program, memory)
     asked = {name: (o.decl.public_queries, o) for name, o in sessions_of(plan).items()}
-    return {
+    return known | {
         name: open_queries(ref, output, folder, memory, private=private)
         for name, (ref, output) in asked.items()
-        if ref is not None
+        if ref is not None and name not in known
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import opendp_sim as sim
@@ -428,3 +429,16 @@ def test_a_service_that_never_opens_costs_nothing(resume, stranger):
     ):
         pass
     assert charges() == 0
+
+
+@pytest.mark.parametrize("run", ["session", "apply"])
+def test_a_reference_that_is_a_stream_is_read_once(run):
+    """A session read it twice, and was refused: "a stream that was read before"."""
+    asked = pa.table({"x": RNG.normal(size=60), "y": RNG.normal(size=60)}).to_reader()
+    memory = {"t": DATA, "q": asked}
+    if run == "session":
+        with sim.session(session(queries={"memory": "q"}), memory) as served:
+            assert len(served.ask([[0.0, 0.0]]).labels) == 1
+    else:
+        sim.apply(session(queries={"memory": "q"}), memory)
+    assert charges() == 1
