@@ -240,6 +240,17 @@ def _plans() -> dict[str, Plan]:
     return {path.stem: plan_file(path) for path in sorted((ROOT / "specs").glob("*.yaml"))}
 
 
+def predictions() -> str:
+    """Return a table of what the repository's programs expect of their answers."""
+    rows = [
+        f"| `{program}` | `{name}` | {error.replace('_', ' ')} | {value:.4g} |"
+        for program, plan in _plans().items()
+        for name, output in plan.outputs.items()
+        for error, value in output.expected.items()
+    ]
+    return "\n".join(["| program | output | error | value |", "|---|---|---|---|", *rows]) + "\n"
+
+
 def _uses(key: str) -> Iterator[str]:
     """Yield what the repository's own programs predict of the outputs that come through it."""
     rows = []

@@ -9,6 +9,7 @@ that cannot be told from noise are hatched.
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
@@ -29,7 +30,9 @@ print(plan)
 
 folder = Path(tempfile.mkdtemp())
 release = plan.apply(data[["bmi", "bp"]], into=folder)
-DensityDisplay.from_release(release, "bmi", "bp").plot()
+figure, ax = plt.subplots(layout="constrained")
+DensityDisplay.from_release(release, "bmi", "bp").plot(ax)
+plt.show()
 
 # %%
 # Answers cost nothing more. How far off are they here? (Nobody could publish this line: it is made of

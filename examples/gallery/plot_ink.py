@@ -29,6 +29,6 @@ print(table.to_pandas().head(12).to_string(index=False))
 plt.imshow(images.mean(axis=0), cmap="gray_r")
 for rank, place in enumerate(table["item"], start=1):
     r, c = map(int, place.split(","))
-    plt.text(c, r, rank, color="tab:red", ha="center", va="center", weight="bold")
+    plt.text(c, r, rank, color="orange", ha="center", va="center", weight="bold")
 plt.axis("off")
 plt.show()
