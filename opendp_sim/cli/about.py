@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.api.templates import RECIPES, recipe_text
+from opendp_sim.api.templates import RECIPES, header_of, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -164,7 +164,8 @@ def init_command(
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
-        path.write_text(recipe_text(recipe, data or None, TEMPLATE), encoding="utf-8")
+        text = recipe_text(recipe, data or None, TEMPLATE, *_header(path, data))
+        path.write_text(text, encoding="utf-8")
         note_written(file)
         then = f"opendp-sim check {file}"
         _say(
@@ -172,9 +173,14 @@ def init_command(
         )
 
 
+def _header(spec: File, data: str | None) -> tuple[list[str], str]:
+    """Return the names in the header line of a text file beside the spec, and their delimiter."""
+    return header_of(spec.parent / data) if data and data.endswith(".csv") else ([], ",")
+
+
 def _recipes() -> str:
     lines = ["opendp-sim init FILE --recipe NAME [--data RECORDS]"]
-    return "\n".join(lines + [f"  {name:<8} {line}" for name, line in RECIPES.items()])
+    return "\n".join(lines + [f"  {name:<10} {line}" for name, line in RECIPES.items()])
 
 
 def _say(as_json: bool, text: str, value: object) -> None:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.api.templates import RECIPES, recipe_text
+from opendp_sim.api.templates import RECIPES, header_of, recipe_text
 from opendp_sim.cli import app
 from opendp_sim.dsl.grammar.program import TEMPLATE
 
@@ -32,6 +32,27 @@ def test_a_recipe_runs_once_its_holes_are_filled(recipe, tmp_path):
     post = text.split("--post ")[1].split()[0]
     assert post in release.ops
     assert len(release.ask(post, {"a": [0.5], "b": [45.0]})) >= 1
+
+
+def test_columns_are_called_as_the_header_calls_them(tmp_path):
+    (tmp_path / "t.csv").write_text("\ufeffDate;CO(GT);T;kind;;\n10/03/2004;2,6;13,6;u;;\n")
+    run = CliRunner().invoke(app, ["init", str(tmp_path / "s.yaml"), "--recipe", "classes", "--data", "t.csv"])  # fmt: skip
+    assert run.exit_code == 0
+    text = (tmp_path / "s.yaml").read_text()
+    assert 'source: {csv: {file: t.csv, delimiter: ";"}}' in text
+    assert 'features: [Date, "CO(GT)", T], label: kind' in text
+    assert "2,6" not in text
+    filled = text.replace("name: ???", "name: mine").replace("keys: [???, ???]", "keys: [u, v]")
+    (tmp_path / "s.yaml").write_text(filled.replace("[???, ???]", "[0, 90]"))
+    found = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")])
+    assert found.exit_code == 0, found.output
+
+
+@pytest.mark.parametrize("line", ["1,2,3", "a", "a,a", "", 'a,"b', "x,nan,7"])
+def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{line}\n1,2,3\n")
+    assert header_of(tmp_path / "t.csv") == ([], ",")
+    assert header_of(tmp_path / "none.csv") == ([], ",")
 
 
 def test_without_arguments_it_says_what_there_is():
