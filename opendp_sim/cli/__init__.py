@@ -66,7 +66,7 @@ COMMANDS = {
     ),
     "doctor": (
         "doctor:doctor_command",
-        "PRIVATE: count what the gate would drop and clamp, and guess the declaration; behind a flag.",
+        "PRIVATE: count dropped and clamped records, and find a file's dialect; behind a flag.",
     ),
     "explain": (
         "about:explain_command",

@@ -46,7 +46,7 @@ def doctor_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """PRIVATE: count what the gate would drop and clamp, and find the file's dialect; behind a flag.
+    """PRIVATE: count dropped and clamped records, and find a file's dialect; behind a flag.
 
     The spec may have holes, but for the path of the file. Nothing is charged. What is printed has no
     privacy guarantee at all; a mended spec holds the form of the file alone.

@@ -36,7 +36,9 @@ def test_a_recipe_runs_once_its_holes_are_filled(recipe, tmp_path):
 
 def test_columns_are_called_as_the_header_calls_them(tmp_path):
     (tmp_path / "t.csv").write_text("\ufeffDate;CO(GT);T;kind;;\n10/03/2004;2,6;13,6;u;;\n")
-    run = CliRunner().invoke(app, ["init", str(tmp_path / "s.yaml"), "--recipe", "classes", "--data", "t.csv"])  # fmt: skip
+    run = CliRunner().invoke(
+        app, ["init", str(tmp_path / "s.yaml"), "--recipe", "classes", "--data", "t.csv"]
+    )
     assert run.exit_code == 0
     text = (tmp_path / "s.yaml").read_text()
     assert 'source: {csv: {file: t.csv, delimiter: ";"}}' in text

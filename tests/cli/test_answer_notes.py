@@ -103,7 +103,9 @@ def test_apply_tells_the_released_number_of_records(cell, warned, tmp_path):
     """Of 900 records 850 were dropped for a decimal comma: exit code 0, and not a word."""
     (tmp_path / "t.csv").write_text("x;y\n" + f"{cell};1\n" * 850 + "5;1\n" * 50)
     (tmp_path / "q.csv").write_text("x\n3\n")
-    (tmp_path / "spec.yaml").write_text(SPEC.replace("csv: t.csv", "csv: {file: t.csv, delimiter: ';'}"))  # fmt: skip
+    (tmp_path / "spec.yaml").write_text(
+        SPEC.replace("csv: t.csv", "csv: {file: t.csv, delimiter: ';'}")
+    )
     done = _run("apply", tmp_path / "spec.yaml", "--json")
     told = json.loads(done.output)["records"]
     assert set(told) == {"release", "near"}

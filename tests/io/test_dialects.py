@@ -22,15 +22,24 @@ from opendp_sim.io.gate import gated_blocks
 from opendp_sim.io.open import open_source
 
 RECORDS = Records(
-    (Column("city", "str"), Column("sales", "float64"), Column("n", "int64"), Column("v", "array[f64, 2]"))
-)  # fmt: skip
+    (
+        Column("city", "str"),
+        Column("sales", "float64"),
+        Column("n", "int64"),
+        Column("v", "array[f64, 2]"),
+    )
+)
 CITIES, SALES, NUMBERS = ["Alba", "Bruck", "Dole"], [1234.5, -7.25, 0.5], [3, -1200, 1]
 PAIRS = [[0.5, 1000.0], [-1.0, 2.0], [3.0, 4.0]]
 
 
 def table(
-    number: Any = str, delimiter: str = ",", header: str | None = None, end: str = "\n", tail: str = ""
-) -> str:  # fmt: skip
+    number: Any = str,
+    delimiter: str = ",",
+    header: str | None = None,
+    end: str = "\n",
+    tail: str = "",
+) -> str:
     rows = io.StringIO()
     writer = csv.writer(rows, delimiter=delimiter, lineterminator=end)
     for row in zip(CITIES, SALES, NUMBERS, PAIRS, strict=True):
@@ -76,10 +85,7 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "preamble": (b"Export of 2024\n\n" + table().encode(), {"skip": 2}),
     "preamble of cr": (("Export\r\r" + table(end="\r")).encode(), {"skip": 2}),
     "sep line": (b"sep=;\r\n" + table(delimiter=";", end="\r\n").encode(), {"delimiter": ";"}),
-    "bom, preamble, sep": (
-        b'\xef\xbb\xbfx\n"sep=,"\n' + table().encode(),
-        {"skip": 1},
-    ),
+    "bom, preamble, sep": (b'\xef\xbb\xbfx\n"sep=,"\n' + table().encode(), {"skip": 1}),
     "single quotes": (
         table(delimiter="|").replace("Alba", "'Alba'").encode(),
         {"delimiter": "|", "quote": "'"},
@@ -87,13 +93,10 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "no quotes": (table(delimiter="|").encode(), {"delimiter": "|", "quote": "none"}),
     "names": (table(header="").encode(), {"header": ["city", "sales", "n", "v_0", "v_1"]}),
     "no header": (table(header="").encode(), {"header": "none", "columns": PLACES}),
-    "duplicate headers": (
-        table(header="a,a,a,a,a\n").encode(),
-        {"columns": PLACES},
-    ),
+    "duplicate headers": (table(header="a,a,a,a,a\n").encode(), {"columns": PLACES}),
     "trailing commas": (table(tail=",").replace("v_1,", "v_1", 1).encode(), {"ragged": True}),
     "trailing commas everywhere": (table(tail=",,").encode(), {}),
-}  # fmt: skip
+}
 
 
 def place_of(path: Path, options: dict[str, Any]) -> Any:
@@ -112,7 +115,7 @@ def ways(path: Path, options: dict[str, Any], records: Records = RECORDS) -> lis
         tables.append(
             {c.name: np.concatenate([b[c.name] for b in blocks]).tolist() for c in records.columns}
         )
-    return tables  # fmt: skip
+    return tables
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -137,12 +140,32 @@ def test_compressed(suffix: str, tmp_path: Path) -> None:
 
 
 CELLS = [
-    ({"decimal": ","}, {"1,5": "1.5", "1.5": None, "7": "7", ",5": ".5", "1,5e3": "1.5e3", "1,2,3": None}),
-    ({"thousands": ","}, {"1,234.5": "1234.5", "3,14": None, "1,23,456": "123456", ",123": None, "1234": "1234", "12,3456": None, "1234,567": None}),
-    ({"missing": ("-200", "NULL")}, {"-200.0": None, " NULL": None, "-200": None, "-2e2": None, "-201": "-201", "null": "null"}),
-    ({"strip": ("$", "USD"), "thousands": ","}, {"$1,000": "1000", "1,000 USD": "1000", "-$5": "-5", "$-5": "-5", "$": "", "5$USD": "5"}),
+    (
+        {"decimal": ","},
+        {"1,5": "1.5", "1.5": None, "7": "7", ",5": ".5", "1,5e3": "1.5e3", "1,2,3": None},
+    ),
+    (
+        {"thousands": ","},
+        {
+            "1,234.5": "1234.5",
+            "3,14": None,
+            "1,23,456": "123456",
+            ",123": None,
+            "1234": "1234",
+            "12,3456": None,
+            "1234,567": None,
+        },
+    ),
+    (
+        {"missing": ("-200", "NULL")},
+        {"-200.0": None, " NULL": None, "-200": None, "-2e2": None, "-201": "-201", "null": "null"},
+    ),
+    (
+        {"strip": ("$", "USD"), "thousands": ","},
+        {"$1,000": "1000", "1,000 USD": "1000", "-$5": "-5", "$-5": "-5", "$": "", "5$USD": "5"},
+    ),
     ({"decimal": ",", "missing": ("-200",)}, {"-200,0": None, "-200": None}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "cells"), CELLS)
@@ -155,7 +178,9 @@ def test_a_number_is_read_by_its_cell_alone(
 
 def test_marks_are_missing_in_texts_and_dates_too(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("k,w,d\nNULL,NULL,NULL\na,b,2024-01-01\n")
-    records = Records((Column("k", "category", keys=("a", "NULL")), Column("w", "str"), Column("d", "date")))  # fmt: skip
+    records = Records(
+        (Column("k", "category", keys=("a", "NULL")), Column("w", "str"), Column("d", "date"))
+    )
     for found in ways(tmp_path / "t.csv", {"missing": ["NULL"]}, records):
         assert found["k"] == [-1, 0]
         assert found["w"] == ["", "b"]
@@ -181,7 +206,11 @@ def test_ragged_lines(tmp_path: Path) -> None:
 )
 def test_a_record_elsewhere_changes_no_other(cells: list[str], other: str) -> None:
     """Neighbours under add/remove: the other records' cells are the same, whatever one record holds."""
-    for options in ({"decimal": ","}, {"thousands": ","}, {"missing": ["N", 1], "strip": ["$"], "ragged": True}):  # fmt: skip
+    for options in (
+        {"decimal": ","},
+        {"thousands": ","},
+        {"missing": ["N", 1], "strip": ["$"], "ragged": True},
+    ):
         place = read_place({"file": "t.csv", "delimiter": ";", **options}, Path(), "csv")
         records = Records((Column("x", "float64"),))
 
@@ -265,7 +294,9 @@ def test_no_line_of_a_file_without_a_header_changes_another(tmp_path: Path) -> N
     for first in ("1", "1,2", "1,2,3", '"1'):
         (tmp_path / "t.csv").write_text(f"{first}\n")
         options = {"header": "none", "columns": {"a": {"at": 2}}}
-        (tmp_path / "t.csv").write_text(f"{first}\n5,6\n7,8,9\n3\n" if first != '"1' else "5,6\n7,8,9\n3\n")  # fmt: skip
+        (tmp_path / "t.csv").write_text(
+            f"{first}\n5,6\n7,8,9\n3\n" if first != '"1' else "5,6\n7,8,9\n3\n"
+        )
         source = open_source("csv", {"file": "t.csv", **options}, records, tmp_path)
         found = [v for block in gated_blocks(source, "enforce")() for v in block["a"].tolist()]
         assert found[-2:] == [6, 8]

@@ -459,8 +459,10 @@ LIBRARIES = {
     "dict of an array": lambda: {"c": np.array(MIXED, dtype=object)},
     "dict of a series": lambda: {"c": pd.Series(MIXED, dtype=object)},
     "pandas": lambda: pd.DataFrame({"c": pd.Series(MIXED, dtype=object)}),
-    "pandas categories": lambda: pd.DataFrame({"c": pd.Series(MIXED, dtype=object)[:2].astype("category")}),
-}  # fmt: skip
+    "pandas categories": lambda: pd.DataFrame(
+        {"c": pd.Series(MIXED, dtype=object)[:2].astype("category")}
+    ),
+}
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -26,9 +26,15 @@ SAMPLE = 5000
 _DELIMITERS = (",", ";", "\t", "|")
 _SKIP = 12
 _FORMS: tuple[dict[str, str], ...] = (
-    {}, {"thousands": ","}, {"decimal": ","}, {"decimal": ",", "thousands": "."}, {"thousands": " "},
-    {"decimal": ",", "thousands": " "}, {"thousands": "'"}, {"thousands": ".", "decimal": ","},
-)  # fmt: skip
+    {},
+    {"thousands": ","},
+    {"decimal": ","},
+    {"decimal": ",", "thousands": "."},
+    {"thousands": " "},
+    {"decimal": ",", "thousands": " "},
+    {"thousands": "'"},
+    {"thousands": ".", "decimal": ","},
+)
 _BEFORE = re.compile(
     r"[+\-\u2212]?\s*([^\w\s+\-\u2212.,()\"']{1,3}|[^\W\d_]{1,8}(?=\s))\s*[+\-\u2212]?[.,]?\d"
 )

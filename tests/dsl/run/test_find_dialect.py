@@ -18,7 +18,9 @@ from opendp_sim.dsl.run.find_dialect import find_dialect
 from opendp_sim.io.gate import gated_blocks
 from opendp_sim.io.open import open_source
 
-RECORDS = Records((Column("sales", "float64", (0.0, 5000.0)), Column("count", "float64", (0.0, 20.0))))  # fmt: skip
+RECORDS = Records(
+    (Column("sales", "float64", (0.0, 5000.0)), Column("count", "float64", (0.0, 20.0)))
+)
 SIZE = 600
 DRAW = np.random.default_rng(20)
 SALES = np.round(np.exp(DRAW.normal(5.5, 1.6, SIZE)), 2)
@@ -51,29 +53,50 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "plain": (written().encode(), {}),
     "bom and crlf": (("\ufeff" + written().replace("\n", "\r\n")).encode(), {}),
     "cr only": (written().replace("\n", "\r").encode(), {}),
-    "mixed line ends": ("".join(x + ("\r\n" if i % 2 else "\n") for i, x in enumerate(LINES)).encode(), {}),
+    "mixed line ends": (
+        "".join(x + ("\r\n" if i % 2 else "\n") for i, x in enumerate(LINES)).encode(),
+        {},
+    ),
     "utf-16": (written().encode("utf-16"), {"encoding": "utf-16"}),
     "latin-1": (written(city="é").encode("latin-1"), {}),
     "quoted newlines": (written(city='\nSuite "A", 1').encode(), {}),
     "all quoted": (written(quoting=csv.QUOTE_ALL).encode(), {}),
     "semicolon": (written(delimiter=";").encode(), {"delimiter": ";"}),
-    "semicolon, decimal comma": (written(lambda v: str(v).replace(".", ","), ";").encode(), {"delimiter": ";", "decimal": ","}),
+    "semicolon, decimal comma": (
+        written(lambda v: str(v).replace(".", ","), ";").encode(),
+        {"delimiter": ";", "decimal": ","},
+    ),
     "tab": (written(delimiter="\t").encode(), {"delimiter": "\t"}),
     "thousands": (written("{:,.2f}".format).encode(), {"thousands": ","}),
-    "german": (written(lambda v: f"{v:,.2f}".translate({44: 46, 46: 44}), ";").encode(), {"delimiter": ";", "decimal": ",", "thousands": "."}),
-    "narrow blanks": (written(lambda v: f"{v:,.2f}".replace(",", "\u202f")).encode(), {"thousands": " "}),
+    "german": (
+        written(lambda v: f"{v:,.2f}".translate({44: 46, 46: 44}), ";").encode(),
+        {"delimiter": ";", "decimal": ",", "thousands": "."},
+    ),
+    "narrow blanks": (
+        written(lambda v: f"{v:,.2f}".replace(",", "\u202f")).encode(),
+        {"thousands": " "},
+    ),
     "currency": (written("${:.2f}".format).encode(), {"strip": ["$"]}),
-    "currency, thousands": (written("EUR {:,.2f}".format).encode(), {"strip": ["EUR"], "thousands": ","}),
+    "currency, thousands": (
+        written("EUR {:,.2f}".format).encode(),
+        {"strip": ["EUR"], "thousands": ","},
+    ),
     "units": (written("{:.2f} EUR".format).encode(), {"strip": ["EUR"]}),
     "scientific": (written("{:.8e}".format).encode(), {}),
-    "equal headers": (written(header="sales,kind,sales,count").encode(), {"columns": {"sales": {"at": 3}}}),
+    "equal headers": (
+        written(header="sales,kind,sales,count").encode(),
+        {"columns": {"sales": {"at": 3}}},
+    ),
     "blanks in headers": (written(header="city,kind, sales , count").encode(), {}),
-    "trailing commas": ("\n".join([LINES[0], *(x + "," for x in LINES[1:])]).encode(), {"ragged": True}),
+    "trailing commas": (
+        "\n".join([LINES[0], *(x + "," for x in LINES[1:])]).encode(),
+        {"ragged": True},
+    ),
     "preamble": (("Export of 2024-01-01\n\n" + written()).encode(), {"skip": 2}),
     "sep line": (("sep=;\n" + written(delimiter=";")).encode(), {"delimiter": ";"}),
     "words": (written(some("NULL", 10)).encode(), {}),
     "-200": (written(some("-200", 10)).encode(), {"missing": [-200]}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DIALECTS)
