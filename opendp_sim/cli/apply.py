@@ -161,9 +161,9 @@ def _records_of(done: Applied) -> dict[str, str]:
     sources = {output.name: output.source for output in done.plan.program.outputs}
     found = {}
     for name, result in done.results.items():
-        source = sources[name]
-        while source in sources:  # an output of an output
-            source = sources[source]
+        source = name
+        for _ in sources:  # an output may be of an output before it
+            source = sources.get(source, source)
         if told := records_note(result, expected.get(source)):
             found[name] = f"{name}: {told}"
     return found

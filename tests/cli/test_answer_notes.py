@@ -115,10 +115,14 @@ def test_apply_tells_the_released_number_of_records(cell, warned, tmp_path):
     assert abs(count - (50 if warned else 900)) < 60  # ten deviations of the noise at epsilon 8
 
 
-def test_what_counts_no_records_has_no_such_note(folder):
+def test_what_counts_no_records_has_no_such_note(folder, tmp_path):
     assert records_note({"x": np.zeros(3)}, 900) == ""
     assert records_note(np.zeros(3), None) == ""
     sizes = {"records": np.full((2, 2), 450.0), "least_records": np.full((2, 2), 20.0)}
     assert "expected" not in records_note(sizes, 900)
     assert "1,200 were expected" in records_note(sizes, 1200)
     assert records_note(sim.load(folder / "release.npz"), None).startswith("records about")
+    top = sim.top("kind", k=1, unit="who", ids="int64", epsilon=10, delta=1e-6, keys=["u", "v"])
+    table = {"kind": TABLE["kind"], "who": np.arange(300)}
+    done = top.apply(table, into=tmp_path)
+    assert all(records_note(result, 900) == "" for result in getattr(done, "results", {}).values())

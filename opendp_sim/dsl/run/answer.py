@@ -19,7 +19,7 @@ from opendp_sim.accounting.release.query_blocks import answered_in_blocks, one_b
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.errors import DataError, SimError, SpecError
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.records import Records
@@ -161,7 +161,10 @@ def released_records(result: Any) -> tuple[float, float] | None:
         return float(first.sum()), least * math.sqrt(len(first))
     if not isinstance(result, Release):
         return None
-    sums = result.released.capabilities.get("kernel_sums")
+    try:
+        sums = result.released.capabilities.get("kernel_sums")
+    except SimError:  # a mechanism's own release, which counts none
+        return None
     if sums is None:
         return None
     sizes, factor = sums.totals(result.arrays)
