@@ -11,6 +11,16 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+EXTRACTED = HERE / "extracted"
+# What tests/proofs compares with the code: imports, how nat is stored, the functions of a file.
+EXTRACTIONS = {
+    "sketches": (
+        "top_k executable",
+        "ExtrOcamlNatInt ExtrOcamlZBigInt",
+        "fewest_steps race_cells tree_cells threshold_cells moment_cells products kthb topb kept_rows",
+    ),
+    "ledger": ("ledger executable", "ExtrOcamlNatBigInt", "purse_after exec init spent"),
+}
 # Of Coq's own theory of real numbers; only the file of real orders may rest on them.
 OF_THE_REALS = {
     "ClassicalDedekindReals.sig_not_dec",
@@ -69,6 +79,22 @@ def assumptions(folder: Path, stem: str, names: list[str]) -> set[str]:
     return axioms
 
 
+def extract(folder: Path, *, write: bool) -> None:
+    """Extract the functions that run again, and compare them with the committed OCaml or write it."""
+    for name, (imports, numbers, functions) in EXTRACTIONS.items():
+        (folder / f"extract_{name}.v").write_text(
+            f"From Proofs Require Import {imports}.\n"
+            f"Require Extraction ExtrOcamlBasic {numbers}.\nExtraction Language OCaml.\n"
+            f'Extraction "{name}.ml" {functions}.\n'
+        )
+        run(folder, "coqc", "-q", "-Q", ".", "Proofs", f"extract_{name}.v")
+        made, kept = (folder / f"{name}.ml").read_text(), EXTRACTED / f"{name}.ml"
+        if write:
+            kept.write_text(made)
+        elif kept.read_text() != made:
+            raise SystemExit(f"{kept} is not what the proofs give: python3 proofs/check.py --write")
+
+
 def main() -> None:
     """Compile every file in a new folder, then ask Coq and its checker what the theorems rest on."""
     sources = in_order(sorted(HERE.glob("*.v")))
@@ -87,6 +113,7 @@ def main() -> None:
                 raise SystemExit(f"{source.name} rests on {sorted(extra)}")
             print(f"{source.name}: {len(names)} theorems", flush=True)
             count += len(names)
+        extract(folder, write="--write" in sys.argv)
         checked = [f"Proofs.{s.stem}" for s in sources if s.stem not in MAY_REST_ON]
         said = run(folder, "coqchk", "-silent", "-o", "-Q", ".", "Proofs", *checked)
         if not re.search(r"\* Axioms:\s*<none>", said):

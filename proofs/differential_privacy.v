@@ -102,7 +102,7 @@ Theorem before : forall A B O (dA : list A -> list A -> nat) (dB : list B -> lis
 Proof. intros A B O dA dB f k M c Hc Hp Hf HM xs ys o. pose proof (HM (f xs) (f ys) o). pose proof (qpow_mono c _ _ Hc (Hf xs ys)).
   specialize (Hp (f ys) o). nra. Qed.
 
-(* peel.md and choose_k.md, Lemma 1, one draw: weights rise by a factor of at most g^a and fall by at most g^b, so
+(* One draw: weights rise by a factor of at most g^a and fall by at most g^b, so
    probabilities change by at most g^(a + b). *)
 Theorem bounded_range : forall (l : list nat) (w w' : nat -> Q) g a b, 1 <= g -> (forall i, 0 < w i) -> (forall i, 0 < w' i) ->
   (forall i, w' i <= qpow g a * w i) -> (forall i, w i <= qpow g b * w' i) -> forall j, In j l ->
@@ -113,7 +113,7 @@ Proof. intros l w w' g a b Hg Hw Hw' Ha Hb j Hj.
   rewrite qpow_add. setoid_replace (qpow g a * qpow g b * (w j * qsum w' l)) with ((qpow g a * w j) * (qpow g b * qsum w' l)) by ring.
   apply mul_le; [specialize (Hw' j); lra|apply S0|apply Ha|assumption]. Qed.
 
-(* The ratios of any two candidates' weights differ by at most g^(a + b). *)
+(* peel.md, Lemma 1, one draw: the ratios of any two candidates' weights differ by at most g^(a + b). *)
 Theorem bounded_range_pair : forall (w w' : nat -> Q) g a b i j, 1 <= g -> 0 < w i -> 0 < w' i -> 0 < w j -> 0 < w' j ->
   w' i <= qpow g a * w i -> w j <= qpow g b * w' j -> (w' i) * (w j) <= qpow g (a + b) * (w i * w' j).
 Proof. intros. rewrite qpow_add. setoid_replace (qpow g a * qpow g b * (w i * w' j)) with ((qpow g a * w i) * (qpow g b * w' j)) by ring.

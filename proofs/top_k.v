@@ -88,6 +88,16 @@ Proof. intros h k S y q (Hn & Hl & Hm & Ht) [A B] Hy Hym. destruct (Z_lt_le_dec 
     - lia. - lia. - specialize (Hm z Hz). lia. - specialize (Ht z y Hz Hy Hym). lia. }
   apply NoDup_incl_length in I; [|constructor; assumption]. unfold at_least in B. simpl length in I. lia. Qed.
 
+(* limited_domain.md, Lemma 1. v and v' are the counts at rank k + 1. An item that is not among the first k of h has at most v votes.
+   An item that is not among the first k of h', or has no vote there, has at most v + a + b votes in h. *)
+Theorem outside_below_cut : forall h k S x v, top h k S -> kth h (Datatypes.S k) v -> ~ In x S -> (x < m)%nat -> h x <= v.
+Proof. intros h k S x v HS Hv. apply (top_out h k S x v HS Hv). Qed.
+Theorem leaving_near_cut : forall a b h h' k S' x v v', near a b h h' -> top h' k S' -> kth h (Datatypes.S k) v -> kth h' (Datatypes.S k) v' ->
+  (x < m)%nat -> ~ In x S' \/ (h' x <= 0 /\ 0 <= v') -> h x - v <= a + b.
+Proof. intros a b h h' k S' x v v' Hn HS Hv Hv' Hx Ho.
+  assert (h' x <= v') by (destruct Ho as [Ho|Ho]; [apply (top_out h' k S' x v' HS Hv' Ho Hx)|lia]).
+  pose proof (kth_moves a b h h' _ v v' Hn Hv Hv'). specialize (Hn x Hx). lia. Qed.
+
 (* stable_set.md, Lemma 1: if two top-k sets differ, the two gaps add up to at most a + b. *)
 Theorem different_sets : forall a b h h' k S S' p q p' q', near a b h h' -> top h k S -> top h' k S' ->
   kth h k p -> kth h (Datatypes.S k) q -> kth h' k p' -> kth h' (Datatypes.S k) q' ->

@@ -1,0 +1,51 @@
+"""The code computes what the extracted functions do; and the comparison finds thirty-odd faults of one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.proofs.comparisons import COMPARISONS, Driver
+from tests.proofs.mutants import MUTANTS, PACKAGE
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_code_and_proof_agree(name: str, drivers: list[Driver]) -> None:
+    compare, few, _ = COMPARISONS[name]
+    found = compare(drivers[0], drivers[1], few)
+    assert found.rows
+    assert found.differences == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_code_and_proof_agree_on_many_cases(name: str, drivers: list[Driver]) -> None:
+    compare, _, many = COMPARISONS[name]
+    assert compare(drivers[0], drivers[1], many).differences == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=[f"{m.row}-{m.file}" for m in MUTANTS])
+def test_a_fault_of_one_line_is_found(number: int, programs: list[Path]) -> None:
+    """In a process of its own; a fault that the code itself refuses counts as found."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.proofs.mutants", str(number), *map(str, programs)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert MUTANTS[number].row in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_every_mutant_still_changes_its_line(mutant) -> None:
+    assert (PACKAGE / mutant.file).read_text("utf-8").count(mutant.old) == 1
+    assert mutant.old != mutant.new
+
+
+def test_thirty_rows_have_a_mutant() -> None:
+    assert len({mutant.row for mutant in MUTANTS}) >= 30
