@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ OF_THE_REALS = {
     "Classical_Prop.classic",
 }
 MAY_REST_ON = {"real_orders": OF_THE_REALS}
+CLOSED = "Closed under the global context"
 REFUSED = re.compile(
     r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|bypass_check|Unset Guard Checking)\b"
 )
@@ -56,27 +56,30 @@ def in_order(sources: list[Path]) -> list[Path]:
     return done
 
 
-def run(folder: Path, *command: str) -> str:
-    """Run a command in a folder and return its output, or end with the output where it fails."""
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, and end with its output where it fails."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=900, check=False
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+    return done
 
 
-def assumptions(folder: Path, stem: str, names: list[str]) -> set[str]:
-    """Return the axioms that the theorems of a compiled file rest on."""
-    lines = [f"From Proofs Require {stem}."] + [f"Print Assumptions {stem}.{n}." for n in names]
-    (folder / "assumptions.v").write_text("\n".join(lines) + "\n")
-    said = run(folder, "coqc", "-Q", ".", "Proofs", "assumptions.v")
-    axioms = set(re.findall(r"^([A-Z]\w*(?:\.\w+)+)", said, re.MULTILINE))
-    if said.count("Closed under the global context") + said.count("Axioms:") != len(names):
-        raise SystemExit(f"{stem}: not every theorem has an answer:\n{said}")
-    if "Axioms:" in said and not axioms:
-        raise SystemExit(f"{stem}: axioms that are not read:\n{said}")
-    return axioms
+def compiled(folder: Path, source: Path, names: list[str]) -> set[str]:
+    """Compile a copy of a file that asks for its theorems' axioms, and return them."""
+    asked = [f"Print Assumptions {name}." for name in names]
+    (folder / source.name).write_text("\n".join([source.read_text(), *asked, ""]))
+    said = run(folder, "coqc", "-q", "-Q", ".", "Proofs", source.name).stdout
+    if said.count(CLOSED) + said.count("Axioms:") != len(names):
+        raise SystemExit(f"{source.name}: not every theorem has an answer:\n{said}")
+    return axioms(said)
+
+
+def axioms(said: str) -> set[str]:
+    """Return the names that an answer to Print Assumptions begins its lines with."""
+    lines = said.replace(CLOSED, "").splitlines()
+    return {line.split()[0] for line in lines if line[:1].strip() and line != "Axioms:"}
 
 
 def extract(folder: Path, *, write: bool) -> None:
@@ -105,17 +108,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, count = Path(name), 0
         for source in sources:
-            shutil.copy(source, folder)
-            run(folder, "coqc", "-q", "-Q", ".", "Proofs", source.name)
             names = theorems(source)
-            extra = assumptions(folder, source.stem, names) - MAY_REST_ON.get(source.stem, set())
+            extra = compiled(folder, source, names) - MAY_REST_ON.get(source.stem, set())
             if extra:
                 raise SystemExit(f"{source.name} rests on {sorted(extra)}")
             print(f"{source.name}: {len(names)} theorems", flush=True)
             count += len(names)
         extract(folder, write="--write" in sys.argv)
         checked = [f"Proofs.{s.stem}" for s in sources if s.stem not in MAY_REST_ON]
-        said = run(folder, "coqchk", "-silent", "-o", "-Q", ".", "Proofs", *checked)
+        done = run(folder, "coqchk", "-silent", "-o", "-Q", ".", "Proofs", *checked)
+        said = done.stdout + done.stderr
         if not re.search(r"\* Axioms:\s*<none>", said):
             raise SystemExit(f"coqchk finds axioms:\n{said}")
     print(f"{count} theorems in {len(sources)} files; coqchk: no axiom in {len(checked)} of them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,12 @@ def test_the_readme_counts_the_theorems() -> None:
     files = sorted(PROOFS.glob("*.v"))
     count = sum(len(stated(file.stem)) for file in files)
     assert f"{count} theorems in {len(files)} files" in (PROOFS / "README.md").read_text("utf-8")
+
+
+def test_what_is_not_proved_is_refused() -> None:
+    check = runpy.run_path(str(PROOFS / "check.py"))
+    for text in ("Proof. Admitted.", "Axiom a : False.", "Parameter n : nat.", "admit."):
+        assert check["REFUSED"].search(text)
+    assert not check["REFUSED"].search("Proof. lia. Qed. (* admits *)")
+    said = "Closed under the global context\nAxioms:\nmine : False\nA.b\n  : forall x,\n  y\n"
+    assert check["axioms"](said) == {"mine", "A.b"}
