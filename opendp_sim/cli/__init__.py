@@ -20,8 +20,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from opendp_sim import __version__
-from opendp_sim.cli._quiet import hush
 from opendp_sim.cli._stop import reported, stoppable
+from opendp_sim.cli.output.quiet import hush
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.escape_text import shown
 

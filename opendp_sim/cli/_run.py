@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.table import Table
 
-from opendp_sim.cli._folding import folded
-from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun, deed, unread
+from opendp_sim.cli.output.folding import folded
+from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.core.system.escape_text import cut, shown
 from opendp_sim.dsl.text.diagnostic import Refused

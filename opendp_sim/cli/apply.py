@@ -21,9 +21,9 @@ from opendp_sim.cli._run import (
     say_json,
 )
 from opendp_sim.cli._stop import note_charge, note_written
-from opendp_sim.cli.show_comparison import show_comparison
-from opendp_sim.cli.show_first import show_advice, show_done
-from opendp_sim.cli.show_plan import show_plan
+from opendp_sim.cli.output.comparison import show_comparison
+from opendp_sim.cli.output.plan import show_plan
+from opendp_sim.cli.output.summary import show_advice, show_done
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan

@@ -12,8 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from opendp_sim.cli._folding import folded
-from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -25,8 +23,10 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
-from opendp_sim.cli.show_first import show_advice, show_first
-from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.cli.output.folding import folded
+from opendp_sim.cli.output.plan import show_plan, show_types
+from opendp_sim.cli.output.quiet import hushed
+from opendp_sim.cli.output.summary import show_advice, show_first
 from opendp_sim.core.system.escape_text import shown
 from opendp_sim.dsl.files.paths import absent
 from opendp_sim.dsl.plan.advice import advice, advised_of

@@ -14,7 +14,7 @@ import opendp_sim.prelude as sim
 from opendp_sim.accounting.claim_text import promise
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.attackers import Attacker
-from opendp_sim.cli.show_plan import show_plan
+from opendp_sim.cli.output.plan import show_plan
 from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.errors import SpaceError

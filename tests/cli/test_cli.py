@@ -21,8 +21,8 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import after, app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.after import _negative
-from opendp_sim.cli.show_first import show_first
-from opendp_sim.cli.show_tree import tree
+from opendp_sim.cli.output.summary import show_first
+from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.about import describe
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY
@@ -75,7 +75,7 @@ def test_every_spec_of_the_package_checks(spec):
 
 def test_the_plan_is_the_golden_one(monkeypatch):
     monkeypatch.chdir(FOLDER)
-    monkeypatch.setattr("opendp_sim.cli.show_plan.process_memory", lambda: 0)  # this suite's
+    monkeypatch.setattr("opendp_sim.cli.output.plan.process_memory", lambda: 0)  # this suite's
     result = _run("plan", "small.yaml", "-v")
     assert result.exit_code == 0, result.stderr
     compare("small.plan.txt", result.stdout)

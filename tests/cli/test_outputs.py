@@ -12,8 +12,8 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.cli import COMMANDS, loaded
-from opendp_sim.cli._folding import folded
-from opendp_sim.cli._quiet import hushed
+from opendp_sim.cli.output.folding import folded
+from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.dsl.files.write import formula_note, write_output
 from opendp_sim.dsl.grammar.pages import CHOOSING
 from tests._cli import run as _run

@@ -14,7 +14,7 @@ from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.claim_text import promise
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.cli.show_first import show_first
+from opendp_sim.cli.output.summary import show_first
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, in_words, spent_of
 from opendp_sim.dsl.plan.plan import plan_file

@@ -15,7 +15,7 @@ from rich.text import Text
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units
-from opendp_sim.cli.show_tree import tree
+from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.system.escape_text import shown
 from opendp_sim.dsl.plan.advice import advised_of, warnings_of

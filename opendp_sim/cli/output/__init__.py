@@ -1,0 +1,1 @@
+"""Print plans, trees and comparisons."""
