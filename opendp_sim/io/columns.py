@@ -22,11 +22,13 @@ from opendp_sim.io.conform import missing_column, no_arrow_type, unquoted
 
 Cut = Callable[[slice], Any]
 """What gives a slice of a column, as numpy's array or Arrow's."""
-_IN_ARROW = frozenset({
-    *("Null", "Boolean", "String", "Utf8", "Categorical", "Enum", "Binary", "Date", "Time"),
-    *("Datetime", "Duration", "Decimal", "Float16", "Float32", "Float64"),
-    *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
-})  # fmt: skip
+_IN_ARROW = frozenset(
+    {
+        *("Null", "Boolean", "String", "Utf8", "Categorical", "Enum", "Binary", "Date", "Time"),
+        *("Datetime", "Duration", "Decimal", "Float16", "Float32", "Float64"),
+        *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
+    }
+)
 """Types of Polars whose export to Arrow is what they hold, in each of its versions."""
 
 

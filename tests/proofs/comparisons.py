@@ -207,14 +207,22 @@ def sketch_cells(kind: str) -> Compare:
             domain, low, high = _grid(rng, width, classes, big)
             height, per_label = rng.choice([1, 2, 3]), classes > 1
             if kind == "race":
-                family = rng.choice([
-                    families.PStableL2(width=2.0), families.PStableL1(width=3.0),
-                    families.PStableL2(width=2.0, joined=2), families.SignedProjections(bits=rng.choice([1, 3])),
-                ])  # fmt: skip
+                family = rng.choice(
+                    [
+                        families.PStableL2(width=2.0),
+                        families.PStableL1(width=3.0),
+                        families.PStableL2(width=2.0, joined=2),
+                        families.SignedProjections(bits=rng.choice([1, 3])),
+                    ]
+                )
                 mechanism: Any = RaceSketch(
-                    repetitions=rng.choice([1, 2, 5, 7]), buckets=rng.choice([2, 4, 8]), family=family,
-                    seed=rng.randrange(1000), per_label=per_label, count_weight=rng.choice([0, 1, 3, 2**20, None]),
-                )  # fmt: skip
+                    repetitions=rng.choice([1, 2, 5, 7]),
+                    buckets=rng.choice([2, 4, 8]),
+                    family=family,
+                    seed=rng.randrange(1000),
+                    per_label=per_label,
+                    count_weight=rng.choice([0, 1, 3, 2**20, None]),
+                )
             elif kind == "tree":
                 mechanism = DistanceTree(levels=height, per_label=per_label)
             elif kind == "threshold":
@@ -225,9 +233,11 @@ def sketch_cells(kind: str) -> Compare:
                 )
             else:
                 mechanism = MomentTree(
-                    levels=height, p=1 if big else rng.choice([1, 2, 3]),
-                    tuned_for=rng.choice(["laplace", "gaussian"]), per_label=per_label,
-                )  # fmt: skip
+                    levels=height,
+                    p=1 if big else rng.choice([1, 2, 3]),
+                    tuned_for=rng.choice(["laplace", "gaussian"]),
+                    per_label=per_label,
+                )
             try:
                 bound = mechanism.bind(domain, Symmetric())
             except SimError:  # a grid that this sketch refuses
@@ -287,9 +297,16 @@ def sketch_cells(kind: str) -> Compare:
 
 
 def _proved(
-    kind: str, sketches: Driver, reader: Any, x: list[list[int]], y: list[int],
-    low: list[int], high: list[int], classes: int, height: int,
-) -> list[int]:  # fmt: skip
+    kind: str,
+    sketches: Driver,
+    reader: Any,
+    x: list[list[int]],
+    y: list[int],
+    low: list[int],
+    high: list[int],
+    classes: int,
+    height: int,
+) -> list[int]:
     """The extracted sketch in the order of the code's cells."""
     n, d = len(x), len(low)
     spans = [b - a + 1 for a, b in zip(low, high, strict=True)]

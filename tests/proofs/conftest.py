@@ -31,9 +31,24 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     made = []
     for name in ("sketches", "ledger"):
         subprocess.run(
-            ["ocamlfind", "ocamlopt", "-w", "-a", "-package", "zarith", "-linkpkg", f"{name}.ml", f"drive_{name}.ml", "-o", name],
-            cwd=folder, capture_output=True, timeout=120, check=True,
-        )  # fmt: skip
+            [
+                "ocamlfind",
+                "ocamlopt",
+                "-w",
+                "-a",
+                "-package",
+                "zarith",
+                "-linkpkg",
+                f"{name}.ml",
+                f"drive_{name}.ml",
+                "-o",
+                name,
+            ],
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
         made.append(folder / name)
     return made
 

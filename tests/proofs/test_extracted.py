@@ -35,8 +35,12 @@ def test_a_fault_of_one_line_is_found(number: int, programs: list[Path]) -> None
     """In a process of its own; a fault that the code itself refuses counts as found."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.proofs.mutants", str(number), *map(str, programs)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert MUTANTS[number].row in done.stdout.splitlines()
 

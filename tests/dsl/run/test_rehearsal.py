@@ -22,9 +22,7 @@ from opendp_sim.sklearn import Budget, DPKNeighborsClassifier
 RNG = np.random.default_rng(5)
 BOUNDED = {"dtype": "float64", "bounds": [-4, 4]}
 COLUMNS = {"x": BOUNDED, "y": BOUNDED, "kind": {"dtype": "category", "keys": ["a", "b"]}}
-DATA = {
-    "x": RNG.normal(size=60), "y": RNG.normal(size=60), "kind": np.array(["a", "b"] * 30)
-}  # fmt: skip
+DATA = {"x": RNG.normal(size=60), "y": RNG.normal(size=60), "kind": np.array(["a", "b"] * 30)}
 GAUSSIAN = {"gaussian": {"bandwidth": 1.0}}
 CHAINS: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "fourier_sketch": ({"frequencies": 50, "kernel": GAUSSIAN, "seed": 1}, ["density"]),
@@ -360,9 +358,10 @@ def test_a_session_takes_every_finite_query():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_session_s_reference_is_refused_before_the_charge_or_never(name):
-    with suppress(SimError), sim.session(
-        session(queries={"memory": "q"}), {"t": DATA, "q": HOSTILE[name]}
-    ) as served:  # fmt: skip
+    with (
+        suppress(SimError),
+        sim.session(session(queries={"memory": "q"}), {"t": DATA, "q": HOSTILE[name]}) as served,
+    ):
         assert served.session.answered == 0
         assert charges() == 1
         return
