@@ -53,7 +53,7 @@ def turns(jobs: dict[str, Callable[[], Any]], times: int) -> dict[str, float]:
     return best
 
 
-def ways(kernel: fast.Kernel, job: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+def ways(kernel: fast.CompiledLoop, job: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     """Return the job with numpy's code and with the compiled one."""
     made = fast._compiled(kernel._loop, kernel._signature)
     if made is None:

@@ -20,7 +20,7 @@ from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files as delimited
 from opendp_sim.io.conform import conform
-from opendp_sim.io.file_spec import Place
+from opendp_sim.io.file_spec import FileOptions
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
 
 ROUNDS = 3
@@ -47,7 +47,7 @@ def csv(folder: Path, rows: int = 100_000) -> None:
     records = Records((Column("x", "array[f32, 16]", bounds=(-4.0, 4.0)),))
 
     def by(way: Any) -> Any:
-        pieces = [conform(p, records)["x"] for p in way(Place(path, {}), records, 65536)]
+        pieces = [conform(p, records)["x"] for p in way(FileOptions(path, {}), records, 65536)]
         return np.concatenate(pieces)
 
     ways = {"csv module": delimited._by_lines, "chunks": delimited._by_chunks}

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from benchmarks._results import parser, table, write_figure  # noqa: E402
 from opendp_sim.core.errors import DataError  # noqa: E402
 from opendp_sim.domains.records import Column, Records  # noqa: E402
-from opendp_sim.dsl.run.session import columns_of  # noqa: E402
+from opendp_sim.dsl.run.session import checked_columns  # noqa: E402
 from opendp_sim.io.gate import gated_blocks  # noqa: E402
 from opendp_sim.io.open import open_source  # noqa: E402
 from opendp_sim.io.protocol import Source, from_arrays  # noqa: E402
@@ -99,7 +99,7 @@ def session(cells: dict[str, list[str]], kept: list[tuple[Any, ...]]) -> int:
     one = Records((RECORDS.columns[0],))
     for name in cells["v"]:
         try:
-            found = columns_of(one, [{"v": name}])["v"].tolist()
+            found = checked_columns(one, [{"v": name}])["v"].tolist()
         except DataError:
             found = [""]
         expected = next(iter(from_arrays(one, {"v": [name]}).blocks()))["v"].tolist()

@@ -103,13 +103,13 @@ class Idle:
         self.saved = 0.0
 
     def timed(self, job: Callable[[], Any]) -> tuple[Any, float]:
-        real, self.saved = threads.side_by_side, 0.0
-        threads.side_by_side = partial(self._side_by_side, real)  # type: ignore[assignment]
+        real, self.saved = threads.map_in_order, 0.0
+        threads.map_in_order = partial(self._side_by_side, real)  # type: ignore[assignment]
         start, waited = time.perf_counter(), _waited()
         try:
             found = job()
         finally:
-            threads.side_by_side = real
+            threads.map_in_order = real
         return found, time.perf_counter() - start - (_waited() - waited) - self.saved
 
     def _side_by_side(self, real: Any, function: Any, items: Any, workers: int) -> Any:

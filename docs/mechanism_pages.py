@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from opendp_sim.accounting.evidence import tier
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, page_beside
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.dsl.explain.explain import partners
@@ -153,7 +153,7 @@ def _flow(value: Any) -> str:
 
 def _parameters(key: str) -> Iterator[str]:
     rows = []
-    for name, about in describe(REGISTRY[key]).items():
+    for name, about in parameters_of(REGISTRY[key]).items():
         default = "required" if about.default == "required" else f"default {about.default}"
         rows.append(f"| `{name}` | {about.range}; {default} | {about.text} {about.hint} |")
     if rows:
@@ -192,7 +192,7 @@ def _reference(key: str) -> Iterator[str]:
             f".. py:function:: opendp_sim.then_{key}{signature(cls, norm=norm)}",
             f"                 opendp_sim.make_{key}{signature(cls, 'input_domain, input_metric', norm)}",
         ]
-    fields = [f":param {n}: {a.text} {a.hint}" for n, a in describe(cls).items()]
+    fields = [f":param {n}: {a.text} {a.hint}" for n, a in parameters_of(cls).items()]
     body = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
     yield "\n".join(
         ["```{eval-rst}", *head, "", body, "", *(f"   {_plain(line)}" for line in fields), "```"]

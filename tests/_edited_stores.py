@@ -199,7 +199,7 @@ def _rewrite(db: sqlite3.Connection, rows: list[list[Any]], place: int, purses: 
     for at, row in enumerate(rows, 1):
         row[0] = at
         row[6] = (
-            chain.bound(purses, chain.nothing(str(name)))
+            chain.copy_hash(purses, chain.empty_folded(str(name)))
             if at == place
             else (row[6] if at < place else "")
         )
@@ -213,5 +213,5 @@ def _rewrite(db: sqlite3.Connection, rows: list[list[Any]], place: int, purses: 
         db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, last))
     if rows:
         db.execute("INSERT INTO purses VALUES (?, ?)", (place, purses))
-    chain.write(db, "head", chain.Head(len(rows), last))
-    chain.write(db, "folded", chain.nothing(str(name)))
+    chain.write_value(db, "head", chain.Head(len(rows), last))
+    chain.write_value(db, "folded", chain.empty_folded(str(name)))

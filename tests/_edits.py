@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.ledger._entries import canonical, chained
+from opendp_sim.accounting.ledger._entries import canonical_json, entry_hash
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.accounting.session.store import SessionStore
@@ -203,15 +203,15 @@ class Files:
             bodies = [row[0] for row in db.execute("SELECT body FROM entries ORDER BY seq")]
             at = pick.randrange(len(bodies) + 1)
             if at == len(bodies):
-                genesis = canonical(edited(pick, json.loads(genesis)))
+                genesis = canonical_json(edited(pick, json.loads(genesis)))
                 db.execute("UPDATE meta SET value = ? WHERE key = 'genesis'", (genesis,))
             else:
-                bodies[at] = canonical(edited(pick, json.loads(bodies[at])))
-            last = chained("", genesis)
+                bodies[at] = canonical_json(edited(pick, json.loads(bodies[at])))
+            last = entry_hash("", genesis)
             for seq, body in enumerate(bodies, 1):
-                last = chained(last, body)
+                last = entry_hash(last, body)
                 db.execute("UPDATE entries SET body = ?, hash = ? WHERE seq = ?", (body, last, seq))
-            head = canonical({"count": len(bodies), "hash": last})
+            head = canonical_json({"count": len(bodies), "hash": last})
             db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (head,))
 
     def store_row(self, pick: random.Random) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 from opendp_sim.io.gate import Ingest
 from opendp_sim.io.protocol import Source
 
 
 def check_source(source: Source, mode: Ingest = "refuse") -> None:
     """Send every record through the gate."""
-    Checked(source, mode).finish()
+    GatedSource(source, mode).finish()

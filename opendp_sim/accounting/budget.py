@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.arithmetic.rounding import decimal_of, float_down
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
@@ -50,7 +50,7 @@ def as_written(value: Any) -> Any:
 
     It is of the same value; others are unchanged.
     """
-    value = plain(value)
+    value = python_value(value)
     if isinstance(value, str) and _RATIO.fullmatch(value) and int(value.partition("/")[2]):
         value = Fraction(value)
     if isinstance(value, Decimal) and value.is_finite() and -400 < value.adjusted() < 400:

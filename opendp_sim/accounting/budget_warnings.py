@@ -5,7 +5,7 @@ from __future__ import annotations
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.measures.attackers import VERY_WEAK
 
-MOST_DELTA = 1e-3
+WARN_DELTA = 1e-3
 """A delta of one over a thousand people."""
 
 MOST_EPSILON = 20.0
@@ -32,7 +32,7 @@ def large_delta(delta: float | None, size: int | None = None) -> str | None:
         delta: of a budget or a claim.
         size: how many records there are, by a public guess; 1,000 where there is none.
     """
-    most = MOST_DELTA if size is None else 1.0 / size
+    most = WARN_DELTA if size is None else 1.0 / size
     if delta is None or delta <= most:
         return None
     of = "people" if size is None else f"records, of which the program expects {size:,}"

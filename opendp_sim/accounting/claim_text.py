@@ -13,7 +13,7 @@ from opendp_sim.accounting.composition import loss_text
 from opendp_sim.core.arithmetic.rounding import up_text
 
 
-def promise(privacy: Mapping[str, Any]) -> str:
+def claim_sentence(privacy: Mapping[str, Any]) -> str:
     """Return the claim of a release's header or of a plan.
 
     Args:

@@ -84,12 +84,12 @@ def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) 
     elif epsilon is not None:
         found.append(epsilon)
     most = min(found, default=0.0)
-    if not most or _held(fits, most):
+    if not most or _fits_safely(fits, most):
         return most
-    return _greatest(lambda sum_: _held(fits, sum_), most)
+    return _greatest(lambda sum_: _fits_safely(fits, sum_), most)
 
 
-def _held(fits: Callable[[float], bool], sum_: float) -> bool:
+def _fits_safely(fits: Callable[[float], bool], sum_: float) -> bool:
     """Say whether a sum fits; one that cannot be converted does not."""
     try:
         return fits(sum_)

@@ -144,12 +144,12 @@ def plain_json(text: str | bytes) -> Any:
     return json.loads(
         text,
         object_pairs_hook=_once,
-        parse_float=lambda token: _spelled(float(token), token),
-        parse_int=lambda token: _spelled(int(token), token),
+        parse_float=lambda token: _canonical_number(float(token), token),
+        parse_int=lambda token: _canonical_number(int(token), token),
     )
 
 
-def _spelled(value: float, token: str) -> float:
+def _canonical_number(value: float, token: str) -> float:
     if repr(value) != token:
         raise _OddError(
             "a number in another spelling than it was written in, such as 1e-6 for 1e-06"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opendp_sim.api.columns import Bounds, bounds_of
-from opendp_sim.api.recipe_spec import Steps
+from opendp_sim.api.recipe_spec import StepDicts
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.plan.kernel_choice import gaussian_kernel_step
 
@@ -25,10 +25,10 @@ def kernel_steps(
     *,
     per_label: bool,
     pure: bool,
-) -> tuple[Steps, Mapping[str, Any]]:
+) -> tuple[StepDicts, Mapping[str, Any]]:
     """Return the row maps and the sketch of a Gaussian kernel density."""
     grid: Mapping[str, Any] = {"quantize": {"bits": BITS}}
-    rows: Steps = [grid]
+    rows: StepDicts = [grid]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
     if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
         raise ParameterError(

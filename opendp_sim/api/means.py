@@ -9,7 +9,7 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, bounds_of
 from opendp_sim.api.kernel_steps import BITS
 from opendp_sim.api.recipe import Recipe
-from opendp_sim.api.recipe_spec import Steps, recipe
+from opendp_sim.api.recipe_spec import StepDicts, recipe
 
 
 def means(
@@ -32,7 +32,7 @@ def means(
         >>> "rescale" in fit.plan.to_yaml()
         True
     """
-    rows: Steps = [] if len(set(bounds_of(columns).values())) == 1 else [{"rescale": {}}]
+    rows: StepDicts = [] if len(set(bounds_of(columns).values())) == 1 else [{"rescale": {}}]
     step = {"moments_sketch": {"per_label": label is not None}}
     told = None if label is None else (label, keys)
     return recipe("means", columns, told, [*rows, {"quantize": {"bits": BITS}}, step], privacy)

@@ -54,7 +54,7 @@ def check_word(
         )
 
 
-def check_asked(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
+def check_privacy_words(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
     """Refuse privacy words of a wrong form (OS101).
 
     A unit, its type, a ledger or a limit.

@@ -16,15 +16,22 @@ from opendp_sim.accounting.budget import Number
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, declared
-from opendp_sim.api.recipe import DATA, Recipe, check_apart, check_asked, check_word, keys_of
+from opendp_sim.api.recipe import (
+    DATA,
+    Recipe,
+    check_apart,
+    check_privacy_words,
+    check_word,
+    keys_of,
+)
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.builder import Builder, program
 
-Steps = list[Mapping[str, Any]]
+StepDicts = list[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PrivacyWords:
     """Hold every recipe's privacy words with defaults."""
 
     epsilon: Number = 1.0
@@ -57,7 +64,7 @@ class Asked:
         )
 
 
-def asked(recipe: str, words: Mapping[str, Any], **default: Any) -> Asked:
+def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> PrivacyWords:
     """Return a recipe's privacy words, or refuse them.
 
     A word that is unknown, or protects nobody.
@@ -67,7 +74,7 @@ def asked(recipe: str, words: Mapping[str, Any], **default: Any) -> Asked:
         words: what its caller wrote.
         **default: what this recipe takes where nothing is written.
     """
-    known = [field.name for field in fields(Asked)]
+    known = [field.name for field in fields(PrivacyWords)]
     for word in words:
         if word not in known:
             near = get_close_matches(word, known, n=1)
@@ -78,8 +85,8 @@ def asked(recipe: str, words: Mapping[str, Any], **default: Any) -> Asked:
                 got="another word",
                 hint=f"did you mean {near[0]!r}?" if near else f"help(sim.{recipe}) lists them.",
             )
-    found = Asked(**(default | dict(words)))
-    check_asked(found.unit, found.ids, found.ledger, found.limit)
+    found = PrivacyWords(**(default | dict(words)))
+    check_privacy_words(found.unit, found.ids, found.ledger, found.limit)
     for word, needed, given in (
         ("limit", "ledger", found.limit is not None and found.ledger is None),
         ("max_rows", "unit", found.max_rows is not None and found.unit == "row"),
@@ -109,7 +116,7 @@ def recipe(
     name: str,
     columns: Bounds,
     label: tuple[str, Sequence[str | int]] | None,
-    steps: Steps,
+    steps: StepDicts,
     privacy: Mapping[str, Any],
 ) -> Recipe[Release]:
     """Return a recipe of row maps and a sketch.
@@ -123,14 +130,14 @@ def recipe(
         steps: row maps and the sketch.
         privacy: the words that every recipe takes.
     """
-    words = asked(name, privacy)
+    words = privacy_words(name, privacy)
     told: dict[str, Any] = declared(columns)
     select: dict[str, Any] = {"features": list(told)}
     if label is not None:
         check_word("label", label[0], str, "the name of a column", 'label="kind".')
         told[label[0]] = {"dtype": "category", "keys": keys_of(label[1])}
         select["label"] = label[0]
-    first: Steps = [{"select": select}]
+    first: StepDicts = [{"select": select}]
     if words.unit != "row":
         first = [{"bound_contributions": {"max_rows": words.max_rows}}, *first]
     noise = "laplace" if words.measure == "pure" else "gaussian"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from opendp_sim.core.system.regular_files import regular, text_of
+from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
 
 RECIPES = {
@@ -78,14 +78,14 @@ _LINE = 2**16
 """Characters of a header line."""
 
 
-def header_of(file: Path) -> tuple[list[str], str]:
-    """Return the names in a text file's first line and the delimiter between them.
+def file_header(file: Path) -> tuple[list[str], str]:
+    """Return a text file's first names, and their delimiter.
 
     No names where it could be a record: it holds a number. A header is public: ``io/ingest.md``, "Form".
     """
     try:
         with regular(file).open("rb") as opened:
-            text = text_of(opened.readline(_LINE).removeprefix(b"\xef\xbb\xbf"))
+            text = decode_text(opened.readline(_LINE).removeprefix(b"\xef\xbb\xbf"))
     except (OSError, ValueError):
         return [], ","
     line = (text or "").splitlines()[:1]

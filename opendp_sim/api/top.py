@@ -7,7 +7,7 @@ from typing import Any
 
 from opendp_sim.accounting.release.table import Table
 from opendp_sim.api.recipe import DATA, Recipe, check_word, keys_of
-from opendp_sim.api.recipe_spec import asked
+from opendp_sim.api.recipe_spec import privacy_words
 from opendp_sim.core.errors import ParameterError
 
 
@@ -45,7 +45,7 @@ def top(
         (True, (1.0, 1e-06))
     """
     check_word("item", item, str, "the name of a column", 'sim.top("page", k=10).')
-    words = asked("top", privacy, measure="approx")
+    words = privacy_words("top", privacy, measure="approx")
     if words.max_rows is not None:
         raise ParameterError(
             "OS102",

@@ -24,10 +24,10 @@ import numpy as np
 from scipy import stats
 
 from opendp_sim.audit.checks.noise import noise_layer
-from opendp_sim.audit.claims.noise_laws import difference, flat
+from opendp_sim.audit.claims.noise_laws import difference, flattened
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import LayerResult
-from opendp_sim.audit.layers import SHARES, Case
+from opendp_sim.audit.layers import SHARES, LayerInput
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.report.report import Report
 from opendp_sim.audit.statistics.sampling import draw
@@ -47,7 +47,7 @@ _LEFT_OUT = "releases do not fit core= and noise=, which were left out"
 _EITHER = "the object releases something else than core= and noise= say, or they are wrong"
 
 
-def check_declaration(case: Case) -> None:
+def check_declaration(case: LayerInput) -> None:
     """Refuse a noiseless part that cannot fit the releases.
 
     It always raises, or always has another shape.
@@ -80,14 +80,14 @@ def _unfit(subject: Subject, data: Any) -> str:
     if isinstance(release, Raised):
         return ""
     try:
-        size, cells = flat(core).size, flat(release).size
-        difference(flat(release), flat(core)) if size == cells else None
+        size, cells = flattened(core).size, flattened(release).size
+        difference(flattened(release), flattened(core)) if size == cells else None
     except (TypeError, ValueError, OverflowError):
         return "no numbers, or a release that is none"
     return "" if size == cells else f"{size} numbers where a release has {cells}"
 
 
-def settled(report: Report, case: Case, again: Callable[[], Report]) -> Report:
+def settled(report: Report, case: LayerInput, again: Callable[[], Report]) -> Report:
     """Return what the finding of an audit with a declaration comes to.
 
     Args:
@@ -103,19 +103,19 @@ def settled(report: Report, case: Case, again: Callable[[], Report]) -> Report:
     if evidence is None or report.layer[:2] not in OF_DECLARATIONS:
         return report
     if report.layer[:2] == "L2":
-        return _told(report, _EITHER)
+        return _with_note(report, _EITHER)
     sides = () if evidence.pair is None else (evidence.pair.left, evidence.pair.right)
-    if any(unlike(case.subject, data) for data in (*sides, *_farthest(case))):
+    if any(has_other_type(case.subject, data) for data in (*sides, *_farthest(case))):
         return _without(report, again())
     risk = case.beta * SHARES["noise"]
     noise = noise_layer(case.subject, case.space, case.budget, case.rng, risk, evidence.pair)
-    return report if noise.evidence is None else _told(_by_noise(report, noise), _EITHER)
+    return report if noise.evidence is None else _with_note(_by_noise(report, noise), _EITHER)
 
 
 def _without(report: Report, other: Report) -> Report:
     """Return the audit without the declaration, or refuse the declaration."""
     if other.evidence is not None:
-        return _told(replace(other, beta=report.beta), _LEFT_OUT)
+        return _with_note(replace(other, beta=report.beta), _LEFT_OUT)
     raise AuditError(
         "OS501", "audit.core", expected="a declaration that releases fit",
         got=f"releases on one side of core=; by it {report.layer} would refute the object, which "
@@ -124,7 +124,7 @@ def _without(report: Report, other: Report) -> Report:
     )  # fmt: skip
 
 
-def _told(report: Report, said: str) -> Report:
+def _with_note(report: Report, said: str) -> Report:
     """Return a report whose finding mentions the declaration."""
     last = report.layers[-1]
     assert last.evidence is not None  # noqa: S101 - it refutes
@@ -142,7 +142,7 @@ def _by_noise(report: Report, noise: LayerResult) -> Report:
 # --- releases against a noiseless part --------------------------------------------------
 
 
-def unlike(subject: Subject, data: Any) -> bool:
+def has_other_type(subject: Subject, data: Any) -> bool:
     """Return whether releases are certainly not centred on their noiseless part.
 
     Noise is as often above zero as below, so a cell of ``n`` releases has more than k on one side with
@@ -156,8 +156,8 @@ def unlike(subject: Subject, data: Any) -> bool:
     if isinstance(subject.noise, dp.Measurement):
         return surely_differ(there, [outcome(subject.noise, core) for _ in there], _RISK)
     try:
-        cells = flat(core)
-        residual = np.stack([difference(flat(one), cells) for one in there])
+        cells = flattened(core)
+        residual = np.stack([difference(flattened(one), cells) for one in there])
     except (TypeError, ValueError, OverflowError):
         return True
     some = np.linspace(0, residual.shape[1] - 1, min(_CELLS, residual.shape[1])).astype(np.int64)
@@ -174,7 +174,7 @@ def _releases(subject: Subject, data: Any) -> list[Any]:
     return out
 
 
-def _datasets(case: Case, count: int) -> list[Any]:
+def _datasets(case: LayerInput, count: int) -> list[Any]:
     out = []
     for number, pair in enumerate(case.space.corners(case.rng)):
         if number == count:
@@ -183,13 +183,13 @@ def _datasets(case: Case, count: int) -> list[Any]:
     return [*out, *(case.space.draw(case.rng).left for _ in range(count))]
 
 
-def _farthest(case: Case) -> list[Any]:
+def _farthest(case: LayerInput) -> list[Any]:
     """Return the dataset with the most distant noiseless part."""
     found: tuple[float, Any] | None = None
     for data in _datasets(case, _DATASETS // 3):
         core = outcome(case.subject.core, data) if case.subject.core is not None else None
         try:
-            size = float(np.abs(flat(core).astype(float)).sum())
+            size = float(np.abs(flattened(core).astype(float)).sum())
         except (TypeError, ValueError, OverflowError):
             continue
         if np.isfinite(size) and size < 2.0**40 and (found is None or size > found[0]):

@@ -41,7 +41,7 @@ _FIRST_CALLS = 0.2, 0.2
 """Parts of L3's seconds that first calls get, where later ones differ: a first look, and one after LT."""
 
 
-def tracer_of(case: Case, functions: list[types.FunctionType], found: Mined) -> Tracer:
+def tracer_of(case: LayerInput, functions: list[types.FunctionType], found: Mined) -> Tracer:
     """Return what records the noise of a function while it runs."""
     share = case.beta * SHARES["trace"]
     return Tracer(
@@ -58,7 +58,7 @@ def tracer_of(case: Case, functions: list[types.FunctionType], found: Mined) -> 
 
 
 @dataclass(frozen=True)
-class Case:
+class LayerInput:
     """What the layers are given."""
 
     subject: Subject
@@ -81,7 +81,7 @@ class Case:
     """What its functions kept before any run."""
 
 
-def layers_of(case: Case) -> Iterable[LayerResult]:
+def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     """Yield the layers in order; each is run only when asked for."""
     begin = cpu_seconds()
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
@@ -126,7 +126,7 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
     )
 
 
-def _first_calls(case: Case, beta: float, share: float) -> Iterator[LayerResult]:
+def _first_calls(case: LayerInput, beta: float, share: float) -> Iterator[LayerResult]:
     """Bet on first calls, with the state restored before each.
 
     Nothing is looked at where runs change nothing, where what is kept may be secret, and where the object
@@ -144,7 +144,7 @@ def _first_calls(case: Case, beta: float, share: float) -> Iterator[LayerResult]
         yield replace(found, evidence=told)
 
 
-def _bets_on_first(case: Case, kept: Kept, beta: float, share: float) -> LayerResult | None:
+def _bets_on_first(case: LayerInput, kept: Kept, beta: float, share: float) -> LayerResult | None:
     """Bet on first calls, if what is put back is no noise."""
     if not kept.fresh(case.subject.run, case.space.draw(case.rng).left):
         return None
@@ -156,7 +156,7 @@ def _bets_on_first(case: Case, kept: Kept, beta: float, share: float) -> LayerRe
     )
 
 
-def _used_up(case: Case) -> bool:
+def _used_up(case: LayerInput) -> bool:
     """Return whether a used object raises on every dataset."""
     drawn = (case.space.draw(case.rng).left for _ in range(_ASKED))
     return all(isinstance(outcome(case.subject.run, data), Raised) for data in drawn)

@@ -317,7 +317,7 @@ def given_pairs(
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             kind = type(given).__name__
             raise _refused("pairs", "pairs of datasets", kind, "pairs=[(x, y), (x2, y2)].")
-        if apart(given[0], given[1], d_in, metric, domain):
+        if separated(given[0], given[1], d_in, metric, domain):
             far += 1
             continue
         out.append(Pair(given[0], given[1], d_in))
@@ -330,7 +330,7 @@ def given_pairs(
     return tuple(out)
 
 
-def apart(
+def separated(
     left: Any, right: Any, d_in: Any, metric: dp.Metric | None, domain: dp.Domain | None
 ) -> bool:
     """Return whether two datasets certainly exceed a distance.

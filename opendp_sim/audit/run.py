@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.adversary.analyst import Driver
-from opendp_sim.audit.adversary.choose_analyst import dearest
+from opendp_sim.audit.adversary.choose_analyst import costliest_analyst
 from opendp_sim.audit.adversary.default_analysts import default_driver
 from opendp_sim.audit.claimed_distance import (
     check_claimed,
@@ -36,7 +36,7 @@ from opendp_sim.audit.generators.spaces import metric_name
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.reset_state import Kept
 from opendp_sim.audit.instrument.tape import Tape
-from opendp_sim.audit.layers import Case, layers_of, tracer_of
+from opendp_sim.audit.layers import LayerInput, layers_of, tracer_of
 from opendp_sim.audit.options import (
     as_given,
     checked_budget,
@@ -60,7 +60,7 @@ from opendp_sim.audit.size_limit import paced
 from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
 from opendp_sim.audit.subject import Subject, read_subject
-from opendp_sim.audit.trace.repeated_calls import repeated
+from opendp_sim.audit.trace.repeated_calls import repeated_releases
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -119,7 +119,7 @@ _LONGER = 3
 
 
 def witness_of(
-    case: Case, evidence: Evidence | None, origin: str, driver: Any, spent: float
+    case: LayerInput, evidence: Evidence | None, origin: str, driver: Any, spent: float
 ) -> Witness | None:
     """Search a plain event of the refuted pair.
 
@@ -137,7 +137,7 @@ def witness_of(
 
 
 def _event(
-    case: Case, evidence: Evidence, origin: str, driver: Any, spent: float
+    case: LayerInput, evidence: Evidence, origin: str, driver: Any, spent: float
 ) -> Witness | None:
     subject, seconds = case.subject, case.budget.witness_seconds
     alone = driver is None or isinstance(subject.outer, dp.Measurement)
@@ -163,14 +163,14 @@ def _event(
 
 
 def _found(
-    case: Case, evidence: Evidence, subject: Subject, origin: str, drive: str, spent: float
+    case: LayerInput, evidence: Evidence, subject: Subject, origin: str, drive: str, spent: float
 ) -> Witness | None:
     """Look for an event in a subject's own releases."""
     pair, seconds = evidence.pair, case.budget.witness_seconds
     calls = int(evidence.extra.get("calls", 1))
     if pair is None:
         return None
-    together = subject if calls == 1 else repeated(subject, calls) or subject
+    together = subject if calls == 1 else repeated_releases(subject, calls) or subject
     for _ in range(calls):  # what is taken back at every second call may be out of step with runs
         found = find_witness(
             together.run,
@@ -320,7 +320,7 @@ def audit(
         corners = space.corners(public_generator(seed, "audit", "priced"))
         priced = [*driver.pairs[:_PRICED], *itertools.islice(corners, _PRICED)]
         rng = public_generator(seed, "audit", "conversation")
-        driver = dearest(subject, driver, d_in, functions, priced, rng)
+        driver = costliest_analyst(subject, driver, d_in, functions, priced, rng)
         subject = _subject(obj, d_in, driver, core, noise, sample)
     if functions:
         pacer, part = public_generator(seed, "audit", "pace"), _A_RUN * spend.trace_seconds
@@ -329,7 +329,7 @@ def audit(
             space = paced(space, subject.run, pacer, part, tape)
     members = MemberPairs(space, quiet_member(subject.input_domain))
     given = members.kept(given)
-    case = Case(
+    case = LayerInput(
         subject,
         first_tried(given, members),
         first_tried(given, space),
@@ -383,7 +383,7 @@ def _subject(
 
 
 def _reported(
-    case: Case,
+    case: LayerInput,
     driver: Any,
     seed: int,
     origin: str,

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import Curve, claimed_curve
-from opendp_sim.audit.claims.noise_laws import NoiseLaw, flat, read_law
+from opendp_sim.audit.claims.noise_laws import NoiseLaw, flattened, read_law
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -81,7 +81,7 @@ class Subject:
                 "OS501", "audit.subject.core", expected="a declared noiseless part", got="none",
                 hint="pass core= and noise=.",
             )  # fmt: skip
-        return flat(self.core(data))
+        return flattened(self.core(data))
 
     def law(self, cells: int) -> NoiseLaw | None:
         """Return the declared law for a number of cells, or None.

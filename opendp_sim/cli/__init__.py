@@ -23,7 +23,7 @@ from opendp_sim import __version__
 from opendp_sim.cli._stop import reported, stoppable
 from opendp_sim.cli.output.quiet import hush
 from opendp_sim.core.errors import SimError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 __all__ = ["COMMANDS", "app", "loaded", "main"]
 
@@ -181,4 +181,4 @@ def _warned(
     line: str | None = None,
 ) -> None:
     del category, filename, lineno, file, line
-    typer.echo(f"warning: {shown(str(message))}", err=True)
+    typer.echo(f"warning: {escape(str(message))}", err=True)

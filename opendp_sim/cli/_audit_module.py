@@ -25,7 +25,7 @@ _OUTPUT = 1
 
 
 @dataclass
-class Found:
+class ModuleTargets:
     """What of a target is audited, and what is not and why."""
 
     subjects: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Found:
     """Whether all that a module makes was asked for."""
 
 
-class Heard(io.TextIOBase):
+class PrintCounter(io.TextIOBase):
     """Count the audited code's printed output.
 
     Nobody's answer is among it.
@@ -55,7 +55,7 @@ class Heard(io.TextIOBase):
 
 
 @contextmanager
-def listening(heard: Heard) -> Iterator[None]:
+def listening(heard: PrintCounter) -> Iterator[None]:
     """Keep the audited code's output out of the report.
 
     Output of a library or a child included.
@@ -84,7 +84,7 @@ def _elsewhere() -> Iterator[None]:
         os.close(kept)
 
 
-def of_module(module: str) -> Found:
+def module_members(module: str) -> ModuleTargets:
     """Return every object that a module holds or makes.
 
     One failing factory hides no other.
@@ -93,7 +93,7 @@ def of_module(module: str) -> Found:
         AuditError: OS501, the module cannot be imported, or nothing in it can be audited.
     """
     _imported(module, module)
-    found = Found(left_out=left_out(module), module=True)
+    found = ModuleTargets(left_out=left_out(module), module=True)
     for name, make in makers(module):
         target = f"{module}:{name}"
         try:
@@ -130,7 +130,7 @@ def of_factory(module: str, name: str, target: str) -> Any:
     return _made(value, target)
 
 
-def source_of(origin: str) -> tuple[str, int]:
+def source_place(origin: str) -> tuple[str, int]:
     """Return a factory's file, relative to here, and line."""
     module, _, name = origin.partition(":")
     found = sys.modules.get(module)

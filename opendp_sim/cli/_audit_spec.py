@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.claim_text import promise, who
+from opendp_sim.accounting.claim_text import claim_sentence, who
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.audit.adversary.session_analyst import of_service
 from opendp_sim.audit.claimed_distance import checked_distance
@@ -69,7 +69,7 @@ def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
     privacy = plan.privacy
     if privacy is None or privacy.unit.count != d_in:
         return {}
-    whole = promise(plan.promised)
+    whole = claim_sentence(plan.promised)
     whom = who(plan.promised["unit"])
     told: dict[str, str] = {}
     for name, release in plan.releases.items():

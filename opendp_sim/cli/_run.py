@@ -20,7 +20,7 @@ from opendp_sim.cli._stop import begun, deed, unread
 from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.core.errors import SimError, SpecError, came
-from opendp_sim.core.system.escape_text import cut, shown
+from opendp_sim.core.system.escape_text import cut, escape
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.text.render import as_json, as_text
 from opendp_sim.dsl.text.yaml_document import Document
@@ -59,7 +59,7 @@ class _Plain(Console):
     def _line(self, given: Any, *, soft_wrap: bool = False, **_options: Any) -> Any:
         if not isinstance(given, str):
             return given
-        return shown(given) if soft_wrap else folded(shown(given), self.width)
+        return escape(given) if soft_wrap else folded(escape(given), self.width)
 
     def on_broken_pipe(self) -> None:
         """End with a shell's code for a broken pipe.
@@ -71,7 +71,7 @@ class _Plain(Console):
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """Render, with every character that could steer a terminal made visible."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=shown(segment.text, "\n"))
+            yield segment if segment.control else segment._replace(text=escape(segment.text, "\n"))
 
 
 def console(*, error: bool = False) -> Console:
@@ -84,7 +84,7 @@ def console(*, error: bool = False) -> Console:
     return made if made.is_terminal else _Plain(**plain, width=_PIPED, no_color=True)
 
 
-def table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
     """Return an empty table without lines.
 
     Its cells are data, in one line each.
@@ -97,7 +97,7 @@ def table(*columns: str) -> Table:
 
 class _Cells(Table):
     def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(shown(c) if isinstance(c, str) else c for c in cells), **options)
+        super().add_row(*(escape(c) if isinstance(c, str) else c for c in cells), **options)
 
 
 def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
@@ -112,7 +112,7 @@ def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
     """
     if hushed():
         return
-    said = shown(text, "\n\t" if lines else "\t")
+    said = escape(text, "\n\t" if lines else "\t")
     with printed():
         typer.echo(folded(said, console().width) if fold else said)
 
@@ -135,12 +135,12 @@ def printed() -> Iterator[None]:
         raise unread(error) from None
 
 
-def counted(number: int, word: str, many: str = "") -> str:
+def plural(number: int, word: str, many: str = "") -> str:
     """Return ``1 output``, ``2 outputs``."""
     return f"{number} {word if number == 1 else many or word + 's'}"
 
 
-def parameters(given: list[str] | None) -> dict[str, str]:
+def read_parameters(given: list[str] | None) -> dict[str, str]:
     """Read ``name=value`` options."""
     out = {}
     for text in given or []:
@@ -159,13 +159,13 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
         yield
     except Refused as error:
         document = error.document if isinstance(error.document, Document) else None
-        if not (as_json_text and _told(as_json(error.findings, document))):
+        if not (as_json_text and _print_errors(as_json(error.findings, document))):
             _complain(as_text(error.findings, document))
-            _complain(f"\n{counted(len(error.findings), 'error')}.")
+            _complain(f"\n{plural(len(error.findings), 'error')}.")
             _say_deed()
         raise typer.Exit(1) from None
     except SimError as error:
-        if not (as_json_text and _told([_plain(error)])):
+        if not (as_json_text and _print_errors([_plain(error)])):
             _complain(_simple(error))
             _say_deed()
         raise typer.Exit(exits[error.code[:3]]) from None
@@ -180,7 +180,7 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
         raise typer.Exit(70) from None
 
 
-def _told(errors: list[Any]) -> bool:
+def _print_errors(errors: list[Any]) -> bool:
     """Print errors and the completed work as JSON."""
     done = {"done": deed()} if deed() else {}
     try:
@@ -200,12 +200,12 @@ def _say_deed() -> None:
 
 
 def _complain(text: str) -> None:
-    typer.echo(folded(shown(text, "\n\t"), console(error=True).width), err=True)
+    typer.echo(folded(escape(text, "\n\t"), console(error=True).width), err=True)
 
 
 def _simple(error: SimError) -> str:
-    where, expected = shown(cut(error.where, _TEXT)), shown(cut(error.expected, _TEXT))
-    got, hint = shown(cut(came(error.got), _TEXT)), shown(cut(error.hint, _TEXT))
+    where, expected = escape(cut(error.where, _TEXT)), escape(cut(error.expected, _TEXT))
+    got, hint = escape(cut(came(error.got), _TEXT)), escape(cut(error.hint, _TEXT))
     return (
         f"error[{error.code}]: `{where}` expects {expected}\n"
         f"  --> {where}\n   = got {got}\n   = help: {hint}"

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from opendp_sim.core.interrupts import send_again
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed
@@ -193,7 +193,7 @@ def _end() -> None:
 def _say_last(word: str) -> None:
     """Write the last line, which says what was done."""
     with suppress(Exception):
-        sys.stderr.write(f"{word}; {shown(deed() or 'nothing was charged')}\n")
+        sys.stderr.write(f"{word}; {escape(deed() or 'nothing was charged')}\n")
         sys.stderr.flush()
 
 

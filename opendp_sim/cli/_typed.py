@@ -21,7 +21,7 @@ from typing import IO
 _UTF8 = "utf-8-sig"
 
 
-class Typed(io.RawIOBase):
+class TypedInput(io.RawIOBase):
     """Reads a descriptor, and runs signals' handlers while it waits."""
 
     def __init__(self, source: int, wake: int) -> None:
@@ -43,7 +43,7 @@ class Typed(io.RawIOBase):
 
 
 @contextmanager
-def typed(stream: IO[str]) -> Iterator[IO[str]]:
+def typed_text(stream: IO[str]) -> Iterator[IO[str]]:
     """Yield a stream as UTF-8, whatever the terminal's code page is.
 
     A byte order mark is passed over, and bytes that are no text become lone surrogates. Streams that are
@@ -64,7 +64,7 @@ def typed(stream: IO[str]) -> Iterator[IO[str]]:
     os.set_blocking(written, False)
     usual = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     try:
-        raw = io.BufferedReader(Typed(source, wake))
+        raw = io.BufferedReader(TypedInput(source, wake))
         yield io.TextIOWrapper(raw, encoding=_UTF8, errors="surrogateescape")
     finally:
         signal.set_wakeup_fd(usual)

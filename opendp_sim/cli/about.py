@@ -9,20 +9,20 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.api.templates import RECIPES, header_of, recipe_text
+from opendp_sim.api.templates import RECIPES, file_header, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
     Params,
     console,
     handled,
-    parameters,
+    plain_table,
+    read_parameters,
     refuse_usage,
     say,
     say_json,
-    table,
 )
 from opendp_sim.cli._stop import note_written
-from opendp_sim.dsl.explain.explain import catalogue, explain, explain_stage, facts_of
+from opendp_sim.dsl.explain.explain import catalogue, explain, explain_stage, page_facts
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.grammar.program import TEMPLATE
 from opendp_sim.dsl.grammar.schema import json_schema
@@ -45,10 +45,10 @@ def explain_command(
     """Print the page of a mechanism, code, word or stage."""
     with handled(as_json_text=json_):
         if spec is not None:
-            plan = plan_file(spec, parameters(param))
+            plan = plan_file(spec, read_parameters(param))
             page, facts = explain_stage(plan, word), {"stage": plan.plain()["stages"][word]}
         else:
-            page, facts = explain(word), facts_of(word)
+            page, facts = explain(word), page_facts(word)
         if json_:
             say_json({"word": word, "page": page} | facts)
         else:
@@ -62,7 +62,7 @@ def ops_command(json_: AsJson = False) -> None:
         if json_:
             say_json(found)
             return
-        rows = table("step", "room", "what it does", "evidence")
+        rows = plain_table("step", "room", "what it does", "evidence")
         for entry in found:
             rows.add_row(entry["key"], entry["room"], entry["what"], entry["evidence"])
         console().print(rows)
@@ -174,8 +174,11 @@ def init_command(
 
 
 def _header(spec: File, data: str | None) -> tuple[list[str], str]:
-    """Return the names in the header line of a text file beside the spec, and their delimiter."""
-    return header_of(spec.parent / data) if data and data.endswith(".csv") else ([], ",")
+    """Return the names and delimiter of a file's header line.
+
+    The file lies beside the spec.
+    """
+    return file_header(spec.parent / data) if data and data.endswith(".csv") else ([], ",")
 
 
 def _recipes() -> str:

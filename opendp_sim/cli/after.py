@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from opendp_sim.accounting.ledger._entries import counted as counted_entries
+from opendp_sim.accounting.ledger._entries import counting_entries as counted_entries
 from opendp_sim.accounting.ledger.history import REFUSALS
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli._run import (
@@ -21,22 +21,22 @@ from opendp_sim.cli._run import (
     Params,
     SpecPath,
     console,
-    counted,
     handled,
-    parameters,
+    plural,
+    read_parameters,
     refuse_usage,
     say,
     say_json,
 )
 from opendp_sim.cli._stop import note_written
-from opendp_sim.dsl.files.write import formula_note, table_of, write_output
+from opendp_sim.dsl.files.write import answer_table, formula_note, write_output
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.dsl.run.answer import ask, notes_of, reference
+from opendp_sim.dsl.run.answer import answer_notes, ask, reference
 from opendp_sim.dsl.run.charge import begin_ledger
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
 from opendp_sim.dsl.types.error_terms import NEGATIVE
 from opendp_sim.dsl.verification.derivation import derivation
-from opendp_sim.dsl.verification.report import ASSUMED, verdict
+from opendp_sim.dsl.verification.report import ASSUMED, conclusion
 from opendp_sim.dsl.verification.verify import load_checked, verify
 
 _SHOWN = 10
@@ -84,7 +84,7 @@ def answer_command(
         loaded = load_checked(release)
         found, domain, asked = ask(loaded, opened[0], post, opened[1])
         answers = _beside(asked, found)
-        notes = notes_of(loaded, opened[0], post, found, opened[1])
+        notes = answer_notes(loaded, opened[0], post, found, opened[1])
         if save is not None:
             write_output(File(save), answers, domain)
             note_written(save)
@@ -95,7 +95,7 @@ def answer_command(
                 say(f"wrote     {save}")
                 _say_notes(notes)
             return
-        names, rows = table_of(answers, getattr(domain, "labels", None))
+        names, rows = answer_table(answers, getattr(domain, "labels", None))
         if json_:
             say_json({"columns": names, "rows": rows} | ({"notes": notes} if notes else {}))
             return
@@ -154,7 +154,7 @@ def verify_command(
         if json_:
             more = {"derivation": derived} if explained else {}
             say_json(
-                {"checked": checked, "not_checked": left, "verdict": verdict(spec, left), **more}
+                {"checked": checked, "not_checked": left, "verdict": conclusion(spec, left), **more}
             )
             return
         for text in derived:
@@ -167,7 +167,7 @@ def verify_command(
         for text in left:
             if text.startswith(ASSUMED):
                 say(f"assumed      {text.removeprefix(ASSUMED)}")
-        say(f"verdict      {verdict(spec, left)}")
+        say(f"verdict      {conclusion(spec, left)}")
 
 
 ODOMETER = (
@@ -255,7 +255,9 @@ def ledger_new(
     """
     with handled(as_json_text=json_):
         path, known = begin_ledger(
-            plan_file(spec, parameters(param)), None if into is None else File(into), forget=forget
+            plan_file(spec, read_parameters(param)),
+            None if into is None else File(into),
+            forget=forget,
         )
         note_written(path)
         if json_:
@@ -284,7 +286,7 @@ def ledger_verify(
             say_json({"entries": count, "head": ledger.head})
         else:
             console().print(
-                f"{file}: {counted(count, 'entry', 'entries')}, unbroken; head {ledger.head}",
+                f"{file}: {plural(count, 'entry', 'entries')}, unbroken; head {ledger.head}",
                 soft_wrap=True,
             )
             if head is None:

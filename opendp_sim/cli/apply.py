@@ -15,8 +15,8 @@ from opendp_sim.cli._run import (
     Params,
     console,
     handled,
-    parameters,
     progress,
+    read_parameters,
     say,
     say_json,
 )
@@ -29,8 +29,8 @@ from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import records_note
-from opendp_sim.dsl.run.compare_exact import compare, refuse_private
-from opendp_sim.dsl.run.execute import Engine, apply
+from opendp_sim.dsl.run.compare_exact import compare, refuse_incomparable
+from opendp_sim.dsl.run.execute import SumEngine, apply
 from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
 from opendp_sim.dsl.run.records import Applied
 
@@ -88,9 +88,9 @@ def apply_command(
             plan = load_plan(spec, resuming=resume is not None)
             into = outputs_of_plan(spec, plan) if into is None else into
         else:
-            plan = plan_file(spec, parameters(param))
+            plan = plan_file(spec, read_parameters(param))
         if compared:
-            refuse_private(plan)
+            refuse_incomparable(plan)
         before, earlier = process_memory(), earlier_of(plan, into)
         with progress() as told:
             done = apply(
@@ -156,7 +156,10 @@ def _notes(done: Applied) -> list[str]:
 
 
 def _records_of(done: Applied) -> dict[str, str]:
-    """Return a line on the released number of records of every output that counts them."""
+    """Return a line on each output's released number of records.
+
+    Of the outputs that count them.
+    """
     expected = {s.name: s.expect.records for s in done.plan.program.flow if s.expect is not None}
     sources = {output.name: output.source for output in done.plan.program.outputs}
     found = {}
@@ -178,7 +181,7 @@ def _next_of(done: Applied, spec: str) -> str | None:
     return None if served is None else f"opendp-sim session {spec} --output {served}"
 
 
-def _engine(name: str | None) -> Engine | None:
+def _engine(name: str | None) -> SumEngine | None:
     if name is None:
         return None
     from opendp_sim.engines.engine import engine_of  # noqa: PLC0415 - for its users only

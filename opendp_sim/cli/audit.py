@@ -18,11 +18,18 @@ from opendp_sim.audit import Report, audit
 from opendp_sim.audit.module_objects import place_of
 from opendp_sim.audit.report.report import worst_of
 from opendp_sim.audit.report.sarif import failed_sarif, sarif_of
-from opendp_sim.cli._audit_module import Found, Heard, listening, of_factory, of_module, source_of
+from opendp_sim.cli._audit_module import (
+    ModuleTargets,
+    PrintCounter,
+    listening,
+    module_members,
+    of_factory,
+    source_place,
+)
 from opendp_sim.cli._audit_spec import spec_claims, spec_subjects
-from opendp_sim.cli._run import EXITS, AsJson, counted, handled, say
+from opendp_sim.cli._run import EXITS, AsJson, handled, plural, say
 from opendp_sim.core.errors import AuditError, SimError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.core.system.file_kinds import kind_of_file
 
 
@@ -71,12 +78,12 @@ def audit_command(
     told = "json" if json_ else output
     with handled(as_json_text=told == "json", exits=EXITS | {"OS5": 2}), _written(told):
         _one_format(output, as_json=json_)
-        asked, heard = _Asked(target, _number(d_in), budget, seed, beta), Heard()
+        asked, heard = _Asked(target, _number(d_in), budget, seed, beta), PrintCounter()
         with listening(heard):
             found = _found(target, asked.distance)
         reports = _audited(asked, found, heard)
         if heard.lines:
-            typer.echo(f"left out: {counted(heard.lines, 'line')} that the code printed", err=True)
+            typer.echo(f"left out: {plural(heard.lines, 'line')} that the code printed", err=True)
         say(_render(reports, told, target, found), lines=True, fold=False)
     verdict = worst_of(reports)
     unsure = found.failed or any(report.empty for report in reports)
@@ -98,18 +105,18 @@ def _written(output: str) -> Iterator[None]:
         yield
     except SimError as error:
         if output == "sarif":
-            say(failed_sarif(shown(str(error))), lines=True, fold=False)
+            say(failed_sarif(escape(str(error))), lines=True, fold=False)
         raise
 
 
-def _audited(asked: _Asked, found: Found, heard: Heard) -> list[Report]:
+def _audited(asked: _Asked, found: ModuleTargets, heard: PrintCounter) -> list[Report]:
     """Audit all; of a module, what cannot be audited hides nothing else."""
     count = len(found.subjects)
     share = asked.beta / count
     claims = spec_claims(Path(asked.target), asked.distance) if _is_spec(asked.target) else {}
     reports: list[Report] = []
     for number, (name, obj, options) in enumerate(found.subjects, 1):
-        typer.echo(shown(f"[{number}/{count}] {name}"), err=True)
+        typer.echo(escape(f"[{number}/{count}] {name}"), err=True)
         try:
             with listening(heard):
                 made = audit(
@@ -118,7 +125,7 @@ def _audited(asked: _Asked, found: Found, heard: Heard) -> list[Report]:
                     asked.budget,
                     seed=asked.seed,
                     beta=share,
-                    origin=shown(name),
+                    origin=escape(name),
                     **options,
                 )
         except Exception as error:
@@ -133,7 +140,7 @@ def _audited(asked: _Asked, found: Found, heard: Heard) -> list[Report]:
             found.failed += 1
             continue
         claim = claims.get(name, made.claim)
-        reports.append(replace(made, claim=shown(claim), shares=count))
+        reports.append(replace(made, claim=escape(claim), shares=count))
     return reports
 
 
@@ -149,20 +156,20 @@ def _number(text: str) -> Any:
     return int(number) if number.is_integer() else number
 
 
-def _found(target: str, distance: Any) -> Found:
+def _found(target: str, distance: Any) -> ModuleTargets:
     """Return what is audited, by name."""
     if _is_spec(target):
         if kind_of_file(target).name == "missing":
             raise _no_target(target)
-        return Found(list(spec_subjects(Path(target), distance)))
+        return ModuleTargets(list(spec_subjects(Path(target), distance)))
     module, colon, name = target.partition(":")
     if Path(target).is_file():
         raise _no_target(target)
     if module.replace(".", "").isidentifier() and not colon:
-        return of_module(module)
+        return module_members(module)
     if not (module and colon and name):
         raise _no_target(target)
-    return Found([(target, of_factory(module, name, target), {})])
+    return ModuleTargets([(target, of_factory(module, name, target), {})])
 
 
 def _is_spec(target: str) -> bool:
@@ -181,7 +188,7 @@ def _no_target(target: str) -> AuditError:
     )  # fmt: skip
 
 
-def _render(reports: list[Report], output: str, target: str, found: Found) -> str:
+def _render(reports: list[Report], output: str, target: str, found: ModuleTargets) -> str:
     if output == "text":
         parts = [str(report) for report in reports]
         more = len(reports) > 1 or found.left_out
@@ -193,13 +200,13 @@ def _render(reports: list[Report], output: str, target: str, found: Found) -> st
             "left_out": [{"name": name, "why": why} for name, why in found.left_out],
         }
         return json.dumps(plain, indent=2, sort_keys=True)
-    places = [(target, 1) if _is_spec(target) else source_of(r.origin) for r in reports]
+    places = [(target, 1) if _is_spec(target) else source_place(r.origin) for r in reports]
     return sarif_of(reports, places, target, found.left_out)
 
 
-def _summary(reports: list[Report], found: Found) -> str:
+def _summary(reports: list[Report], found: ModuleTargets) -> str:
     """Say how many of what, and what was left out and why."""
-    lines = [f"left out: {name}: {shown(why)}" for name, why in found.left_out]
+    lines = [f"left out: {name}: {escape(why)}" for name, why in found.left_out]
     beta = sum(report.beta for report in reports)
     known = {report.verdict for report in reports} | {"refuted", "not refuted"}
     verdicts = [one for one in ("refuted", "priced", "not refuted") if one in known]

@@ -17,11 +17,11 @@ from opendp_sim.cli._run import (
     SpecPath,
     console,
     handled,
-    parameters,
+    plain_table,
+    read_parameters,
     refuse_usage,
     say,
     say_json,
-    table,
 )
 from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.files.write import check_writable
@@ -46,7 +46,9 @@ def doctor_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """PRIVATE: count dropped and clamped records, and find a file's dialect; behind a flag.
+    """Count dropped and clamped records (private), and find a dialect.
+
+    Behind a flag.
 
     The spec may have holes, but for the path of the file. Nothing is charged. What is printed has no
     privacy guarantee at all; a mended spec holds the form of the file alone.
@@ -82,17 +84,20 @@ def doctor_command(
 
 
 def _entries(spec: str, param: list[str] | None) -> tuple[list[DataEntry], str]:
-    """Return the datasets of a plan, or of a spec that has holes, and their folder."""
+    """Return a plan's or spec's datasets and folder.
+
+    The spec may have holes.
+    """
     try:
-        plan = plan_file(spec, parameters(param))
+        plan = plan_file(spec, read_parameters(param))
     except Refused:
-        return entries_of(spec, parameters(param)), str(File(spec).parent)
+        return entries_of(spec, read_parameters(param)), str(File(spec).parent)
     used = {release.typed.entry.name for release in plan.releases.values()}
     return [e for e in plan.program.data if e.name in used], plan.program.folder
 
 
 def _target(spec: str, output: str | None) -> File | None:
-    """Return where the mended spec is written: a new file beside the spec."""
+    """Return the mended spec's path, beside the spec."""
     if output is None:
         return None
     target = File(output)
@@ -122,7 +127,7 @@ def _show(look: Look) -> None:
         if look.as_declared >= 0:
             say(f"declared  {look.as_declared:,} records {does} as the spec is now")
         say(f"records   {look.records:,}, of which {look.dropped:,} ({share:.1%}) {does}")
-    rows = table("column", "declared", "stored", "no value", "outside bounds", "rather")
+    rows = plain_table("column", "declared", "stored", "no value", "outside bounds", "rather")
     for column in look.columns:
         counts = ("-", "-") if look.refused else (f"{column.missing:,}", f"{column.clamped:,}")
         rows.add_row(column.name, column.declared, column.stored, *counts, column.better or "")

@@ -29,7 +29,7 @@ def _of_engines() -> None:
 
 
 @engine_app.command("check")
-def check_command(
+def engine_check_command(
     name: Annotated[
         str, typer.Argument(help=f"One of {', '.join(ENGINES)}, or an address: dask://host:8786.")
     ] = "local",

@@ -19,7 +19,7 @@ from rich.progress import Progress
 from opendp_sim.accounting.file_schemas import loose_json, why_not
 from opendp_sim.cli._run import AsJson, handled, printed, refuse_usage
 from opendp_sim.cli._stop import note_charge
-from opendp_sim.cli._typed import typed
+from opendp_sim.cli._typed import typed_text
 from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.grammar.program import SourceRef
@@ -114,7 +114,7 @@ def session_command(
             if queries is not None:
                 _answer_file(served, queries)
             else:
-                with typed(sys.stdin) as stream:
+                with typed_text(sys.stdin) as stream:
                     _converse(served, _lines(stream), sys.stdout, updates=updates)
 
 

@@ -17,9 +17,9 @@ from opendp_sim.cli._run import (
     Params,
     SpecPath,
     console,
-    counted,
     handled,
-    parameters,
+    plural,
+    read_parameters,
     say,
     say_json,
 )
@@ -27,19 +27,19 @@ from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.plan import show_plan, show_types
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.cli.output.summary import show_advice, show_first
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.files.paths import absent
 from opendp_sim.dsl.plan.advice import advice, advised_of
 from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.plan import Plan, plan_file
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.error_terms import as_predicted
 
 
 def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
     """Parse, type and account a spec; no data is opened."""
     with handled(as_json_text=json_):
-        plan = plan_file(spec, parameters(param))
+        plan = plan_file(spec, read_parameters(param))
         if json_:
             say_json(
                 {"errors": [], "program": plan.program.hash, "advice": advised_of(plan)}
@@ -47,8 +47,8 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
             )
         else:
             say(
-                f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
-                f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
+                f"{spec}: fine; {plural(len(plan.types), 'stage')}, "
+                f"{plural(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
             )
             show_advice(plan, console())
             _say_absent(plan)
@@ -57,7 +57,7 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
     """Print the type of every stage."""
     with handled(as_json_text=json_):
-        plan = plan_file(spec, parameters(param))
+        plan = plan_file(spec, read_parameters(param))
         if json_:
             say_json(plan.plain()["stages"])
         else:
@@ -91,12 +91,12 @@ def plan_command(
     No private data is opened.
     """
     with handled(as_json_text=json_):
-        plan = plan_file(spec, parameters(param))
+        plan = plan_file(spec, read_parameters(param))
         told = {} if like is None else _predicted(plan, like, size)
         if output is not None:
             _check_output(plan, spec, output)
         if json_:
-            found = plan.plain() | {"ledger": standing(plan), "advice": advice(plan)}
+            found = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(found | ({"predicted": each} if each else {}))
         else:
@@ -151,7 +151,7 @@ def _save(plan: Plan, output: str) -> None:
     if (own := outputs_of_plan(output, plan)) is not None and not hushed():
         typer.echo(
             folded(
-                shown(
+                escape(
                     f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own "
                     "folder; the spec, its data and its ledger stay where they are"
                 ),

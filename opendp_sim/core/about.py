@@ -17,7 +17,7 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ParameterInfo:
     """One parameter, as docs, errors, schema and CLI all show it."""
 
     text: str
@@ -28,7 +28,7 @@ class About:
     default: str
 
 
-def describe(cls: type[BaseModel]) -> dict[str, About]:
+def parameters_of(cls: type[BaseModel]) -> dict[str, ParameterInfo]:
     """Read every parameter of ``cls`` back from its single declaration."""
     return {name: _about(info) for name, info in cls.model_fields.items()}
 
@@ -41,7 +41,7 @@ def options_of(info: FieldInfo) -> dict[str, type[BaseModel]]:
     return {key: cls for m in info.metadata for key, cls in _options(m).items()}
 
 
-def _about(info: FieldInfo) -> About:
+def _about(info: FieldInfo) -> ParameterInfo:
     extra = cast("dict[str, str]", info.json_schema_extra)
     limits = {k: getattr(m, k) for m in info.metadata for k in _SIGNS if hasattr(m, k)}
     bounds = " and ".join(f"{_SIGNS[k]} {limits[k]}" for k in _SIGNS if k in limits)
@@ -49,7 +49,7 @@ def _about(info: FieldInfo) -> About:
     kind = "one of " + ", ".join(choices) if choices else _kind(info.annotation)
     default = "required" if info.is_required() else repr(info.default)
     text = info.description or ""
-    return About(text, range=f"{kind} {bounds}".strip(), default=default, **extra)
+    return ParameterInfo(text, range=f"{kind} {bounds}".strip(), default=default, **extra)
 
 
 def _kind(annotation: Any) -> str:

@@ -34,16 +34,16 @@ from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
 
 from opendp_sim.core import dp
 from opendp_sim.core.apply_stable import whole_function
-from opendp_sim.core.arithmetic.rounding import U32_MAX, bounded_int, mirrored
+from opendp_sim.core.arithmetic.rounding import U32_MAX, bounded_int, profile_everywhere
 from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable, norm_of
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.interrupts import catch_dropped, holding
-from opendp_sim.core.serialization import Chained, Note, Place, as_call, cannot_write
+from opendp_sim.core.serialization import Chained, Note, SpaceNote, as_call, cannot_write
 from opendp_sim.core.space import Domain, Metric
 
 __all__ = [
-    "Parts",
+    "ReleaseParts",
     "ServiceParts",
     "answers_questions",
     "build",
@@ -53,8 +53,8 @@ __all__ = [
     "fill_bytes",
     "measure_of",
     "measure_to_dp",
+    "noise_parts",
     "noted",
-    "parts_of",
     "plain_measurement",
     "reads_arrays",
     "then",
@@ -177,7 +177,7 @@ def _called_back(function: Callable[[Any], Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ReleaseParts:
     """Hold a release's noiseless part and declared noise.
 
     For the auditor.
@@ -233,7 +233,7 @@ def to_dp_domain(domain: Domain) -> dp.Domain:
     if native is not None:
         return native
     made: dp.Domain = _extrinsic_domain(domain.identifier, domain.member, domain)
-    return noted(made, Place(domain))
+    return noted(made, SpaceNote(domain))
 
 
 def to_dp_metric(metric: Metric) -> dp.Metric:
@@ -242,7 +242,7 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
     if native is not None:
         return native
     made: dp.Metric = _extrinsic_distance(metric.identifier, metric)
-    return noted(made, Place(metric))
+    return noted(made, SpaceNote(metric))
 
 
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
@@ -288,7 +288,7 @@ def _loss(claim: Private) -> Callable[[Any], Any]:
 def _privacy_profile(curve: Callable[[float], float]) -> Any:
     make = lib.opendp_measures__new_privacy_profile
     make.argtypes, make.restype = [CallbackFnPtr], FfiResult
-    kept = py_to_c(mirrored(curve), c_type=CallbackFnPtr, type_name="f64")
+    kept = py_to_c(profile_everywhere(curve), c_type=CallbackFnPtr, type_name="f64")
     profile = c_to_py(unwrap(make(kept), AnyObjectPtr))
     profile.sim_curve = kept  # the callback must live as long as the profile
     return profile
@@ -296,7 +296,7 @@ def _privacy_profile(curve: Callable[[float], float]) -> Any:
 
 def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:
     if claim.noise is not None and claim.core is not None:
-        measurement.sim_parts = Parts(claim.core, claim.noise)
+        measurement.sim_parts = ReleaseParts(claim.core, claim.noise)
     return measurement
 
 
@@ -307,7 +307,7 @@ def construction(made: Any) -> tuple[str, dict[str, Any]]:
     return (told["__function__"], told["__kwargs__"]) if known else ("", {})
 
 
-def parts_of(measurement: dp.Measurement) -> Parts | None:
+def noise_parts(measurement: dp.Measurement) -> ReleaseParts | None:
     """Return a release's noiseless part and declared noise, if known."""
     return getattr(measurement, "sim_parts", None)
 

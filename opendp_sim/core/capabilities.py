@@ -160,7 +160,7 @@ class ItemCounts:
     block: str
 
 
-class ClassMeans(Protocol):
+class OffersClassMeans(Protocol):
     """Answer ``class_means``, one mean a class."""
 
     labels: tuple[str | int, ...] | None

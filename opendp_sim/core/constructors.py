@@ -9,12 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from opendp_sim.core import dp
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.bridge import build, noted, then, to_dp_domain, to_dp_metric
 from opendp_sim.core.claims import Norm, norm_of
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, lookup
-from opendp_sim.core.serialization import DOOR, Bound, Unbound, from_plain
+from opendp_sim.core.serialization import DOOR, BoundNote, Unbound, from_plain
 from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
 
 # --------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -
 # --------------------------------------------------------------------------------------------------
 
 
-def bound(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = None) -> Any:
+def bind_to_opendp(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = None) -> Any:
     """Bind ``mechanism`` to a space and build its OpenDP object.
 
     The space is ours or OpenDP's.
@@ -71,13 +71,14 @@ def bound(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = No
     own_domain, own_metric = adopt_domain(domain), adopt_metric(metric)
     claim = mechanism.bind(own_domain, own_metric)
     made = build(claim, mechanism.key, own_domain, own_metric, norm)
-    return noted(made, Bound(mechanism, own_domain, own_metric, norm))
+    return noted(made, BoundNote(mechanism, own_domain, own_metric, norm))
 
 
 def unbound(mechanism: Mechanism, norm: Norm | None = None) -> Any:
     """Return the partial constructor of ``mechanism``."""
     return then(
-        lambda domain, metric: bound(mechanism, domain, metric, norm), Unbound(mechanism, norm)
+        lambda domain, metric: bind_to_opendp(mechanism, domain, metric, norm),
+        Unbound(mechanism, norm),
     )
 
 
@@ -88,10 +89,10 @@ def _norm(cls: type[Mechanism], params: dict[str, Any]) -> Norm | None:
     strange = next((name for name in params if name not in words), None)
     if strange is not None:
         raise cls.unknown(strange, words)
-    return norm_of(plain(params.pop("norm", "l1")), f"{cls.key}.norm")
+    return norm_of(python_value(params.pop("norm", "l1")), f"{cls.key}.norm")
 
 
-def missing(cls: type[Mechanism], params: dict[str, Any]) -> list[str]:
+def missing_parameter(cls: type[Mechanism], params: dict[str, Any]) -> list[str]:
     """Return the names of parameters that must be given and are not."""
     return [n for n, info in cls.model_fields.items() if info.is_required() and n not in params]
 
@@ -101,7 +102,7 @@ def _named(cls: type[Mechanism], values: tuple[Any, ...], params: dict[str, Any]
 
     So does OpenDP's ``Context`` try values of a parameter that was left out.
     """
-    left = missing(cls, params)
+    left = missing_parameter(cls, params)
     if not values:
         return params
     if len(values) == len(left) == 1:
@@ -122,7 +123,7 @@ def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[...
     def make_(input_domain: dp.Domain, input_metric: dp.Metric, *values: Any, **params: Any) -> Any:
         params = _named(cls, values, params)
         norm = _norm(cls, params)
-        return bound(cls(**params), input_domain, input_metric, norm)
+        return bind_to_opendp(cls(**params), input_domain, input_metric, norm)
 
     def then_(*values: Any, **params: Any) -> Any:
         params = _named(cls, values, params)
@@ -161,7 +162,7 @@ def _read_make(
     key: str, params: dict[str, Any], norm: Any, input_domain: Any, input_metric: Any
 ) -> Any:
     space = from_plain(input_domain), from_plain(input_metric)
-    return bound(lookup(key).from_spec(params), *space, _read_norm(key, norm))
+    return bind_to_opendp(lookup(key).from_spec(params), *space, _read_norm(key, norm))
 
 
 def _read_then(key: str, params: dict[str, Any], norm: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from opendp_sim.core.constructors import constructors, missing
+from opendp_sim.core.constructors import constructors, missing_parameter
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
 
@@ -49,7 +49,7 @@ def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., A
 
     @wraps(make)
     def trying(space: Any, metric: Any, *values: Any, **params: Any) -> Any:
-        left = missing(cls, params)
+        left = missing_parameter(cls, params)
         if len(values) == len(left) == 1 and type(values[0]) in (int, float) and values[0] >= 0:
             _check_begins(
                 cls, left[0], values[0], lambda **least: make(space, metric, **params, **least)

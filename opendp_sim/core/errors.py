@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 CATALOGUE: dict[str, str] = {
     "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",
@@ -105,7 +105,7 @@ class SimError(Exception):
             raise RuntimeError(f"{type(self).__name__} needs a catalogued code and a hint: {code}")
         self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
         super().__init__(
-            shown(f"{code} {where}: expected {expected}; got {came(got)}. Hint: {hint}")
+            escape(f"{code} {where}: expected {expected}; got {came(got)}. Hint: {hint}")
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -224,7 +224,7 @@ def send_again(signals: list[int]) -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Delay signals so that a block runs whole or not at all.
 
     Signals whose handler is written in Python wait until the block ends; the others (a SIGTERM that
@@ -239,7 +239,7 @@ def held() -> Iterator[None]:
 
 
 def signal_waits() -> bool:
-    """Return whether a signal is pending until ``held`` ends.
+    """Return whether a signal is pending until ``signals_blocked`` ends.
 
     Code that waits inside has to end.
     """

@@ -28,8 +28,8 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from opendp_sim.core.about import describe
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.about import parameters_of
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import Given, InternalError, ParameterError
 from opendp_sim.core.space import Domain, Metric
@@ -102,7 +102,7 @@ class _Record(BaseModel):
         got = Given(first["input"]) if isinstance(first["input"], str) else first["input"]
         if first["type"] == "missing":
             got = MISSING if len(first["loc"]) == 1 else TOO_FEW
-        about = describe(cls)[name]
+        about = parameters_of(cls)[name]
         found = ParameterError(
             "OS101", f"{cls.key}.{name}", expected=about.range, got=got, hint=about.hint
         )
@@ -130,7 +130,7 @@ class _Record(BaseModel):
 
 def _frozen(value: Any) -> Any:
     """Return numbers as Python's and lists as tuples."""
-    value = plain(value)
+    value = python_value(value)
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 

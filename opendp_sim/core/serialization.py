@@ -45,7 +45,7 @@ def as_call(note: Note) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundNote:
     """A mechanism on a space."""
 
     mechanism: Mechanism
@@ -84,7 +84,7 @@ class Chained:
 
 
 @dataclass(frozen=True)
-class Place:
+class SpaceNote:
     """A domain or a metric that OpenDP knows by our identifier alone."""
 
     descriptor: Descriptor

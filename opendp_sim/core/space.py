@@ -20,7 +20,7 @@ from typing import Any
 from opendp_sim.core import dp
 
 
-def canonical(value: object) -> str:
+def canonical_text(value: object) -> str:
     """Return text that is equal exactly for equal data.
 
     Numbers are rendered by value, exactly, because Python compares them so: 1, 1.0 and True are equal.
@@ -34,7 +34,7 @@ def canonical(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, tuple):
-        return "[" + ",".join(map(canonical, value)) + "]"
+        return "[" + ",".join(map(canonical_text, value)) + "]"
     if isinstance(value, Descriptor):
         return value.identifier
     raise TypeError(f"{type(value).__name__} has no canonical rendering")
@@ -47,7 +47,7 @@ class Descriptor:
     def identifier(self) -> str:
         """The canonical, versioned rendering of the whole descriptor."""
         own = sorted((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        inside = ",".join(f"{name}={canonical(value)}" for name, value in own)
+        inside = ",".join(f"{name}={canonical_text(value)}" for name, value in own)
         return f"opendp_sim/1::{type(self).__name__}{{{inside}}}"
 
 

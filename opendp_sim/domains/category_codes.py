@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.domains.cell import MISSING, boxed, listed, plain, whole
+from opendp_sim.domains.cell import MISSING, integer_cell, listed, object_array, plain
 
 TEXTS = "OUT"
 """Kinds of array that may hold text."""
@@ -57,15 +57,15 @@ def stripped(array: NDArray[Any]) -> NDArray[Any]:
         return array
     cells = listed(array)
     if set(map(type, cells)) <= {str}:
-        return boxed(list(map(str.strip, cells)))
-    return boxed([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
+        return object_array(list(map(str.strip, cells)))
+    return object_array([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def _is_text(cell: object) -> bool:
     return type(cell) is str
 
 
-def _is_held(key: int) -> bool:
+def _is_storable(key: int) -> bool:
     """Return whether a cell may contain this number."""
     return MISSING < key < 2**63
 
@@ -76,7 +76,7 @@ def _place(cell: object, places: dict[str | int, int]) -> int:
         known = places.get(str.__str__(cell), -1)
         if known >= 0:
             return known
-    number = whole(value)
+    number = integer_cell(value)
     if number == MISSING:
         return -1
     written = not isinstance(cell, str | bool | np.bool_)
@@ -90,10 +90,10 @@ def _numbered(places: dict[str | int, int], *, written: bool) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     for key, at in places.items():
-        number = key if isinstance(key, int) else whole(key)
+        number = key if isinstance(key, int) else integer_cell(key)
         if isinstance(key, int) or (written and key == str(number)):
             found[number] = places.get(number, at)
-    return {number: at for number, at in found.items() if _is_held(number)}
+    return {number: at for number, at in found.items() if _is_storable(number)}
 
 
 def _number_places(raw: NDArray[Any], places: dict[int, int]) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 MISSING = -(2**63)
 """Stands in an integer column for a cell that cannot be read."""
-LONGEST = 2**16
+LONGEST_TEXT = 2**16
 """Characters of a text: a longer one is missing, wherever it comes from."""
 DIGITS = 400
 """Characters of a number written as text; the longest float in plain digits has 327."""
@@ -40,12 +40,12 @@ def plain(cell: object) -> str | int | float | None:
     Args:
         cell: any object. Text (subclasses too) is text without the blanks around it; truth values and
             integers of Python and numpy are ``int``; floats are ``float``; a ``Decimal`` is an ``int``
-            if it is whole, else a ``float``. Empty text, text of more than ``LONGEST`` characters,
+            if it is whole, else a ``float``. Empty text, text of more than ``LONGEST_TEXT`` characters,
             NaN, None, bytes, dates, spans of time and everything else have no value.
     """
     if isinstance(cell, str):
         found = str.__str__(cell).strip()  # exact: a subclass's own `__str__` is not asked
-        return found if 0 < len(found) <= LONGEST else None
+        return found if 0 < len(found) <= LONGEST_TEXT else None
     if isinstance(cell, np.timedelta64):  # a subclass of numpy's integers
         return None
     if isinstance(cell, bool | np.bool_ | np.integer):
@@ -109,7 +109,7 @@ def text(cell: object) -> str:
     return "" if number is None or abs(number) >= _LARGE else str(number)
 
 
-def whole(cell: object) -> int:
+def integer_cell(cell: object) -> int:
     """Return the integer of a cell, or ``MISSING``.
 
     ``MISSING`` stands for a cell that has no integer of 64 bits.
@@ -184,8 +184,8 @@ def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
     cells = listed(values)
     if _all_of(cells, str):
         cells = list(map(str.strip, cells))
-        if max(map(len, cells), default=0) > LONGEST:
-            cells = [cell if len(cell) <= LONGEST else "" for cell in cells]
+        if max(map(len, cells), default=0) > LONGEST_TEXT:
+            cells = [cell if len(cell) <= LONGEST_TEXT else "" for cell in cells]
     else:
         cells = [text(cell) for cell in cells]
     return np.array(cells, dtype=object)
@@ -197,11 +197,11 @@ def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
     The shape is that of the cells.
     """
     cells, shape = listed(values), _shape(values)
-    read = int if _all_of(cells, int, bool) or _short(cells) else whole
+    read = int if _all_of(cells, int, bool) or _short(cells) else integer_cell
     try:
         found = np.fromiter(map(read, cells), np.int64, len(cells))
     except (ValueError, OverflowError):  # some cell is odd: the same values, at a slower pace
-        found = np.fromiter(map(whole, cells), np.int64, len(cells))
+        found = np.fromiter(map(integer_cell, cells), np.int64, len(cells))
     return found.reshape(shape)
 
 
@@ -219,7 +219,7 @@ def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
     return found.reshape(shape)
 
 
-def boxed(cells: Sequence[Any]) -> NDArray[Any]:
+def object_array(cells: Sequence[Any]) -> NDArray[Any]:
     """Return a sequence as an array of its own objects, shape (n,)."""
     if set(map(type, cells)) <= _FLAT:  # numpy looks into nothing else
         return np.array(list(cells), dtype=object)
@@ -245,7 +245,7 @@ def columned(cells: Any) -> NDArray[Any]:
         return np.array(list(cells), dtype=np.int64)
     if kinds == {str} and not any(cell.endswith("\0") for cell in cells):
         return np.array(list(cells))
-    return boxed(cells) if kinds else np.asarray(cells)
+    return object_array(cells) if kinds else np.asarray(cells)
 
 
 def of_one_type(column: NDArray[Any]) -> NDArray[Any]:
@@ -255,7 +255,7 @@ def of_one_type(column: NDArray[Any]) -> NDArray[Any]:
     """
     if column.dtype != object or len(set(map(type, column.tolist()))) < 2:
         return column
-    return boxed([json.dumps(cell) for cell in column.tolist()])
+    return object_array([json.dumps(cell) for cell in column.tolist()])
 
 
 def listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.space import Descriptor
-from opendp_sim.domains.cell import LONGEST, MISSING, is_int64, plain
+from opendp_sim.domains.cell import LONGEST_TEXT, MISSING, is_int64, plain
 from opendp_sim.domains.encoded import ENCODED
 
 _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
@@ -168,4 +168,4 @@ def texts_there(values: NDArray[Any]) -> NDArray[np.bool_]:
     if not set(map(type, cells)) <= {str}:
         cells = [cell if type(cell) is str else "" for cell in cells]
     lengths = np.fromiter(map(len, map(str.strip, cells)), np.int64, len(cells))
-    return (lengths > 0) & (lengths <= LONGEST)
+    return (lengths > 0) & (lengths <= LONGEST_TEXT)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import DataError, SpaceError
-from opendp_sim.core.space import Domain, Metric, canonical
+from opendp_sim.core.space import Domain, Metric, canonical_text
 from opendp_sim.domains.cell import plain
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector, Sketch
@@ -42,7 +42,7 @@ class KnownCounts(Sketch):
     @property
     def identifier(self) -> str:
         """The sketch's rendering and a digest of the catalogue."""
-        digest = hashlib.sha256(canonical(self.items).encode()).hexdigest()
+        digest = hashlib.sha256(canonical_text(self.items).encode()).hexdigest()
         return f"{super().identifier[:-1]},items={digest}}}"
 
     def metric(self, norm: Norm) -> VectorNorm:

@@ -36,7 +36,7 @@ def composed(outer: Frame, inner: Frame, width: int) -> Frame | None:
     return found[:1] if len(set(found)) == 1 else found
 
 
-def told(frame: Frame) -> str:
+def frame_text(frame: Frame) -> str:
     """Describe a frame in a few words, the empty frame in none."""
     if not frame:
         return ""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.cell import boxed as boxed_cells, exact, listed, plain, tagged
+from opendp_sim.domains.cell import exact, listed, object_array as boxed_cells, plain, tagged
 from opendp_sim.domains.normalise import unmasked
 
 
@@ -31,7 +31,7 @@ def persons(ids: Any) -> list[Any]:
         DataError (OS602): another shape or type, a missing identifier, both kinds, or an integer that
             64 bits do not hold.
     """
-    array, holes = unmasked(ids if isinstance(ids, np.ndarray) else boxed(ids))
+    array, holes = unmasked(ids if isinstance(ids, np.ndarray) else id_array(ids))
     kind = array.dtype.kind
     if array.ndim != 1 or kind not in "iuUOT" or (holes is not None and holes.any()):
         raise _refuse()
@@ -50,7 +50,7 @@ def persons(ids: Any) -> list[Any]:
     return found
 
 
-def boxed(ids: Any) -> NDArray[Any]:
+def id_array(ids: Any) -> NDArray[Any]:
     """Return a sequence as an array of its own objects, shape (n,).
 
     Raises:
@@ -61,7 +61,7 @@ def boxed(ids: Any) -> NDArray[Any]:
     return boxed_cells(ids)
 
 
-def kept_ids(ids: Any) -> NDArray[Any]:
+def stored_ids(ids: Any) -> NDArray[Any]:
     """Return identifiers as int64 or as plain texts."""
     if are_numbers(ids) and ids.dtype.kind == "i":
         return np.asarray(ids.astype(np.int64, copy=False))
@@ -69,7 +69,7 @@ def kept_ids(ids: Any) -> NDArray[Any]:
     whole = set(map(type, found)) == {int} or (not found and np.asarray(ids).dtype.kind in "iu")
     if whole and all(-(2**63) <= one < 2**63 for one in found):
         return np.array(found, dtype=np.int64)
-    return boxed(found)
+    return id_array(found)
 
 
 def are_numbers(ids: Any) -> bool:
@@ -105,7 +105,7 @@ def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
         found = None
     if not isinstance(found, list):
         _refuse().alone()
-    return boxed(persons(found))
+    return id_array(persons(found))
 
 
 def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.category_codes import TEXTS, int64_of, key_indices, stripped
-from opendp_sim.domains.cell import MISSING, boxed, is_int64, listed, reals, texts, wholes
+from opendp_sim.domains.cell import MISSING, is_int64, listed, object_array, reals, texts, wholes
 from opendp_sim.domains.column import Column
 from opendp_sim.domains.encoded import ENCODED, days, truths
 
@@ -91,7 +91,7 @@ def as_array(values: Any) -> NDArray[Any]:
         )  # fmt: skip
     unlike = hasattr(values, "__array__") or isinstance(values, memoryview | str | bytes)
     if isinstance(values, list | tuple) or (isinstance(values, Sequence) and not unlike):
-        return boxed(values)
+        return object_array(values)
     return np.asarray(values)
 
 

@@ -19,7 +19,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
 from opendp_sim.domains.frame import Frame, middles_and_units
-from opendp_sim.domains.ids import are_numbers, kept_ids, persons
+from opendp_sim.domains.ids import are_numbers, persons, stored_ids
 from opendp_sim.domains.normalise import unmasked
 from opendp_sim.domains.row_norms import any_longer, norm_slack, row_norms
 
@@ -29,7 +29,7 @@ __all__ = [
     "Rows",
     "WithPoints",
     "as_rows",
-    "filled",
+    "filled_array",
     "length",
     "norm_slack",
     "take",
@@ -84,10 +84,10 @@ def floats_of(data: Any) -> NDArray[np.float64]:
 
 def as_rows(data: Any) -> Rows:
     """Return ``data`` as ``Rows``; a bare array is rows without labels."""
-    return data if isinstance(data, Rows) else Rows(filled(data))
+    return data if isinstance(data, Rows) else Rows(filled_array(data))
 
 
-def filled(values: Any) -> NDArray[Any]:
+def filled_array(values: Any) -> NDArray[Any]:
     """Return an array, masked entries as NaN.
 
     The domain refuses NaN.
@@ -150,7 +150,9 @@ class _RowDomain(Domain):
             raise self._refuse("OS602", "an array without a mask", "a masked array")
         rows = as_rows(data)
         labels = None if rows.labels is None else np.asarray(np.ma.filled(rows.labels, -1))
-        return Rows(filled(rows.values), labels, None if rows.ids is None else kept_ids(rows.ids))
+        return Rows(
+            filled_array(rows.values), labels, None if rows.ids is None else stored_ids(rows.ids)
+        )
 
     def _check_shape(self, rows: Rows) -> None:
         values = rows.values

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Block, Norm, Sensitivity, sensitivity_of
 from opendp_sim.core.errors import DataError, ParameterError
-from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical
+from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical_text
 from opendp_sim.domains.metrics import VectorNorm
 
 
@@ -73,7 +73,7 @@ class Sketch(Domain):
     def identifier(self) -> str:
         """The canonical rendering; blocks are rendered field by field."""
         blocks = tuple((b.name, b.shape, b.l1, b.l2_squared, b.linf, b.weight) for b in self.blocks)
-        return f"opendp_sim/1::Sketch{{{canonical((self.key, self.monotone, blocks))}}}"
+        return f"opendp_sim/1::Sketch{{{canonical_text((self.key, self.monotone, blocks))}}}"
 
     @property
     def size(self) -> int:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.mechanism import Mechanism, Option
 from opendp_sim.dsl.grammar.program import (
     VERSION,
-    About,
     DataEntry,
     OutputDecl,
     Privacy,
     Program,
+    Provenance,
     StageDecl,
 )
 from opendp_sim.dsl.grammar.reader import Draft, draft_of
@@ -97,13 +97,13 @@ class Builder:
     @_declared_by(Privacy)
     def privacy(self, **words: Any) -> Builder:
         """State unit, measure and budget."""
-        self._spec["privacy"] = _said(words)
+        self._spec["privacy"] = _given_words(words)
         return self
 
-    @_declared_by(About)
+    @_declared_by(Provenance)
     def about(self, **words: Any) -> Builder:
         """Say who answers for the data, and what the results are for."""
-        self._spec["about"] = _said(words)
+        self._spec["about"] = _given_words(words)
         return self
 
     @_declared_by(StageDecl)
@@ -117,7 +117,7 @@ class Builder:
         return self._put("outputs", name, {"from": source} | words)
 
     def _put(self, section: str, name: str, words: dict[str, Any]) -> Builder:
-        self._spec.setdefault(section, {})[name] = _said(words)
+        self._spec.setdefault(section, {})[name] = _given_words(words)
         return self
 
     # --- what it is ------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Builder:
         return plan_of(self.draft())
 
 
-def _said(words: Mapping[str, Any]) -> dict[str, Any]:
+def _given_words(words: Mapping[str, Any]) -> dict[str, Any]:
     return {word: _plain(value) for word, value in words.items() if value is not None}
 
 
@@ -147,5 +147,5 @@ def _plain(value: Any) -> Any:
         return {value.key: _plain(value.spec())}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    value = plain(value)
+    value = python_value(value)
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

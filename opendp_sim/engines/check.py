@@ -37,7 +37,7 @@ _CHECKS: dict[str, tuple[str, list[Any]]] = {
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """Hold one check's result.
 
     ``told`` is the failure in words, or None.
@@ -51,7 +51,7 @@ class Checked:
 
 def check(
     engine: Engine, folder: str | Path | None = None, rows: int = 20_000
-) -> Iterator[Checked]:
+) -> Iterator[CheckResult]:
     """Run a job without files, then compare three sums.
 
     Over made files, bit for bit.
@@ -68,7 +68,7 @@ def check(
         engine.try_public_task()
     except SimError as error:
         told = str(error)
-    yield Checked("task", time.perf_counter() - start, told is None, told)
+    yield CheckResult("task", time.perf_counter() - start, told is None, told)
     with tempfile.TemporaryDirectory(dir=folder) as made:
         _write(Path(made), rows)
         for name, (of, steps) in _CHECKS.items():
@@ -79,7 +79,7 @@ def check(
                 equal = bool(np.array_equal(found, Local(1, 1).sums(plan)["sum"]))
             except SimError as error:
                 told = str(error)
-            yield Checked(name, time.perf_counter() - start, equal, told)
+            yield CheckResult(name, time.perf_counter() - start, equal, told)
 
 
 def _plan(folder: Path, of: str, steps: list[Any]) -> Plan:

@@ -22,7 +22,7 @@ from opendp_sim.dsl.builder import program
 from opendp_sim.dsl.plan.plan import Plan, plan_of
 from opendp_sim.engines import work
 from opendp_sim.engines.job import Job, cannot, gathered_by, job_of
-from opendp_sim.engines.messages import read, unpacked
+from opendp_sim.engines.messages import read_message, unpack
 from opendp_sim.io.fold import cores
 
 ENGINES = {
@@ -113,7 +113,7 @@ class Engine(ABC):
                 told = _cause(error)
         if messages is None:
             raise _failed(902, told)  # outside the handler: no context whose frames hold data
-        return total_of(job, messages)
+        return total_of_messages(job, messages)
 
 
 def _summed(plan: Plan) -> list[str]:
@@ -125,12 +125,12 @@ def _summed(plan: Plan) -> list[str]:
     ]
 
 
-def total_of(job: Job, messages: Sequence[bytes]) -> Any:
+def total_of_messages(job: Job, messages: Sequence[bytes]) -> Any:
     """Return the messages' sum, if complete.
 
     They must hold every task's result exactly once.
     """
-    found = read(work.merge(job.text, messages))
+    found = read_message(work.merge(job.text, messages))
     if found.code and found.gate:
         raise DataError(
             f"OS{found.code}", "engine", expected="records as they were declared",
@@ -141,7 +141,7 @@ def total_of(job: Job, messages: Sequence[bytes]) -> Any:
         raise _failed(found.code, found.told)
     if found.parts != tuple(range(len(job.tasks) if job.buckets is None else job.buckets)):
         raise _failed(903)
-    return unpacked(found.payload)
+    return unpack(found.payload)
 
 
 def _failed(code: int, told: str = "") -> InternalError:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.release.release import versions
+from opendp_sim.accounting.release.release import library_versions
 from opendp_sim.core.arithmetic.countable import need_countable
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
@@ -27,7 +27,7 @@ from opendp_sim.dsl.types.records import Typed
 from opendp_sim.io.checked import no_record
 from opendp_sim.io.file_spec import PORTABLE, read_place
 from opendp_sim.io.open import open_source
-from opendp_sim.io.parquet import Part, parquet_of, parquet_parts
+from opendp_sim.io.parquet import FilePart, parquet_of, parquet_parts
 from opendp_sim.io.protocol import Source
 
 
@@ -137,7 +137,7 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
     return Job(json.dumps(told), token, tuple(texts), buckets)
 
 
-def _plain(part: Part) -> dict[str, Any]:
+def _plain(part: FilePart) -> dict[str, Any]:
     file, pinned = str(part.file.resolve()), part.pinned[:PORTABLE]
     return asdict(part) | {"file": file, "keys": dict(part.keys), "pinned": pinned}
 
@@ -178,7 +178,7 @@ def _typed(program: str, folder: str, release: str) -> tuple[Typed | None, dict[
 
 
 def _sameness(program: Program, typed: Typed) -> dict[str, Any]:
-    return {"hash": program.hash, "versions": versions(), "claims": _claims(typed)}
+    return {"hash": program.hash, "versions": library_versions(), "claims": _claims(typed)}
 
 
 def plans_made() -> int:
@@ -214,5 +214,5 @@ def source_of_task(typed: Typed, task: str, folder: str) -> Source:
     return parquet_of(place, entry.records, [_part(part) for part in parts])
 
 
-def _part(told: dict[str, Any]) -> Part:
-    return Part(Path(told["file"]), told["keys"], told["groups"], tuple(told["pinned"]))
+def _part(told: dict[str, Any]) -> FilePart:
+    return FilePart(Path(told["file"]), told["keys"], told["groups"], tuple(told["pinned"]))

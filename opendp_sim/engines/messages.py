@@ -58,7 +58,7 @@ class Message:
         return json.dumps(head).encode() + b"\n" + self.payload
 
 
-def read(data: bytes) -> Message:
+def read_message(data: bytes) -> Message:
     """Return the message that bytes hold."""
     head, _, payload = bytes(data).partition(b"\n")
     found = json.loads(head)
@@ -68,7 +68,7 @@ def read(data: bytes) -> Message:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
+def pack(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
     """Return arrays, or one vector, as bytes.
 
     int64 in the narrowest type that holds its values.
@@ -92,7 +92,7 @@ def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
     return out.getvalue()
 
 
-def unpacked(data: bytes) -> Any:
+def unpack(data: bytes) -> Any:
     """Return a packed int64 vector, or named arrays."""
     held = arrays_of(io.BytesIO(data))
     names = json.loads(held["names"].tobytes())

@@ -21,7 +21,7 @@ from opendp_sim.domains.ids import parts_of
 from opendp_sim.domains.rows import take
 from opendp_sim.dsl.types.records import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of
-from opendp_sim.engines.messages import Message, packed, read, unpacked
+from opendp_sim.engines.messages import Message, pack, read_message, unpack
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.checked import no_record
 from opendp_sim.io.fold import build_sketch, fold_whole
@@ -38,7 +38,7 @@ def whole(text: str, task: str) -> bytes:
     def go() -> list[bytes]:
         typed = typed_of(text)
         blocks = gate.blocks(typed, task, told["folder"])
-        value = packed(_partial(typed, blocks))
+        value = pack(_partial(typed, blocks))
         return [Message(told["job"], "sum", (no,), value).bytes()]
 
     return _safe(go, told, "sum", (no,), gate)[0]
@@ -64,7 +64,7 @@ def route(text: str, task: str) -> list[bytes]:
             for i in np.flatnonzero(np.diff(cuts)).tolist():
                 held[i].append(take(block, order[cuts[i] : cuts[i + 1]]))
         return [
-            Message(told["job"], "rows", (no,), packed(_joined(rows)), bucket=i).bytes()
+            Message(told["job"], "rows", (no,), pack(_joined(rows)), bucket=i).bytes()
             for i, rows in enumerate(held)
         ]
 
@@ -82,7 +82,7 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
     told = json.loads(text)
 
     def go() -> list[bytes]:
-        found = [read(message) for message in messages]
+        found = [read_message(message) for message in messages]
         if bad := _first_bad(found):
             return [bad.bytes()]
         parts = sorted(part for one in found for part in one.parts)
@@ -93,10 +93,10 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
             raise _broken()
         typed = typed_of(text)
         column = gathered_by(typed)
-        blocks = [unpacked(one.payload) for one in sorted(found, key=lambda one: one.parts)]
+        blocks = [unpack(one.payload) for one in sorted(found, key=lambda one: one.parts)]
         if any((parts_of(b[column], told["buckets"]) != number).any() for b in blocks):
             raise _broken()
-        value = packed(_partial(typed, lambda: iter(blocks)))
+        value = pack(_partial(typed, lambda: iter(blocks)))
         return [Message(told["job"], "sum", (number,), value).bytes()]
 
     return _safe(go, told, "sum", (number,), _Gate())[0]
@@ -110,7 +110,7 @@ def merge(text: str, messages: Sequence[bytes]) -> bytes:
     told = json.loads(text)
 
     def go() -> list[bytes]:
-        found = [read(message) for message in messages]
+        found = [read_message(message) for message in messages]
         if bad := _first_bad(found):
             return [bad.bytes()]
         parts = sorted(part for one in found for part in one.parts)
@@ -119,12 +119,12 @@ def merge(text: str, messages: Sequence[bytes]) -> bytes:
         ):
             raise _broken()
         claim = typed_of(text).stages[-1].claim
-        values = [unpacked(one.payload) for one in found]
+        values = [unpack(one.payload) for one in found]
         if isinstance(claim, Stable) and claim.merge is not None:
             total = claim.merge(values)
         else:
             total = np.sum(values, axis=0, dtype=np.int64)
-        return [Message(told["job"], "sum", tuple(parts), packed(total)).bytes()]
+        return [Message(told["job"], "sum", tuple(parts), pack(total)).bytes()]
 
     return _safe(go, told, "sum", (), _Gate())[0]
 

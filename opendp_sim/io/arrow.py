@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.domains.cell import MISSING, boxed
+from opendp_sim.domains.cell import MISSING, object_array
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.io.conform import ANY, missing_column, unquoted
@@ -77,7 +77,7 @@ def stored_in(
     return names
 
 
-def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
+def arrow_column(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
     """Return a column from its parts.
 
     One, or one for each entry of a vector, Arrow's or numpy's.
@@ -200,7 +200,7 @@ def _texts(array: Any) -> NDArray[Any]:
         array.validate(full=True)
     except pa.ArrowInvalid:
         cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
-        return boxed([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
+        return object_array([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
     found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return found
 

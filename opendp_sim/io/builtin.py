@@ -11,7 +11,7 @@ from importlib.resources import files
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.system.npy import arrays_of
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.protocol import Table, from_arrays
+from opendp_sim.io.protocol import PieceSource, from_arrays
 
 _DIGITS = Records(
     (
@@ -26,7 +26,7 @@ BUILTINS: dict[str, tuple[str, slice, Records]] = {
 """Name to the file, the fixed public part of it, and the type it has by itself."""
 
 
-def builtin_source(name: str, records: Records | None = None) -> Table:
+def builtin_source(name: str, records: Records | None = None) -> PieceSource:
     """Return a built-in data set, by default with its own column declarations.
 
     Raises:

@@ -20,12 +20,12 @@ from opendp_sim.core.arithmetic.countable import TOO_MANY, countable, need_count
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.blocks import Block, length_of
-from opendp_sim.io.gate import Ingest, gate, gated_blocks
+from opendp_sim.io.gate import Ingest, check_block, gated_blocks
 from opendp_sim.io.ordered_threads import in_caller
 from opendp_sim.io.protocol import Source
 
 
-class Checked:
+class GatedSource:
     """Hold a source behind the gate.
 
     Each call opens it afresh; the first reading checks every record.
@@ -151,7 +151,7 @@ class Checked:
     def _passed(self, block: Block) -> Block | DataError:
         """Return an accepted block, or the gate's refusal of values."""
         try:
-            return gate(block, self._source.records, self._mode)
+            return check_block(block, self._source.records, self._mode)
         except DataError as error:
             if error.code == "OS602":
                 raise
@@ -180,7 +180,7 @@ class _Look:
 
 
 def _part(
-    checked: Checked, source: Source, looks: Sequence[_Look], at: int
+    checked: GatedSource, source: Source, looks: Sequence[_Look], at: int
 ) -> Callable[[], Iterator[Block]]:
     return lambda: checked._look(source, looks, at)  # noqa: SLF001 - of this module
 

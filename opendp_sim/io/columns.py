@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.normalise import as_array, is_typed
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.arrow import column_of, from_arrow
+from opendp_sim.io.arrow import arrow_column, from_arrow
 from opendp_sim.io.conform import missing_column, no_arrow_type, unquoted
 
 Cut = Callable[[slice], Any]
@@ -33,7 +33,7 @@ _IN_ARROW = frozenset(
 
 
 @dataclass(frozen=True)
-class Held:
+class UnreadColumn:
     """Hold one declared column, not yet read.
 
     Its parts are one, or one for each entry of a vector.
@@ -49,7 +49,7 @@ class Held:
 
 def held_columns(
     columns: Mapping[str, Any], records: Records
-) -> tuple[dict[str, Held], Callable[[slice], dict[str, NDArray[Any]]]]:
+) -> tuple[dict[str, UnreadColumn], Callable[[slice], dict[str, NDArray[Any]]]]:
     """Return a dict's declared columns, and a reader of slices.
 
     Raises:
@@ -60,17 +60,18 @@ def held_columns(
         with unquoted(column.name):
             if column.name not in columns:
                 raise missing_column(column.name)
-            found[column.name] = held(columns[column.name], column)
+            found[column.name] = stored_column(columns[column.name], column)
 
     def read(part: slice) -> dict[str, NDArray[Any]]:
         return {
-            c.name: column_of(c, [cut(part) for cut in found[c.name].cuts]) for c in records.columns
+            c.name: arrow_column(c, [cut(part) for cut in found[c.name].cuts])
+            for c in records.columns
         }
 
     return found, read
 
 
-def held(values: Any, column: Column) -> Held:
+def stored_column(values: Any, column: Column) -> UnreadColumn:
     """Return a column as it is stored.
 
     numpy's and Arrow's data is not copied.
@@ -88,23 +89,23 @@ def held(values: Any, column: Column) -> Held:
         values = values.to_native()
     frame = frame_columns(values) if column.is_vector else None
     if frame is not None:
-        parts = [held(part, column) for part in frame]
+        parts = [stored_column(part, column) for part in frame]
         if len(parts) == column.width:
-            return Held(tuple(cut for part in parts for cut in part.cuts), len(values))
+            return UnreadColumn(tuple(cut for part in parts for cut in part.cuts), len(values))
         raise missing_column(column.name, f"{column.width} numbers a record")
     if not is_typed(values):
         array = as_array(values)
         if not array.ndim:
             raise missing_column(column.name, "one cell a record")
-        return Held((array.__getitem__,), len(array))
+        return UnreadColumn((array.__getitem__,), len(array))
     if library_of(values) == "pandas":
         series = values if hasattr(values, "iloc") else import_module("pandas").Series(values)
-        return Held((slices(series, column.name),), len(series))
+        return UnreadColumn((slices(series, column.name),), len(series))
     cells = _arrow(values, column.name)
-    return Held((cells.__getitem__,), len(cells))
+    return UnreadColumn((cells.__getitem__,), len(cells))
 
 
-def typed(values: Any, name: str) -> NDArray[Any] | None:
+def typed_column(values: Any, name: str) -> NDArray[Any] | None:
     """Return a column of a library with own types.
 
     Its dtype follows from that type alone.
@@ -114,7 +115,7 @@ def typed(values: Any, name: str) -> NDArray[Any] | None:
     if not is_typed(values):
         return None
     with unquoted(name):
-        whole = held(values, Column(name, "str")).cuts[0](slice(None))
+        whole = stored_column(values, Column(name, "str")).cuts[0](slice(None))
         return whole if isinstance(whole, np.ndarray) else from_arrow(whole, _alike(whole, name))
 
 

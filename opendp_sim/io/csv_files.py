@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.cell import DIGITS, boxed, reals, wholes
+from opendp_sim.domains.cell import DIGITS, object_array, reals, wholes
 from opendp_sim.domains.encoded import ENCODED
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
 from opendp_sim.io.dialect import opened
-from opendp_sim.io.file_spec import At, Place, State, reading, same_file
-from opendp_sim.io.protocol import Raw, Table
+from opendp_sim.io.file_spec import At, FileOptions, FileState, reading, same_file
+from opendp_sim.io.protocol import PieceSource, Raw
 
 # --------------------------------------------------------------------------------------------------
 # Lines for the csv module, none of them long: what one record can take of memory is bounded.
@@ -179,7 +179,7 @@ class Chunks:
     A line that is longer than ``size`` comes in several chunks, of which ``regular`` is false.
     """
 
-    def __init__(self, raw: IO[bytes], place: Place, size: int = CHUNK) -> None:
+    def __init__(self, raw: IO[bytes], place: FileOptions, size: int = CHUNK) -> None:
         self._raw, self._place, self._size = raw, place, size
         self._rest, self._first, self._ended = b"", True, False
         self._decoder = codecs.getincrementaldecoder("utf-8")(ANY)
@@ -256,8 +256,11 @@ class _Text:
         return line
 
 
-def _records(file: _Lines, place: Place) -> tuple[Iterator[list[str]], ShortLines]:
-    """Return a text's records by the csv module, and the lines that it reads."""
+def _records(file: _Lines, place: FileOptions) -> tuple[Iterator[list[str]], ShortLines]:
+    """Return a text's records by the csv module, and lines.
+
+    The lines are those it reads.
+    """
     quote = place.dialect.mark
     short = ShortLines(file, place.delimiter, quote=quote)
     how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
@@ -341,7 +344,7 @@ def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
     """Return a number column, or None if one is invalid."""
     if kind == "text" or str(column.type) == "string":
         cells = column.to_pylist()
-        return boxed(cells) if kind == "text" else wholes(cells)
+        return object_array(cells) if kind == "text" else wholes(cells)
     numbers: NDArray[Any] = column.to_numpy()
     return numbers if kind == "whole" or np.isfinite(numbers).all() else None
 
@@ -360,7 +363,7 @@ def _cells(column: Any, kind: str, *, plain: bool) -> NDArray[Any]:
         if numbers is not None:
             return numbers
     cells = column.to_pylist()
-    return boxed(cells) if kind == "text" else (reals if kind == "real" else wholes)(cells)
+    return object_array(cells) if kind == "text" else (reals if kind == "real" else wholes)(cells)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -377,7 +380,7 @@ _LONGEST = 2**31 - 1
 """Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
 
 
-def csv_source(place: Place, records: Records) -> Table:
+def csv_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over a text file with a header line.
 
     A cell that is no number, and every cell of a line with too few cells or a misplaced quote, is
@@ -393,16 +396,19 @@ def csv_source(place: Place, records: Records) -> Table:
             yield from read(place, records, rows, state=state)
 
     with reading(place.file, "readable .csv"), same_file(place.file) as (raw, state):
-        lines = records_of(place, raw)
-        _check_header(header_of(place, lines), place, records)
-    return Table(records, pieces, packed=state[0])
+        lines = csv_records(place, raw)
+        _check_header(csv_header(place, lines), place, records)
+    return PieceSource(records, pieces, packed=state[0])
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The place of every declared column in a line, by the header alone."""
+    """Hold every declared column's place in a line.
 
-    place: Place
+    By the header alone.
+    """
+
+    place: FileOptions
     records: Records
     places: dict[str, list[int]]
     cells: int | None
@@ -414,7 +420,10 @@ class _Layout:
         return sorted({at for several in self.places.values() for at in several})
 
     def picked(self, line: list[str]) -> list[str]:
-        """Return the wanted cells of a line, all empty if it is none of this file."""
+        """Return the wanted cells of a line.
+
+        All empty if the line does not fit the file.
+        """
         cells = self.place.dialect.cells(line, self.cells)
         if cells is None:
             return [""] * len(self.wanted)
@@ -442,43 +451,51 @@ class _Layout:
             read = dialect.text if self.is_text(column) else dialect.number
             parts = [list(map(read, part)) for part in parts]
         if len(parts) == 1:
-            return parts[0] if isinstance(parts[0], np.ndarray) else boxed(parts[0])
+            return parts[0] if isinstance(parts[0], np.ndarray) else object_array(parts[0])
         if not isinstance(parts[0], np.ndarray):
             numbers = reals if column.numpy_dtype.kind == "f" else wholes
             parts = [numbers(part) for part in parts]
         return np.stack(parts, axis=1)
 
 
-def layout_of(place: Place, records: Records, header: list[str] | None) -> _Layout:
-    """Return the places of the declared columns, or refuse a header that lacks one (OS602)."""
+def layout_of(place: FileOptions, records: Records, header: list[str] | None) -> _Layout:
+    """Return the declared columns' places, or refuse (OS602).
+
+    Refuses a header that lacks one.
+    """
     places = {c.name: _places(c, place, header) for c in records.columns}
     return _Layout(place, records, places, None if header is None else len(header))
 
 
-def header_of(place: Place, lines: Iterator[list[str]]) -> list[str] | None:
-    """Return the names of a line's cells, declared or those of the first line; None for none."""
+def csv_header(place: FileOptions, lines: Iterator[list[str]]) -> list[str] | None:
+    """Return a header's names, or None.
+
+    Declared names, or those of the first line.
+    """
     declared = place.dialect.header
     if isinstance(declared, str):
         return None
     return list(declared) or next(lines, [])
 
 
-def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
+def _by_lines(
+    place: FileOptions, records: Records, rows: int, state: FileState = ()
+) -> Iterator[Raw]:
     """Read a file by the csv module, the reference."""
     with same_file(place.file, state) as (raw, _):
-        lines = records_of(place, raw)
-        yield from _pieces(lines, rows, layout_of(place, records, header_of(place, lines)))
+        lines = csv_records(place, raw)
+        yield from _pieces(lines, rows, layout_of(place, records, csv_header(place, lines)))
 
 
 def _by_chunks(
-    place: Place, records: Records, rows: int, size: int = CHUNK, state: State = ()
+    place: FileOptions, records: Records, rows: int, size: int = CHUNK, state: FileState = ()
 ) -> Iterator[Raw]:
     """Read regular chunks by pyarrow, others by the csv module."""
     csv.field_size_limit(_LONGEST)
     with same_file(place.file, state) as (raw, _):
         chunks = Chunks(_unpacked(place, raw), place, size)
         first = chunks.lines(next(chunks, b""))
-        layout = layout_of(place, records, header_of(place, first))
+        layout = layout_of(place, records, csv_header(place, first))
         kinds = layout.kinds()
         yield from _pieces(first, rows, layout)
         for chunk in chunks:
@@ -494,7 +511,7 @@ def _by_chunks(
                 }
 
 
-def _is_large(place: Place) -> bool:
+def _is_large(place: FileOptions) -> bool:
     """Say whether a file is worth pyarrow, and pyarrow is there."""
     return place.file.stat().st_size >= CHUNK and find_spec("pyarrow") is not None
 
@@ -531,14 +548,17 @@ def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
     }
 
 
-def records_of(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
-    """Yield a text file's records by the csv module, cell by cell as they stand."""
+def csv_records(place: FileOptions, raw: IO[bytes]) -> Iterator[list[str]]:
+    """Yield a text file's records by the csv module.
+
+    Cell by cell as they stand.
+    """
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8", errors=ANY, newline="")
     return _records(file, place)[0]
 
 
-def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
+def _unpacked(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
     """Return a file's text in UTF-8 from its header line on."""
     if place.file.suffix == ".gz":
         raw = io.BufferedReader(gzip.GzipFile(fileobj=raw))
@@ -548,7 +568,7 @@ def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
     return opened(raw, place.dialect, place.delimiter)
 
 
-def _check_header(header: list[str] | None, place: Place, records: Records) -> None:
+def _check_header(header: list[str] | None, place: FileOptions, records: Records) -> None:
     """Refuse a header without a declared column (OS602).
 
     And add it if the header could be a record.
@@ -570,7 +590,7 @@ def _check_header(header: list[str] | None, place: Place, records: Records) -> N
         error.alone()
 
 
-def _places(column: Column, place: Place, header: list[str] | None) -> list[int]:
+def _places(column: Column, place: FileOptions, header: list[str] | None) -> list[int]:
     """Return the places of a column's cells in a line."""
     stored = place.stored(column.name)
     known = [name.strip() for name in header or ()]

@@ -1,4 +1,4 @@
-"""Read the cells of a text file as its declared dialect writes them.
+"""Read a text file's cells in its declared dialect.
 
 A dialect is public form, declared and never guessed in a run. Every function looks at one cell, or at
 one line and the public header, so ``enforce`` stays 1-stable: ``ingest.md``, "Dialects".
@@ -68,7 +68,10 @@ class Dialect:
         return None if self.quote == NONE else self.quote
 
     def number(self, cell: str) -> str | None:
-        """Return a number's cell with a point before its fraction; None for a missing one."""
+        """Return a number's cell with a decimal point.
+
+        None for a missing one.
+        """
         cell = cell.strip()
         if cell in self._marks:
             return None
@@ -89,7 +92,9 @@ class Dialect:
         return None if cell.strip() in self._marks else cell
 
     def cells(self, line: list[str], count: int | None) -> list[str] | None:
-        """Return the cells of a line; None for a line that is none of this file.
+        """Return a line's cells, or None.
+
+        None for a line that does not fit the file.
 
         Args:
             line: as the csv module cut it.
@@ -127,7 +132,9 @@ class Dialect:
 
     @cached_property
     def _form(self) -> re.Pattern[str]:
-        """Numbers: groups of digits, a fraction, a power of ten.
+        """Return the pattern of numbers.
+
+        Groups of digits, a fraction, a power of ten.
 
         The last group has three digits, others two or three (12,34,567), so that 3,14 is none.
         """
@@ -229,7 +236,10 @@ _SEP = re.compile(rb'"?sep=(.)"?\r?\n?', re.DOTALL | re.IGNORECASE)
 
 
 class _AsUtf8(io.RawIOBase):
-    """Hand on a file's text in UTF-8; bytes that are no text are handed on as they are."""
+    """Convert a file's text to UTF-8.
+
+    Invalid bytes stay as they are.
+    """
 
     def __init__(self, raw: IO[bytes], encoding: str) -> None:
         self._raw = raw
@@ -290,7 +300,10 @@ class _Lead(io.RawIOBase):
         return self._held.startswith(mark)
 
     def line(self) -> bytes:
-        r"""Return the next line with its end, \n, \r or \r\n; at most ``_LINE`` bytes of it."""
+        r"""Return the next line with its end.
+
+        \n, \r or \r\n; at most ``_LINE`` bytes of it.
+        """
         size = 2**8
         while True:
             whole = not self._hold(size)

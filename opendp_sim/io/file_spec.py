@@ -19,7 +19,7 @@ NO_FILE = "no such file"
 
 
 @dataclass(frozen=True)
-class Place:
+class FileOptions:
     """A file and its options.
 
     Attributes:
@@ -41,12 +41,15 @@ class Place:
 
 
 class At(str):
-    """A cell's place in a line, from 1, where a header's name could stand."""
+    """Hold a cell's place in a line, from 1.
+
+    Where a header's name could stand.
+    """
 
     __slots__ = ()
 
 
-def read_place(argument: Any, folder: Path, kind: str) -> Place:
+def read_place(argument: Any, folder: Path, kind: str) -> FileOptions:
     """Read ``path`` or ``{file: path, columns: {...}, delimiter: ";"}``, relative to ``folder``.
 
     Raises:
@@ -89,11 +92,14 @@ def read_place(argument: Any, folder: Path, kind: str) -> Place:
         else _name(v, kind, where)
         for k, v in columns.items()
     }
-    return Place(folder / file, names, delimiter, read_dialect(given, delimiter, where))
+    return FileOptions(folder / file, names, delimiter, read_dialect(given, delimiter, where))
 
 
 def _name(given: Any, kind: str, where: str) -> str:
-    """Return a header's name, or of ``{at: 3}`` in a text file the place."""
+    """Return a header's name, or a place.
+
+    ``{at: 3}`` in a text file is a place.
+    """
     if not isinstance(given, Mapping):
         return str(given)
     at = given.get("at")
@@ -141,19 +147,19 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         ).alone()  # fmt: skip
 
 
-State = tuple[int, ...]
+FileState = tuple[int, ...]
 """What tells a file from another: size and time of change; device, number, time of change of all that."""
 PORTABLE = 2
 """How many of them are the same on every machine that mounts a file."""
 
 
-def state_of(file: Path | int) -> State:
+def file_state(file: Path | int) -> FileState:
     """Return a file's state, by path or by open descriptor."""
     at = os.stat(file)  # noqa: PTH116 - also of a descriptor
     return at.st_size, at.st_mtime_ns, at.st_dev, at.st_ino, at.st_ctime_ns
 
 
-def need_state(file: Path, found: State, expected: State) -> None:
+def need_state(file: Path, found: FileState, expected: FileState) -> None:
     """Refuse a file in another state (OS601).
 
     Or with another portable part of it.
@@ -169,7 +175,7 @@ def need_state(file: Path, found: State, expected: State) -> None:
 
 
 @contextmanager
-def same_file(file: Path, expected: State = ()) -> Iterator[tuple[IO[bytes], State]]:
+def same_file(file: Path, expected: FileState = ()) -> Iterator[tuple[IO[bytes], FileState]]:
     """Open a file's unchanging bytes.
 
     Of the listed file if its state is given.
@@ -177,8 +183,8 @@ def same_file(file: Path, expected: State = ()) -> Iterator[tuple[IO[bytes], Sta
     What was opened is looked at, not what the path leads to before or after.
     """
     with file.open("rb") as held:
-        state = state_of(held.fileno())
+        state = file_state(held.fileno())
         need_state(file, state, expected)
         with open(held.fileno(), "rb", closefd=False) as raw:
             yield raw, state
-        need_state(file, state_of(held.fileno()), state)
+        need_state(file, file_state(held.fileno()), state)

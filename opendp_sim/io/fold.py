@@ -24,7 +24,7 @@ from opendp_sim.core.system.executor import Crew
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import Rows, length
 from opendp_sim.io.blocks import narrowed
-from opendp_sim.io.ordered_threads import in_caller, join_all, side_by_side, start_some
+from opendp_sim.io.ordered_threads import in_caller, join_all, map_in_order, start_some
 
 # --------------------------------------------------------------------------------------------------
 # Threads that work through a dataset side by side; what is told of a failure does not depend on them.
@@ -77,7 +77,7 @@ class Threads:
             states = [make() for _ in range(self.size)]
             _Queue([adding(state) for state in states]).feed(self._told(self._blocks()))
             return states
-        held = _Held(make)
+        held = _WorkerStates(make)
 
         def work(part: Opens, may_go_on: Callable[[], bool]) -> None:
             state = held.mine()
@@ -89,13 +89,13 @@ class Threads:
                 if not may_go_on():
                     return
 
-        side_by_side(work, parts, self.size)
+        map_in_order(work, parts, self.size)
         return held.all or [make()]
 
     def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """Return what the function makes of each item, in their order."""
         done = self._guard(function)
-        return side_by_side(lambda item, _: done(item), items, self.size)
+        return map_in_order(lambda item, _: done(item), items, self.size)
 
     def _told(self, blocks: Iterable[Any]) -> Iterator[Any]:
         for block in blocks:
@@ -135,7 +135,7 @@ class One:
         return [self._guard(function)(item) for item in items]
 
 
-class _Held:
+class _WorkerStates:
     """Hold the states of threads with work.
 
     A thread without work has no sketch.
@@ -319,7 +319,7 @@ def build_sketch(
         accumulate(block, state)
 
     with one_blas_thread(), freed_blocks_kept():
-        crew = _crew(stages, source_blocks, workers, on_block)
+        crew = _workers(stages, source_blocks, workers, on_block)
         states = crew.gather(lambda: np.zeros(size, dtype=np.int64), add)
     total = states[0]
     for state in states[1:]:
@@ -347,7 +347,7 @@ def fold_whole(
     last = stages[-1]
     assert isinstance(last.claim, Stable)  # noqa: S101 - the caller asked
     fold, shared = last.claim.fold, last.claim.shared
-    crew = _crew(stages, source_blocks, workers, on_block)
+    crew = _workers(stages, source_blocks, workers, on_block)
     with freed_blocks_kept():
         if shared is not None:
             return guarded(shared, last.mechanism.key)(crew)
@@ -358,7 +358,7 @@ def fold_whole(
         )(None)
 
 
-def _crew(
+def _workers(
     stages: Sequence[Stage],
     source_blocks: Blocks,
     workers: int | None,
@@ -366,7 +366,7 @@ def _crew(
 ) -> Crew:
     """Return so many threads over the dataset behind the row maps."""
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
-    workers, tell = workers or cores(), on_block or _untold
+    workers, tell = workers or cores(), on_block or _no_progress
 
     def ready() -> Callable[[Any], Any]:
         return guarded(lambda _: resolve(stages, blocks), key)(None)  # type: ignore[no-any-return]
@@ -379,7 +379,7 @@ def _crew(
     return One(blocks, ready=ready, on_block=tell, guard=guard)
 
 
-def _untold(_rows: int) -> None:
+def _no_progress(_rows: int) -> None:
     """Show nothing."""
 
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.normalise import bare
 from opendp_sim.domains.records import Records
-from opendp_sim.io.arrow import column_of, stored_in
+from opendp_sim.io.arrow import arrow_column, stored_in
 from opendp_sim.io.columns import from_polars, library_of, pyarrow, slices
-from opendp_sim.io.numpy_files import side_by_side
-from opendp_sim.io.protocol import Raw, Table, from_arrays
+from opendp_sim.io.numpy_files import stack_columns
+from opendp_sim.io.protocol import PieceSource, Raw, from_arrays
 
 _READ_ONCE: WeakSet[Any] = WeakSet()
 """Streams that were read: they would be empty tables now."""
@@ -35,7 +35,7 @@ _PARTIAL = ("Reader", "Stream")
 """How the types of streams that can be read once are called."""
 
 
-def from_table(records: Records, table: Any) -> Table:
+def from_table(records: Records, table: Any) -> PieceSource:
     """Return a source over a table in memory.
 
     Args:
@@ -52,7 +52,7 @@ def from_table(records: Records, table: Any) -> Table:
     return replace(_table_of(records, table), made_of=table)
 
 
-def _table_of(records: Records, table: Any) -> Table:
+def _table_of(records: Records, table: Any) -> PieceSource:
     if isinstance(table, Mapping):
         return from_arrays(records, table)
     if isinstance(table, np.ndarray):
@@ -63,11 +63,11 @@ def _table_of(records: Records, table: Any) -> Table:
     if library == "pandas":
         return _of_pandas(table, records)
     if callable(table) and not hasattr(table, "__arrow_c_stream__"):
-        return Table(records, lambda rows: _pieces(_opened(table, records), records, rows))
+        return PieceSource(records, lambda rows: _pieces(_opened(table, records), records, rows))
     if library == "pyarrow" and hasattr(table, "scanner"):
         return _of_dataset(table, records)
-    held = _held(table, library, records)
-    return Table(
+    held = _arrow_table(table, library, records)
+    return PieceSource(
         records,
         lambda rows: _pieces(held.to_batches(), records, rows),
         held.num_rows,
@@ -115,14 +115,14 @@ def _of_array(array: NDArray[Any], records: Records) -> Raw:
     if names is None:
         if array.ndim < 1:
             raise _no_table("a single number")
-        return side_by_side(array, "array", records)
+        return stack_columns(array, "array", records)
     return {name: array[name] for name in names}
 
 
 # --- pandas ---------------------------------------------------------------------------------------
 
 
-def _of_pandas(frame: Any, records: Records) -> Table:
+def _of_pandas(frame: Any, records: Records) -> PieceSource:
     """Read slices of the declared columns."""
     if not hasattr(frame, "columns"):
         raise _no_table("a Series")
@@ -136,14 +136,15 @@ def _of_pandas(frame: Any, records: Records) -> Table:
     def read(part: slice) -> Raw:
         with told_apart():
             return {
-                c.name: column_of(c, [cut[n](part) for n in parts[c.name]]) for c in records.columns
+                c.name: arrow_column(c, [cut[n](part) for n in parts[c.name]])
+                for c in records.columns
             }
 
     def pieces(rows: int) -> Iterator[Raw]:
         for start in range(0, len(frame), rows):
             yield read(slice(start, start + rows))
 
-    return Table(records, pieces, len(frame), lambda: read(slice(0, 0)))
+    return PieceSource(records, pieces, len(frame), lambda: read(slice(0, 0)))
 
 
 def _once(name: str, known: list[str], frame: Any) -> Any:
@@ -155,7 +156,7 @@ def _once(name: str, known: list[str], frame: Any) -> Any:
 # --- everything that speaks Arrow -----------------------------------------------------------------
 
 
-def _held(table: Any, library: str, records: Records) -> Any:
+def _arrow_table(table: Any, library: str, records: Records) -> Any:
     """Return an Arrow table of the declared columns."""
     if library == "polars" and hasattr(table, "collect"):
         with told_apart():
@@ -186,7 +187,7 @@ def _of_polars(frame: Any, records: Records) -> Any:
     return pyarrow().table({name: from_polars(frame.get_column(name), name) for name in names})
 
 
-def _of_dataset(dataset: Any, records: Records) -> Table:
+def _of_dataset(dataset: Any, records: Records) -> PieceSource:
     names = _wanted(records, dataset.schema.names)
 
     def batches() -> Iterator[Any]:
@@ -194,7 +195,7 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
             scanner = dataset.scanner(columns=names, use_threads=False, batch_readahead=1)
             yield from scanner.to_batches()
 
-    return Table(
+    return PieceSource(
         records,
         lambda rows: _pieces(batches(), records, rows),
         form=lambda: _piece(dataset.schema.empty_table(), records),
@@ -209,7 +210,7 @@ def _opened(function: Callable[[], Any], records: Records) -> Iterator[Any]:
     with told_apart():
         stream = function()
     if library_of(stream) == "polars":
-        yield from _held(stream, "polars", records).to_batches()
+        yield from _arrow_table(stream, "polars", records).to_batches()
     else:
         yield from _batches(stream)
 
@@ -237,7 +238,7 @@ def _piece(batch: Any, records: Records) -> Raw:
     known = batch.schema.names
     with told_apart():
         return {
-            c.name: column_of(c, [batch.column(name) for name in stored_in(c, c.name, known)])
+            c.name: arrow_column(c, [batch.column(name) for name in stored_in(c, c.name, known)])
             for c in records.columns
         }
 

@@ -31,7 +31,7 @@ _CLEAN = (
 )
 
 
-def gate(block: Block, records: Records, mode: Ingest) -> Block:
+def check_block(block: Block, records: Records, mode: Ingest) -> Block:
     """Return the block as it may go on.
 
     Args:
@@ -91,7 +91,9 @@ def gated_blocks(
     source: Source, mode: Ingest, rows: int | None = None
 ) -> Callable[[], Iterator[Block]]:
     """Return what opens the source afresh behind the gate."""
-    return lambda: countable(gate(block, source.records, mode) for block in source.blocks(rows))
+    return lambda: countable(
+        check_block(block, source.records, mode) for block in source.blocks(rows)
+    )
 
 
 def check_form(source: Source) -> None:

@@ -23,8 +23,8 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.core.system.npy import header_of
 from opendp_sim.domains.records import Records
 from opendp_sim.io.conform import missing_column
-from opendp_sim.io.file_spec import Place, reading, same_file
-from opendp_sim.io.protocol import Raw, Table
+from opendp_sim.io.file_spec import FileOptions, reading, same_file
+from opendp_sim.io.protocol import PieceSource, Raw
 
 _SLICE = 2**26
 """Bytes of one array that are held at a time, unless one record alone has more."""
@@ -76,7 +76,7 @@ class _Stream:
             yield np.frombuffer(data, dtype=self.dtype).reshape(count, *self.shape[1:])
 
 
-def npz_source(place: Place, records: Records) -> Table:
+def npz_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over an ``.npz`` file.
 
     One member for each declared column.
@@ -123,10 +123,10 @@ def npz_source(place: Place, records: Records) -> Table:
         form = {name: np.empty((0, *s.shape[1:]), dtype=s.dtype) for name, s in streams.items()}
         length = next((s.shape[0] for s in streams.values()), 0)
         weight = sum(length * stream.record for stream in streams.values())
-    return Table(records, pieces, length, lambda: form, weight, state[0])
+    return PieceSource(records, pieces, length, lambda: form, weight, state[0])
 
 
-def npy_source(place: Place, records: Records) -> Table:
+def npy_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over one ``.npy`` file.
 
     A table of fields, or numbers side by side.
@@ -153,20 +153,20 @@ def npy_source(place: Place, records: Records) -> Table:
     with reading(place.file, "complete .npy"), same_file(place.file) as (raw, state):
         stream = opened(raw)
         form = _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
-    return Table(records, pieces, stream.shape[0], lambda: form)
+    return PieceSource(records, pieces, stream.shape[0], lambda: form)
 
 
-def _split(array: NDArray[Any], place: Place, records: Records) -> Raw:
+def _split(array: NDArray[Any], place: FileOptions, records: Records) -> Raw:
     if array.dtype.names is not None:
         fields = {column.name: str(place.stored(column.name)) for column in records.columns}
         for name, field in fields.items():
             if field not in array.dtype.names:
                 raise missing_column(name)
         return {name: array[field] for name, field in fields.items()}
-    return side_by_side(array, str(place.file), records)
+    return stack_columns(array, str(place.file), records)
 
 
-def side_by_side(array: NDArray[Any], where: str, records: Records) -> Raw:
+def stack_columns(array: NDArray[Any], where: str, records: Records) -> Raw:
     """Return the columns of an array (n, total width).
 
     The declared columns, in order.

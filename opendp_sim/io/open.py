@@ -12,19 +12,19 @@ from opendp_sim.core.errors import SpecError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import Place, read_place
+from opendp_sim.io.file_spec import FileOptions, read_place
 from opendp_sim.io.numpy_files import npy_source, npz_source
 from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
-from opendp_sim.io.protocol import Source, Table
+from opendp_sim.io.protocol import PieceSource, Source
 
-_FILES: dict[str, Callable[[Place, Records], Table]] = {
+_FILES: dict[str, Callable[[FileOptions, Records], PieceSource]] = {
     "csv": csv_source,
     "npy": npy_source,
     "npz": npz_source,
     "parquet": parquet_source,
 }
-KINDS = ("builtin", *_FILES)
+SOURCE_NAMES = ("builtin", *_FILES)
 """Kinds of source that a spec can name."""
 
 
@@ -32,7 +32,7 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
     """Return the source that ``{kind: argument}`` names.
 
     Args:
-        kind: one of ``KINDS``.
+        kind: one of ``SOURCE_NAMES``.
         argument: the name of a built-in data set; for files a path, or a mapping with ``file`` and
             the options of ``Place``.
         records: the declared type of the columns that are wanted.
@@ -46,9 +46,9 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
     if kind == "builtin":
         return replace(builtin_source(argument, records), made_of=named)
     if kind not in _FILES:
-        near = get_close_matches(str(kind), KINDS, n=1)
+        near = get_close_matches(str(kind), SOURCE_NAMES, n=1)
         raise SpecError(
-            "OS303", "source", expected=f"one of {', '.join(KINDS)}", got=str(kind),
+            "OS303", "source", expected=f"one of {', '.join(SOURCE_NAMES)}", got=str(kind),
             hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
         )  # fmt: skip
     found = _FILES[kind](read_place(argument, folder, kind), records)

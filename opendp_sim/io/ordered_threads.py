@@ -72,7 +72,7 @@ class _Turns:
             self._ended = True
 
 
-def side_by_side(
+def map_in_order(
     function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
 ) -> list[T]:
     """Return the function's results, in order.

@@ -26,7 +26,7 @@ from opendp_sim.io.blocks import Block
 from opendp_sim.io.columns import frame_columns, in_arrow, library_of
 from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.parquet import listed_files
-from opendp_sim.io.protocol import Source, Table
+from opendp_sim.io.protocol import PieceSource, Source
 
 _VALUES = (str, bytes, int, float, complex, np.generic)
 _HARD = 2**16
@@ -116,7 +116,7 @@ def public_rows(source: Source, private: Origin, where: str) -> Source:
             refuse_private(origin_of(piece), private, where)
             yield piece
 
-    if not isinstance(source, Table):
+    if not isinstance(source, PieceSource):
         return _Read(source, compared)
     if isinstance(source.made_of, Named):
         return source

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.records import Records
-from opendp_sim.io.arrow import column_of, stored_in
-from opendp_sim.io.file_spec import Place, State, need_state, reading, state_of
-from opendp_sim.io.protocol import Raw, Table
+from opendp_sim.io.arrow import arrow_column, stored_in
+from opendp_sim.io.file_spec import FileOptions, FileState, file_state, need_state, reading
+from opendp_sim.io.protocol import PieceSource, Raw
 
 # --------------------------------------------------------------------------------------------------
 # One ``.parquet`` file or some row groups of it: opened, checked, and read a batch at a time.
@@ -34,7 +34,7 @@ _HEAVY = 2**28
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Describe one file or some row groups of it.
 
     And the values that its folders' names give all its records.
@@ -44,7 +44,7 @@ class Part:
     keys: Mapping[str, str]
     groups: list[int] | None = None
     """Which row groups; None for all."""
-    pinned: State = ()
+    pinned: FileState = ()
     """The state of the file that was listed, or what of it is portable: another one is refused."""
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The stored columns of each column: files of one folder may store a vector in different ways."""
@@ -84,7 +84,13 @@ def weight_of(file: Any, names: set[str]) -> int:
 
 
 def batches(
-    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int], *, threads: bool
+    file: Any,
+    part: FilePart,
+    rows: int,
+    stored: list[str],
+    widths: Mapping[str, int],
+    *,
+    threads: bool,
 ) -> Iterator[Any]:
     """Yield batches that fit into memory, by the footer.
 
@@ -146,7 +152,9 @@ def too_heavy(file: Path) -> DataError:
 
 
 @contextmanager
-def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[tuple[Any, State]]:
+def open_part(
+    arrow: Any, part: FilePart, texts: Sequence[str] = ()
+) -> Iterator[tuple[Any, FileState]]:
     """Open an unchanging file up to the last batch.
 
     The listed one if it is pinned.
@@ -157,13 +165,13 @@ def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[tuple[
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     with pa.OSFile(os.fsencode(part.file)) as raw:
-        state = state_of(raw.fileno())
+        state = file_state(raw.fileno())
         need_state(part.file, state, part.pinned)
         with arrow.ParquetFile(
             raw, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
         ) as file:
             yield file, state
-        need_state(part.file, state_of(raw.fileno()), state)
+        need_state(part.file, file_state(raw.fileno()), state)
 
 
 def parquet_reader() -> Any:
@@ -181,7 +189,7 @@ def parquet_reader() -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-def parquet_source(place: Place, records: Records) -> Table:
+def parquet_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over ``.parquet`` files.
 
     A file, a folder of them, or a pattern such as ``day-*.parquet``.
@@ -200,7 +208,7 @@ def parquet_source(place: Place, records: Records) -> Table:
 
 
 def _names(
-    place: Place, part: Part, records: Records, known: Sequence[str]
+    place: FileOptions, part: FilePart, records: Records, known: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return a file's names of each column, or refuse it (OS602)."""
     try:
@@ -218,8 +226,8 @@ def _names(
 
 
 def parquet_of(
-    place: Place, records: Records, parts: Sequence[Part], *, threads: bool = False
-) -> Table:
+    place: FileOptions, records: Records, parts: Sequence[FilePart], *, threads: bool = False
+) -> PieceSource:
     """Return a source over parts of the files.
 
     One task of an engine reads it.
@@ -240,7 +248,7 @@ def parquet_of(
             packed += state[0]
     found = _Listed(arrow, place, records, listed)
     pieces = partial(found.pieces, listed, threads=threads)
-    return Table(records, pieces, length, found.form, weight, packed, found.cut)
+    return PieceSource(records, pieces, length, found.form, weight, packed, found.cut)
 
 
 @dataclass(frozen=True)
@@ -251,21 +259,21 @@ class _Listed:
     """
 
     arrow: Any
-    place: Place
+    place: FileOptions
     records: Records
-    parts: list[Part]
+    parts: list[FilePart]
 
-    def _widths(self, part: Part) -> dict[str, int]:
+    def _widths(self, part: FilePart) -> dict[str, int]:
         return {name: c.width for c in self.records.columns for name in part.names[c.name]}
 
-    def _raw(self, part: Part, held: Mapping[str, Any]) -> Raw:
+    def _raw(self, part: FilePart, held: Mapping[str, Any]) -> Raw:
         """Return stored columns of a part as the columns of the records."""
         return {
-            c.name: column_of(c, [held[n] for n in part.names[c.name]])
+            c.name: arrow_column(c, [held[n] for n in part.names[c.name]])
             for c in self.records.columns
         }
 
-    def pieces(self, parts: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
+    def pieces(self, parts: Sequence[FilePart], rows: int, *, threads: bool) -> Iterator[Raw]:
         """Yield what parts hold, at most so many records at a time."""
         for part in parts:
             widths = self._widths(part)
@@ -289,7 +297,7 @@ class _Listed:
             held = {n: stored.column(n) for n in self._widths(first) if n in stored.schema.names}
             return self._raw(first, first.columns(0) | held)
 
-    def cut(self, workers: int) -> list[Table] | None:
+    def cut(self, workers: int) -> list[PieceSource] | None:
         """Return runs of row groups for threads, or None."""
         each = (_units(self.arrow, self.place, p, self._widths(p)) for p in self.parts)
         units = list(chain.from_iterable(each))
@@ -298,15 +306,15 @@ class _Listed:
         if busy < min(0.75 * workers, 2):
             return None
         some = (partial(self.pieces, _merged(run), threads=False) for run in runs)
-        return [Table(self.records, pieces, None) for pieces in some]
+        return [PieceSource(self.records, pieces, None) for pieces in some]
 
 
 @contextmanager
 def _read(
-    arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()
-) -> Iterator[tuple[Any, State]]:
+    arrow: Any, place: FileOptions, part: FilePart, texts: Sequence[str] = ()
+) -> Iterator[tuple[Any, FileState]]:
     """Open a part, reporting errors of the whole source."""
-    with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as found:
+    with reading(place.file, "readable .parquet"), open_part(arrow, part, texts) as found:
         yield found
 
 
@@ -315,8 +323,8 @@ _TASKS = 4
 
 
 def _units(
-    arrow: Any, place: Place, part: Part, widths: Mapping[str, int]
-) -> list[tuple[Part, int]]:
+    arrow: Any, place: FileOptions, part: FilePart, widths: Mapping[str, int]
+) -> list[tuple[FilePart, int]]:
     """Return a file's separately readable row groups, with records.
 
     A file that is not read to its end, or in which the refusal of one group comes before the reading of
@@ -336,7 +344,7 @@ def _units(
     ]
 
 
-def _runs(units: Sequence[tuple[Part, int]], count: int) -> list[list[tuple[Part, int]]]:
+def _runs(units: Sequence[tuple[FilePart, int]], count: int) -> list[list[tuple[FilePart, int]]]:
     """Return about ``count`` nearly equal runs of units."""
     total, seen, found = max(1, sum(weight for _, weight in units)), 0, []
     for part, weight in units:
@@ -354,9 +362,9 @@ def _gain(weights: Sequence[int], workers: int) -> float:
     return sum(weights) / max(1, *busy)
 
 
-def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
+def _merged(run: Sequence[tuple[FilePart, int]]) -> list[FilePart]:
     """Merge a file's adjacent groups into one part."""
-    found: list[Part] = []
+    found: list[FilePart] = []
     for part, _ in run:
         last = found[-1] if found else None
         if last is None or last.groups is None or part.groups is None or last.file != part.file:
@@ -366,7 +374,7 @@ def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
     return found
 
 
-def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
+def parquet_parts(place: FileOptions, count: int) -> tuple[list[tuple[FilePart, ...]], int]:
     """Return nearly equal pinned runs of row groups.
 
     About ``count``; and the number of rows.
@@ -375,7 +383,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
         DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.
     """
     arrow = parquet_reader()
-    found: list[tuple[Part, int]] = []
+    found: list[tuple[FilePart, int]] = []
     for part in _parts(place):
         with _read(arrow, place, part) as (file, state):
             for group in range(file.metadata.num_row_groups):
@@ -384,7 +392,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
     return [tuple(_merged(run)) for run in _runs(found, count)], sum(rows for _, rows in found)
 
 
-def _parts(place: Place) -> list[Part]:
+def _parts(place: FileOptions) -> list[FilePart]:
     """Return the files of a path, folder or pattern."""
     root = place.file
     if root.is_dir():
@@ -396,16 +404,16 @@ def _parts(place: Place) -> list[Part]:
         found = (path for path in root.glob(place.file.name) if path.is_file())
         files = sorted(path for path in found if asked or not _left_out(path.name))
     else:
-        return [Part(root, {})]
+        return [FilePart(root, {})]
     if not files:
         raise DataError(
             "OS601", str(place.file), expected="at least one .parquet file", got="none",
             hint="check the folder or the pattern; it is relative to the spec.",
         )  # fmt: skip
-    return [Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+    return [FilePart(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
 
 
-def listed_files(place: Place) -> list[Path]:
+def listed_files(place: FileOptions) -> list[Path]:
     """Return the files of a path, folder or pattern.
 
     None is opened.

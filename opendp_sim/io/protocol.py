@@ -44,7 +44,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Table:
+class PieceSource:
     """Read raw pieces as a source.
 
     Columns as they are stored, in order.
@@ -94,7 +94,7 @@ def _formed(piece: Raw, records: Records) -> Block:
     return block
 
 
-def from_arrays(records: Records, arrays: Raw) -> Table:
+def from_arrays(records: Records, arrays: Raw) -> PieceSource:
     """Return a source over arrays in memory.
 
     By column name; nothing is copied but a block.
@@ -116,4 +116,4 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
         for start in range(0, max(count, 1), rows):  # without records too: their dtypes are checked
             yield read(slice(start, start + rows))
 
-    return Table(records, pieces, count, lambda: read(slice(0, 0)), made_of=arrays)
+    return PieceSource(records, pieces, count, lambda: read(slice(0, 0)), made_of=arrays)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.explain.explain import explain, explain_stage
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Completion:
     """Hold a completion with its meaning and text."""
 
     word: str
@@ -44,7 +44,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Read:
+class CheckedText:
     """Hold a spec's text, findings, and any plan."""
 
     document: Document
@@ -52,7 +52,7 @@ class Read:
     plan: Plan | None
 
 
-def read(text: str, name: str, folder: str) -> Read:
+def check_text(text: str, name: str, folder: str) -> CheckedText:
     """Check and plan the text, collecting findings."""
     notes = Notes()
     document = yaml.parse(text, name, notes)
@@ -60,10 +60,12 @@ def read(text: str, name: str, folder: str) -> Read:
         notes.raise_if_any(document)
         plan = plan_of(draft_of(document.data, folder=folder, document=document, notes=notes))
     except Refused as refused:
-        return Read(document, tuple(_finding(document, one) for one in refused.findings), None)
+        return CheckedText(
+            document, tuple(_finding(document, one) for one in refused.findings), None
+        )
     except SimError as error:
-        return Read(document, (Finding(_FIRST, error.code, str(error)),), None)
-    return Read(document, (), plan)
+        return CheckedText(document, (Finding(_FIRST, error.code, str(error)),), None)
+    return CheckedText(document, (), plan)
 
 
 def _finding(document: Document, found: Diagnostic) -> Finding:
@@ -72,7 +74,7 @@ def _finding(document: Document, found: Diagnostic) -> Finding:
     return Finding(document.locate(found.path, found.part), found.code, text)
 
 
-def hover(seen: Read, line: int, column: int) -> str | None:
+def hover(seen: CheckedText, line: int, column: int) -> str | None:
     """Return the page at the cursor.
 
     Of a stage with its types, a mechanism, or a word.
@@ -101,7 +103,7 @@ def hover(seen: Read, line: int, column: int) -> str | None:
     return "\n\n".join(f"```text\n{page}\n```" for page in pages)
 
 
-def _stage_of(seen: Read, line: int, column: int) -> str | None:
+def _stage_of(seen: CheckedText, line: int, column: int) -> str | None:
     """Return the line about the type after the step at the cursor."""
     path = cursor_at(seen.document.lines, line, column).path
     if seen.plan is None or len(path) < 4 or path[0] != "flow" or path[2] != "steps":
@@ -121,21 +123,23 @@ def _schema() -> Any:
     return json_schema()
 
 
-def choices(seen: Read, line: int, column: int) -> list[Choice]:
+def choices(seen: CheckedText, line: int, column: int) -> list[Completion]:
     """Return the words and names allowed at the cursor."""
     at = cursor_at(seen.document.lines, line, column)
-    found: dict[str, Choice] = {}
+    found: dict[str, Completion] = {}
     for schema in _under(_schema(), at.path):
         if at.value:
             for value in _values(schema):
-                found.setdefault(value, Choice(value, str(schema.get("description", "")), value))
+                found.setdefault(
+                    value, Completion(value, str(schema.get("description", "")), value)
+                )
         if not at.value or not at.begun:
             for word, inner in (schema.get("properties") or {}).items():
                 written = f"{word}: " if not at.value else f"{{{word}: "
-                found.setdefault(word, Choice(word, _about(inner), written))
+                found.setdefault(word, Completion(word, _about(inner), written))
     if at.value and at.path and at.path[-1] == "from":
         for name in _names(seen):
-            found.setdefault(name, Choice(name, "a dataset or stage of this spec", name))
+            found.setdefault(name, Completion(name, "a dataset or stage of this spec", name))
     return [choice for word, choice in found.items() if word.startswith(at.begun)]
 
 
@@ -170,7 +174,7 @@ def _about(schema: Any) -> str:
     return next((str(f["description"]) for f in _forms(schema) if f.get("description")), "")
 
 
-def _names(seen: Read) -> list[str]:
+def _names(seen: CheckedText) -> list[str]:
     """Return the readable names of datasets and stages."""
     if seen.plan is not None:
         return [*(entry.name for entry in seen.plan.program.data), *seen.plan.types]
@@ -181,12 +185,12 @@ def _names(seen: Read) -> list[str]:
 # --- the lens -------------------------------------------------------------------------------------
 
 
-def lens(seen: Read) -> tuple[int, str] | None:
+def lens(seen: CheckedText) -> tuple[int, str] | None:
     """Return the plan's cost and error at ``privacy:``."""
     if seen.plan is None or seen.plan.privacy is None:
         return None
     plain = seen.plan.plain()
-    told = promise(plain["privacy"] | {"total": plain["total"], "claim": plain["claim"]})
+    told = claim_sentence(plain["privacy"] | {"total": plain["total"], "claim": plain["claim"]})
     errors = (
         f"{name}: {error.replace('_', ' ')} {value:.4g}"
         for name, output in seen.plan.outputs.items()

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlparse
 from opendp_sim import __version__
 from opendp_sim.core.errors import DataError
 from opendp_sim.lsp.cursor import utf16
-from opendp_sim.lsp.language import Finding, Read, choices, hover, lens, read
+from opendp_sim.lsp.language import CheckedText, Finding, check_text, choices, hover, lens
 
 _QUIET = 0.2
 """Seconds without a key before the text is checked."""
@@ -51,7 +51,7 @@ class _Editor:
 
     def __init__(self, server: Any, types: Any) -> None:
         self.server, self.types = server, types
-        self.seen: dict[str, tuple[int, Read]] = {}
+        self.seen: dict[str, tuple[int, CheckedText]] = {}
 
     def register(self) -> None:
         """Register the server's functions."""
@@ -86,14 +86,14 @@ class _Editor:
         self.seen.pop(params.text_document.uri, None)
         self.server.publish_diagnostics(params.text_document.uri, [])
 
-    def _read(self, uri: str) -> Read:
+    def _read(self, uri: str) -> CheckedText:
         """Return the document as it is now, checked once a version."""
         document = self.server.workspace.get_text_document(uri)
         known = self.seen.get(uri)
         if known is not None and known[0] == document.version:
             return known[1]
         path = Path(unquote(urlparse(uri).path) or "spec.yaml")
-        found = read(document.source, path.name, str(path.parent))
+        found = check_text(document.source, path.name, str(path.parent))
         self.seen[uri] = document.version, found
         return found
 
@@ -102,7 +102,7 @@ class _Editor:
         told = [self._diagnostic(seen, finding) for finding in seen.findings]
         self.server.publish_diagnostics(uri, told)
 
-    def _diagnostic(self, seen: Read, finding: Finding) -> Any:
+    def _diagnostic(self, seen: CheckedText, finding: Finding) -> Any:
         lines, span = seen.document.lines, finding.span
         text = lines[span.line - 1] if span.line <= len(lines) else ""
         start, end = (utf16(text, c) for c in (span.column - 1, span.column - 1 + span.length))
@@ -121,7 +121,7 @@ class _Editor:
 
     # --- questions --------------------------------------------------------------------------------
 
-    def _place(self, params: Any) -> tuple[Read, int, int]:
+    def _place(self, params: Any) -> tuple[CheckedText, int, int]:
         seen, at = self._read(params.text_document.uri), params.position
         lines = seen.document.lines
         text = lines[at.line] if at.line < len(lines) else ""

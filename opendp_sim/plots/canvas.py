@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 COLORS = ("#0072b2", "#d55e00", "#56b4e9", "#000000", "#cc79a7", "#e69f00", "#009e73")
 """Of Okabe and Ito; the first five stay furthest apart for every kind of colour blindness."""
@@ -47,7 +47,7 @@ def label(text: object) -> str:
 
     Control characters are shown, and no dollar starts a formula.
     """
-    return shown(str(text)[:60]).replace("$", r"\$")
+    return escape(str(text)[:60]).replace("$", r"\$")
 
 
 class Display(ABC):

@@ -15,7 +15,7 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import AuditError, ParameterError
 from opendp_sim.dsl.plan.document import load_plan
 from opendp_sim.dsl.plan.plan import Plan, plan_file
-from opendp_sim.dsl.text.diagnostic import nearest
+from opendp_sim.dsl.text.diagnostic import suggest
 from opendp_sim.plots.canvas import Display
 from opendp_sim.plots.curves import ErrorDisplay, PrivacyDisplay
 from opendp_sim.plots.evidence import AuditDisplay
@@ -24,7 +24,7 @@ from opendp_sim.plots.maps import ClassMapDisplay, DensityDisplay
 from opendp_sim.plots.spending import BudgetDisplay
 from opendp_sim.report.audit import read_audits
 
-KINDS: dict[str, str] = {
+PLOT_KINDS: dict[str, str] = {
     "error": "a spec or plan: expected error against epsilon",
     "privacy": "a spec or plan: what an attacker gains, and epsilon at every delta",
     "density": "a release (.npz): one column with its interval, or a map of two",
@@ -47,7 +47,7 @@ def display_of(
 
     Args:
         path: a spec, plan, release, selection, ledger or audit.
-        kind: one of ``KINDS``; default the first that the file gives.
+        kind: one of ``PLOT_KINDS``; default the first that the file gives.
         columns: of a release: one or two.
         at: of a release: where its other columns are held; default the middle of their bounds.
 
@@ -59,16 +59,20 @@ def display_of(
     made: dict[str, Callable[[], Display]] = {
         "error": lambda: ErrorDisplay.from_plan(_plan(path)),
         "privacy": lambda: PrivacyDisplay.from_plan(_plan(path)),
-        "density": lambda: DensityDisplay.from_release(*_asked(path, columns, 1), at=at),
-        "classes": lambda: ClassMapDisplay.from_release(*_asked(path, columns, 2), at=at),
+        "density": lambda: DensityDisplay.from_release(
+            *_release_and_columns(path, columns, 1), at=at
+        ),
+        "classes": lambda: ClassMapDisplay.from_release(
+            *_release_and_columns(path, columns, 2), at=at
+        ),
         "top": lambda: TopDisplay.from_output(path),
         "budget": lambda: BudgetDisplay.from_ledger(path),
         "audit": lambda: AuditDisplay.from_file(path),
     }
     if wanted not in made:
         raise ParameterError(
-            "OS101", "kind", expected=f"one of {', '.join(KINDS)}", got=wanted[:40],
-            hint=nearest(wanted, KINDS) or "`opendp-sim plot --help` lists them.",
+            "OS101", "kind", expected=f"one of {', '.join(PLOT_KINDS)}", got=wanted[:40],
+            hint=suggest(wanted, PLOT_KINDS) or "`opendp-sim plot --help` lists them.",
         )  # fmt: skip
     return made[wanted]()
 
@@ -87,7 +91,7 @@ def _plan(path: Path) -> Plan:
     return load_plan(path) if path.suffix == ".plan" else plan_file(path)
 
 
-def _asked(path: Path, columns: Sequence[str], least: int) -> Any:
+def _release_and_columns(path: Path, columns: Sequence[str], least: int) -> Any:
     """Return a release and the columns that are drawn of it."""
     release = Release.load(path)
     if not least <= len(columns) <= 2:

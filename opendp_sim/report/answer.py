@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
@@ -26,7 +26,7 @@ from opendp_sim.report.figures import Figure
 
 _TITLE = "One answered question"
 _FREE = "Read from what was released: asking costs no further privacy."
-VALUES = ("density", "distance", "score", "prediction", "probability", "count")
+VALUE_COLUMNS = ("density", "distance", "score", "prediction", "probability", "count")
 """Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
 _SHOWN = 10
 Row = tuple[str, float, float, float]
@@ -44,7 +44,7 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
     """
     if file.suffix == ".json":
         return _items(json.loads(file.read_text(encoding="utf-8")))
-    found = rows_of(plan, output, file)
+    found = first_answers(plan, output, file)
     if found is None:
         return None
     asked = plan.outputs[found[0]].decl.post
@@ -52,7 +52,7 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
     return _bars(found[1], sure, unit_of_answers(plan, found[0]))
 
 
-def rows_of(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
+def first_answers(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
     """Return a verified file's output and first answers.
 
     A release is asked what its own program asks of it, where the questions come with the package: at
@@ -63,10 +63,10 @@ def rows_of(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | N
             return output, [
                 row for _, row in zip(range(most), csv.DictReader(stream), strict=False)
             ]
-    return _asked(plan, output, file) if file.suffix == ".npz" else None
+    return _answered_queries(plan, output, file) if file.suffix == ".npz" else None
 
 
-def _asked(plan: Plan, output: str, file: Path) -> Rows | None:
+def _answered_queries(plan: Plan, output: str, file: Path) -> Rows | None:
     mine = plan.outputs[output].stage.name
     for name, other in plan.outputs.items():
         query = other.decl.query
@@ -112,7 +112,7 @@ def _bars(
 ) -> Figure | None:
     if not rows:
         return None
-    for value in VALUES:
+    for value in VALUE_COLUMNS:
         names = [k.partition(":")[2] for k in rows[0] if k.startswith(f"{value}:")]
         if names:
             bars = [_bar(name, rows[0], value, f":{name}") for name in names]
@@ -171,7 +171,7 @@ def _items(found: Any) -> Figure | None:
     if not isinstance(found, list) or not all(isinstance(item, str | int) for item in found):
         return None
     lines = Markup("").join(
-        Markup("<li>{}</li>").format(shown(str(item)[:80])) for item in found[:_SHOWN]
+        Markup("<li>{}</li>").format(escape(str(item)[:80])) for item in found[:_SHOWN]
     )
     text = "No item was selected. "
     if found:

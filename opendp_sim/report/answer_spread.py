@@ -14,7 +14,7 @@ from statistics import median
 
 from opendp_sim.dsl.plan.errors import Wrong, how_wrong, size
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.report.answer import VALUES, rows_of
+from opendp_sim.report.answer import VALUE_COLUMNS, first_answers
 
 _READ = 20_000
 """Rows that are read: what is said is of these."""
@@ -30,7 +30,7 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
         output: the certificate's output.
         file: the output's file, whose digest was compared.
     """
-    found = rows_of(plan, output, file, _READ)
+    found = first_answers(plan, output, file, _READ)
     if found is None:
         return {}
     name, rows = found
@@ -42,7 +42,7 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
     if error.of_leads:
         told = _of_leads(error, _column(rows, ("margin",)), some)
     else:
-        told = _of_answers(_column(rows, VALUES), _column(rows, (_NOISE,)), some)
+        told = _of_answers(_column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,)), some)
     return {name: f"{error.text}{error.more}. {told}"} if told else {}
 
 

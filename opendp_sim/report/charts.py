@@ -12,7 +12,7 @@ from textwrap import shorten, wrap
 
 from markupsafe import Markup
 
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 _WIDTH, _HEIGHT = 430, 262
 _LETTERS = 54
@@ -209,7 +209,7 @@ def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> M
     chart = Chart((-0.6, len(rows) - 0.4), (low, high))
     best = max(range(len(rows)), key=lambda i: rows[i][1])
     ticks = {v: f"{v:,.6g}" for v in up}
-    names = {float(i): shown(name[:9]) for i, (name, *_) in enumerate(rows)}
+    names = {float(i): escape(name[:9]) for i, (name, *_) in enumerate(rows)}
     parts = [chart.axes(names, ticks, "", label)]
     for i, (_, value, lower, upper) in enumerate(rows):
         x, y = chart.at(i, value)

@@ -39,12 +39,12 @@ def checks_of_certificate(file: Path, plan: Plan, signature: Any) -> Iterator[Ch
     verify = f"opendp-sim verify {shlex.quote(file.name)}"
     spec = _spec_beside(file, plan.program.name)
     signed = f"{verify} --spec {spec} --signer curator.pub.pem"
-    yield _said(_AGAINST), f"{verify} --spec {spec}"
+    yield _one_line(_AGAINST), f"{verify} --spec {spec}"
     if signature is None:
         made = f"{_KEYS}opendp-sim apply {spec} --sign curator.pem\n{signed}"
-        yield _said(_UNSIGNED), made
+        yield _one_line(_UNSIGNED), made
     else:
-        yield _said(_SIGNED.format(signature.key[:16])), signed
+        yield _one_line(_SIGNED.format(signature.key[:16])), signed
 
 
 def checks_of_plan(file: Path, spec: Path, plan: Plan) -> Iterator[Check]:
@@ -55,10 +55,10 @@ def checks_of_plan(file: Path, spec: Path, plan: Plan) -> Iterator[Check]:
         run = f"opendp-sim apply {shlex.quote(file.name)} --sign curator.pem"
         place = Path(os.path.relpath(spec.resolve(), file.resolve().parent)).as_posix()
         own = f"--spec {shlex.quote(place)} --signer curator.pub.pem"
-        yield _said(_LATER), f"{_KEYS}{run}\nopendp-sim verify {done} {own}"
+        yield _one_line(_LATER), f"{_KEYS}{run}\nopendp-sim verify {done} {own}"
 
 
-def _said(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -13,7 +13,7 @@ from opendp_sim.domains.released import Released, asking
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.outputs import OutputType
-from opendp_sim.report.plain_steps import in_words
+from opendp_sim.report.plain_steps import step_sentence
 
 _BROKEN = {
     "refuse": "a run stops where a value or a label breaks these bounds",
@@ -122,7 +122,7 @@ def _output(output: OutputType, release: ReleasePlan) -> str:
     if output.posts:
         each = "for each question: " if output.decl.query is not None else ""
         steps = " and ".join(post.key for post in output.decl.post)
-        return f"{each}{_lower(in_words(output.decl.post[-1]))} ({steps}){saved}"
+        return f"{each}{_lower(step_sentence(output.decl.post[-1]))} ({steps}){saved}"
     if isinstance(output.domain, Released):
         cells = getattr(output.domain.sketch, "size", 0)
         asked = ", ".join(asking(output.domain.capabilities))

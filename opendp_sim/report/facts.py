@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opendp_sim.accounting.certificate.certificate import assumptions
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
-from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units, wear
+from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units, weaker_situations
 from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.plan.advice import advised_of
 from opendp_sim.dsl.plan.errors import asked_later, how_wrong
@@ -18,10 +18,10 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.report.disclosures import handed_out
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.flows import Flow, flow_of
-from opendp_sim.report.notes import notes_of
+from opendp_sim.report.notes import error_notes
 from opendp_sim.report.selection import selected
 from opendp_sim.report.tiles import Tile, tiles_of
-from opendp_sim.report.trust import believed, not_promised
+from opendp_sim.report.trust import assumptions_of, not_promised
 
 ALONE, CALLS = "from this run alone", "calls the protection "
 """Of what a promise speaks without a ledger, and what stands before its verdict."""
@@ -61,7 +61,7 @@ class Facts:
     details: list[tuple[str, str]] = field(default_factory=list)
 
 
-def facts_of(plan: Plan, kind: str, command: str) -> Facts:
+def plan_facts(plan: Plan, kind: str, command: str) -> Facts:
     """Gather the facts of a plan.
 
     Nothing is opened and nothing is spent.
@@ -71,19 +71,19 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     unit = {} if privacy is None else privacy["unit"]
     by_person = unit.get("of", "row") != "row"
     noun = "person" if by_person else "record"
-    out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
+    out = Facts(kind, plan.program.name, _claim_lines(plan, unit, noun), noun, command)
     out.tiles = list(tiles_of(plan, unit))
     out.flows = [flow_of(plan, name) for name in plan.releases]
     out.structured = any(release.typed.is_sketch for release in plan.releases.values())
     out.figures = list(figures_of(plan))
     told = how_wrong(plan) or asked_later(plan)
     out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
-    out.notes = list(notes_of(plan, out.wrong))
+    out.notes = list(error_notes(plan, out.wrong))
     out.wrong += selected(plan)
     out.handed = list(handed_out(plan))
     if any(output.decl.serve is not None for output in plan.outputs.values()):
         out.free = "public: answers; each one of a session reads the private data, and is paid for"
-    out.wear = list(_wear(plan))
+    out.wear = list(_weaker_protection(plan))
     about = plan.program.about
     out.about = [] if about is None else list(about.said())
     out.blank = [word for word in FORM if word not in dict(out.about)]
@@ -98,16 +98,16 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
             entry.ingest, by_person=by_person, public=entry.name if entry.public else None
         )
     )
-    out.believe = believed(plan, [*assumed])
+    out.believe = assumptions_of(plan, [*assumed])
     out.evidence = [_evidence(key) for key in _keys(plan)]
     out.details = [
-        ("formal claim", promise(plan.promised)),
+        ("formal claim", claim_sentence(plan.promised)),
         ("program", f"sha256 {plain['program']}, of its canonical text and not of a spec's file"),
     ]
     return out
 
 
-def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
+def _claim_lines(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     privacy = plan.privacy
     if privacy is None:
         return "All data is declared public: nothing is protected."
@@ -121,11 +121,11 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
         f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
         f"in 100, {ALONE}; tossing a coin would be right 50 times. {_uncounted(plan)}"
         f"This package {CALLS}"
-        f"{verdict(attacker)}"
+        f"{promise_ending(attacker)}"
     )
 
 
-def verdict(attacker: Attacker, together: Attacker | None = None) -> str:
+def promise_ending(attacker: Attacker, together: Attacker | None = None) -> str:
     """Return the promise's word for the protection.
 
     Of all runs where there were others.
@@ -179,11 +179,13 @@ def _uncounted(plan: Plan) -> str:
     )
 
 
-def _wear(plan: Plan) -> Iterator[tuple[str, str]]:
+def _weaker_protection(plan: Plan) -> Iterator[tuple[str, str]]:
     privacy = plan.privacy
     if privacy is not None and plan.total:
         attacker = attacker_of(privacy.measure, plan.total)
-        yield from wear(attacker, rows=privacy.unit.of == "row" and privacy.unit.count == 1)
+        yield from weaker_situations(
+            attacker, rows=privacy.unit.of == "row" and privacy.unit.count == 1
+        )
 
 
 def _keys(plan: Plan) -> list[str]:

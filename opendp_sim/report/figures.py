@@ -14,8 +14,8 @@ from markupsafe import Markup
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit, unit_of
-from opendp_sim.dsl.plan.errors import ANSWERS
+from opendp_sim.dsl.plan.error_units import divisor_of, error_unit, of_one_unit
+from opendp_sim.dsl.plan.errors import ANSWERING_KINDS
 from opendp_sim.dsl.plan.gaussian_facts import is_tight
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
@@ -101,7 +101,7 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         chosen = None if plan.privacy is None else plan.privacy.budget.down("epsilon")
         yield Figure(
             "What accuracy is left",
-            error_chart(points, chosen, _said(plan, name)),
+            error_chart(points, chosen, _curve_title(plan, name)),
             f"Known before any data is opened; noise moves about two of three {_of_what(plan, name)} "
             f"by less than this. {_with_more(name)} What each record adds by rounding, by the draws of "
             "a sketch or by a projection is no noise, has another unit and is not drawn: how wrong "
@@ -141,14 +141,14 @@ def _of_what(plan: Plan, name: str) -> str:
     output, _, error = name.partition(": ")
     if divisor_of(name) != 1:
         return f"means of {divisor_of(name):,} records"
-    direct = plan.outputs[output].decl.post[-1].key in ANSWERS
+    direct = plan.outputs[output].decl.post[-1].key in ANSWERING_KINDS
     return "answers" if direct and error == "noise_error" else "such sums"
 
 
-def _said(plan: Plan, name: str) -> str:
+def _curve_title(plan: Plan, name: str) -> str:
     """Describe an error curve with its unit."""
     output = name.partition(": ")[0]
     if divisor_of(name) != 1:
-        return f"noise of `{output}`, in {unit_of(plan, name)}"
+        return f"noise of `{output}`, in {error_unit(plan, name)}"
     of = "of" if _of_what(plan, name) == "answers" else "of sums for"
-    return f"noise {of} `{output}`, in {unit_of(plan, name)}"
+    return f"noise {of} `{output}`, in {error_unit(plan, name)}"

@@ -14,7 +14,7 @@ from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
-from opendp_sim.report.plain_steps import in_words
+from opendp_sim.report.plain_steps import step_sentence
 
 _OWN_NOISE = (
     ("deviation", "{} votes (deviation) on each count"),
@@ -30,7 +30,7 @@ _OWN_NOISE = (
 
 
 @dataclass(frozen=True)
-class Box:
+class FlowBox:
     """Describe one step on a record's way.
 
     ``work`` is private, ``door`` is the noise, ``free`` is public.
@@ -47,7 +47,7 @@ class Flow:
     """The way to one release."""
 
     name: str
-    boxes: tuple[Box, ...]
+    boxes: tuple[FlowBox, ...]
 
 
 def flow_of(plan: Plan, name: str) -> Flow:
@@ -58,9 +58,9 @@ def flow_of(plan: Plan, name: str) -> Flow:
     unit = {} if plan.privacy is None else plan.privacy.plain()["unit"]
     noun = "record" if unit.get("of", "row") == "row" else "person"
     changed = f"one {noun} {'replaced' if 'replace' in unit else 'more or less'}"
-    boxes = [Box("work", typed.entry.name, "the private records", changed)]
+    boxes = [FlowBox("work", typed.entry.name, "the private records", changed)]
     if typed.entry.public:
-        boxes = [Box("free", typed.entry.name, "public records")]
+        boxes = [FlowBox("free", typed.entry.name, "public records")]
     for stage in typed.stages:
         key = stage.mechanism.key
         bound = (
@@ -68,19 +68,19 @@ def flow_of(plan: Plan, name: str) -> Flow:
             if key in bounds
             else ""
         )
-        boxes.append(Box("work", key, in_words(stage.mechanism), bound))
+        boxes.append(FlowBox("work", key, step_sentence(stage.mechanism), bound))
     record_ = release.record
     if record_ is not None:
-        text = f"{in_words(record_)}{_typical(release)}"
-        boxes.append(Box("door", record_.key, text, _cost(plan, tuple(release.loss))))
+        text = f"{step_sentence(record_)}{_typical(release)}"
+        boxes.append(FlowBox("door", record_.key, text, _cost(plan, tuple(release.loss))))
     for output in plan.outputs.values():
         if output.stage.name == typed.name:
-            steps = [in_words(post).removesuffix(".") for post in output.decl.post[-1:]]
+            steps = [step_sentence(post).removesuffix(".") for post in output.decl.post[-1:]]
             told = f"{steps[0]}: reads" if steps else "The release itself: reads"
             told += " only what was released"
             if output.decl.serve is not None:
                 told = "One answer after another: each reads the private data, and its noise is paid for"
-            boxes.append(Box("free", output.decl.name, told))
+            boxes.append(FlowBox("free", output.decl.name, told))
     return Flow(name, tuple(boxes))
 
 

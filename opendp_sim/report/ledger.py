@@ -13,7 +13,7 @@ from typing import Any
 
 from opendp_sim.accounting.claim_text import who
 from opendp_sim.accounting.composition import Charge, Total
-from opendp_sim.accounting.ledger._entries import Entry, counted
+from opendp_sim.accounting.ledger._entries import Entry, counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.core.arithmetic.rounding import up_text
@@ -64,7 +64,7 @@ def ledger_facts(file: Path) -> Facts:
     """
     with Ledger.open(file) as ledger:
         total, entries, terms = ledger.total(), ledger.entries, ledger.terms
-        runs = counted(entries)
+        runs = counting_entries(entries)
         shares = [0.0, *(max(ledger.total(upto=run.seq).share, 0.0) for run in runs[:_DRAWN])]
     facts = Facts(
         "Ledger",
@@ -88,7 +88,9 @@ def ledger_facts(file: Path) -> Facts:
         ),
     ]
     if len(shares) > 1:
-        facts.figures = [Figure("Where the budget went", burn_chart(shares), _drawn(len(runs)))]
+        facts.figures = [
+            Figure("Where the budget went", burn_chart(shares), _chart_note(len(runs)))
+        ]
     facts.charges = [_row(entry) for entry in runs]
     facts.not_promised = [
         "That no run was made past this ledger: it counts only what it was asked.",
@@ -146,7 +148,7 @@ def _whole(runs: int) -> str:
     return "one run" if runs == 1 else f"{runs:,} runs"
 
 
-def _drawn(runs: int) -> str:
+def _chart_note(runs: int) -> str:
     first = f"The first {_DRAWN} of {runs:,} runs. " if runs > _DRAWN else ""
     return (
         f"{first}The part of the limit that is used up after each run. A run beyond it is refused."

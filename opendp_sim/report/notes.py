@@ -41,7 +41,7 @@ _GUESSED = (
 )
 
 
-def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
+def error_notes(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield what the errors of this program need to be read rightly."""
     told = " ".join(text for _, text in wrong)
     if "2 of 3" in told:

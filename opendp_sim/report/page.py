@@ -21,7 +21,7 @@ from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.session.status import standing_of
 from opendp_sim.core.errors import SpecError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.document import load_plan, spec_of
@@ -33,11 +33,11 @@ from opendp_sim.report.answer import answered
 from opendp_sim.report.answer_spread import spread_of
 from opendp_sim.report.audit import audit_facts
 from opendp_sim.report.commands import checks_of_certificate, checks_of_plan
-from opendp_sim.report.facts import ALONE, CALLS, Facts, facts_of, verdict
+from opendp_sim.report.facts import ALONE, CALLS, Facts, plan_facts, promise_ending
 from opendp_sim.report.ledger import ledger_facts
 from opendp_sim.report.session import session_facts
 from opendp_sim.report.tiles import Tile
-from opendp_sim.report.trust import believed
+from opendp_sim.report.trust import assumptions_of
 
 _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 
@@ -70,12 +70,12 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
     if file.suffix == ".plan":
         plan = load_plan(file)
         command = f"opendp-sim report {file.name}"
-        facts = facts_of(plan, "Plan: nothing was opened and nothing was spent", command)
+        facts = plan_facts(plan, "Plan: nothing was opened and nothing was spent", command)
         facts.checks = list(checks_of_plan(file, Path(spec_of(file)[0]), plan))
         return render(facts)
     _refuse_others(file)
     plan = plan_file(file)
-    facts = facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file))
+    facts = plan_facts(plan, "Spec: nothing was opened and nothing was spent", _run(file))
     facts.checks = list(checks_of_plan(file, file, plan))
     return render(facts)
 
@@ -99,13 +99,13 @@ def _of_certificate(file: Path) -> Facts:
     record, _ = read_certificate(file)
     draft = draft_of(record.program, folder=str(file.parent))
     plan: Plan = plan_of(draft)
-    facts = facts_of(
+    facts = plan_facts(
         plan,
         f"Certificate of the file {record.file.name} (output {record.output})",
         f"opendp-sim verify {file.name}",
     )
     facts.checks = list(checks_of_certificate(file, plan, record.signature))
-    facts.believe = believed(plan, record.assumptions)
+    facts.believe = assumptions_of(plan, record.assumptions)
     saved = [o.decl.name for o in plan.outputs.values() if o.decl.save is not None]
     others = " (the others have pages of their own)" if len(saved) > 1 else ""
     facts.decision = f"Decision: may this file be handed out, and to whom{others}"
@@ -146,7 +146,7 @@ def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
     own, together = attacker_of(charge.measure, charge.loss), attacker_of(spent.measure, spent.loss)
     told = f"{ALONE}, and at most {together.right} from all runs in its ledger up to this one"
     front, _, back = promise.rpartition(CALLS)[0].rpartition(ALONE)
-    return f"{front}{told}{back}{CALLS}{verdict(own, together)}"
+    return f"{front}{told}{back}{CALLS}{promise_ending(own, together)}"
 
 
 def _charge(record: Certificate, plan: Plan) -> Charge:
@@ -188,7 +188,7 @@ def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
 
 
 def _visible(value: Any) -> Any:
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def render(facts: Facts) -> str:

@@ -10,7 +10,7 @@ from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.dsl.text.plain_text import plain_text
 
 
-def in_words(mechanism: Mechanism) -> str:
+def step_sentence(mechanism: Mechanism) -> str:
     """Return what a step does, in one sentence without formulas."""
     if mechanism.in_short:
         return mechanism.in_short

@@ -9,14 +9,14 @@ import shlex
 from pathlib import Path
 
 from opendp_sim.accounting.composition import Charge, Total
-from opendp_sim.accounting.ledger._entries import Entry, counted, store_for, stores_of
+from opendp_sim.accounting.ledger._entries import Entry, counting_entries, store_for, stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.session.identity import refused
+from opendp_sim.accounting.session.identity import store_refusal
 from opendp_sim.accounting.session.status import SessionStanding
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
 from opendp_sim.report.disclosures import most_questions
-from opendp_sim.report.facts import Facts, facts_of
+from opendp_sim.report.facts import Facts, plan_facts
 from opendp_sim.report.tiles import Tile
 
 _PROMISE = (
@@ -47,7 +47,7 @@ def session_facts(
     """
     facts = Facts("Session", file.name, _PROMISE, "record", f"opendp-sim report {file.name}")
     if plan is not None:
-        facts = facts_of(
+        facts = plan_facts(
             plan, "Session", f"opendp-sim report {file.name} --spec {shlex.quote(spec)}"
         )
         facts.tiles = facts.tiles[:-1]
@@ -116,7 +116,7 @@ def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry 
         total = ledger.total()
         own = _charge(ledger.entries, found)
     if own is not None and plan is not None and own.body.get("program") != plan.program.hash:
-        raise refused("the spec that this store was started with", "another one")
+        raise store_refusal("the spec that this store was started with", "another one")
     return own, _rest(total)
 
 
@@ -152,5 +152,5 @@ def _charge(entries: tuple[Entry, ...], found: SessionStanding) -> Entry | None:
 
     It names the charged program.
     """
-    paid = [e for e in counted(entries) if found.mark.name in stores_of(e.body)]
+    paid = [e for e in counting_entries(entries) if found.mark.name in stores_of(e.body)]
     return paid[-1] if paid else None

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.accounting.budget_warnings import large_delta
-from opendp_sim.accounting.claim_text import belief, promise, who
+from opendp_sim.accounting.claim_text import belief, claim_sentence, who
 from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.advice import size_guess
 from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, of_whom, spent_of
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.ledger_status import ledger_status
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
         much = large_delta(delta, size_guess(plan))
         yield Tile(f"delta = {up_text(delta, 2)}", much or _delta(delta, unit), warn=bool(much))
     else:
-        yield Tile(promise(plan.promised), "the loss in the measure of the program")
+        yield Tile(claim_sentence(plan.promised), "the loss in the measure of the program")
     yield _whom(unit)
     ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
     if all(ledger is not None for ledger in ledgers):
-        found = standing(plan) or {}
+        found = ledger_status(plan) or {}
         runs = f"; it has room for {found['room']} such runs" if "room" in found else ""
         yield Tile(
             "a ledger counts",

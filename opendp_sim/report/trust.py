@@ -9,18 +9,20 @@ from collections.abc import Iterator, Sequence
 
 from opendp_sim.accounting.certificate.certificate import as_worded_now
 from opendp_sim.accounting.measures.attackers import attacker_of
-from opendp_sim.accounting.measures.group_and_repeat import of_units, wear
+from opendp_sim.accounting.measures.group_and_repeat import of_units, weaker_situations
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.plan.plan import Plan
 
-COLUMNS = (
+TRUST_COLUMNS = (
     "The columns' declarations (widths, bounds, keys) come from public knowledge, "
     "not from the data."
 )
 QUERIES = "The queries are public: they are not made from the private data."
 SEEDS = "The seeds of public matrices are not chosen after a look at the data."
 """Sentences of a certificate that say something of some programs only."""
-UNIT = "The privacy unit is the one that the program states: rows, or all rows of one name."
+UNIT_SENTENCE = (
+    "The privacy unit is the one that the program states: rows, or all rows of one name."
+)
 """The sentence of a certificate for which a page says who has how many rows."""
 PLAIN = {
     SEEDS: "The fixed numbers (seeds) of this program's public random draws are chosen without a look at "
@@ -64,20 +66,20 @@ _OF_VOTES = (
 """What votes ask to believe besides, by mechanism."""
 
 
-def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
+def assumptions_of(plan: Plan, assumed: Sequence[str]) -> list[str]:
     """Return the assumptions of a reader.
 
     ``assumed`` is in the words of a certificate.
     """
     unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
-    stated = [unit if text == UNIT else PLAIN.get(text, text) for text in kept]
+    stated = [unit if text == UNIT_SENTENCE else PLAIN.get(text, text) for text in kept]
     return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
 
 
 def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
     """Drop sentences on features that the program lacks."""
     for text in assumed:
-        if text == COLUMNS:
+        if text == TRUST_COLUMNS:
             yield _of_columns(plan)
         elif not (text == QUERIES and not _asks(plan)) and not (
             text == SEEDS and not _seeded(plan)
@@ -122,7 +124,7 @@ def _records(plan: Plan) -> set[str]:
 def _of_the_unit(plan: Plan) -> str:
     """Say of this program's data what a unit of privacy stands for."""
     if plan.privacy is None:
-        return UNIT
+        return UNIT_SENTENCE
     unit = plan.privacy.unit
     data = " or ".join(f"`{entry.name}`" for entry in plan.program.data if not entry.public)
     one = "row" if unit.of == "row" else f"`{unit.of}`"
@@ -130,7 +132,9 @@ def _of_the_unit(plan: Plan) -> str:
     less = "less than is said here"
     if one == "row" and unit.count == 1:
         attacker = attacker_of(plan.privacy.measure, plan.total)
-        if len([*wear(attacker, rows=True)]) > len([*wear(attacker, rows=False)]):
+        if len([*weaker_situations(attacker, rows=True)]) > len(
+            [*weaker_situations(attacker, rows=False)]
+        ):
             less = "less: the table of how fast protection wears off says how much"
     return f"Nobody has more than {most} in {data}; whoever has is protected {less}."
 

@@ -19,12 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.budget import Budget as Limit, Number
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import read_queries
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -36,12 +36,12 @@ from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
-from opendp_sim.io.protocol import Table, from_arrays
+from opendp_sim.io.protocol import PieceSource, from_arrays
 from opendp_sim.sklearn._validation.defaults import MEASURE
-from opendp_sim.sklearn._validation.facts import Classes, bound, choice, classes_of
+from opendp_sim.sklearn._validation.facts import PublicClasses, bound, choice, classes_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, PlanRefused, as_refusals
-from opendp_sim.sklearn._validation.tables import column_of, ids_of, seen
-from opendp_sim.sklearn.budget import Budget, unit_of
+from opendp_sim.sklearn._validation.tables import checked_table, ids_of, label_array
+from opendp_sim.sklearn.budget import Budget, unit_word
 
 # --------------------------------------------------------------------------------------------------
 # A fit that is refused leaves its estimator as it was.
@@ -133,11 +133,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     # --- fit -----------------------------------------------------------------------------------------
 
     def _seen(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        return seen(self, X, reset=reset)
+        return checked_table(self, X, reset=reset)
 
-    def _labelled(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], Classes]:
+    def _labelled(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], PublicClasses]:
         """Return records, labels and public classes, or refuse them."""
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        array, labels = self._seen(X, reset=True), label_array(y, "y")
         classes = classes_of(self.classes, type(self).__name__)
         classes.check(labels, y)
         return array, labels, classes
@@ -169,14 +169,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         columns = self._with_groups(columns, groups)
         plan = self._planned(columns, steps)
         arrays = {name: values for name, (values, _) in columns.items()}
-        table = table_of(plan, arrays)
+        table = checked_source(plan, arrays)
         entry = None
         if self.budget is not None and plan.charge is not None:
             name = self._charged_as or type(self).__name__
-            unit = unit_text(plan) if self.max_copies == 1 else unit_of(self.unit)
+            unit = unit_text(plan) if self.max_copies == 1 else unit_word(self.unit)
             entry = self.budget.charge(plan.charge, unit, name, plan.program.hash)
         if found := late():
-            table = table_of(plan, arrays | dict(found))
+            table = checked_source(plan, arrays | dict(found))
         with TemporaryDirectory() as folder:
             done = apply(plan, memory={_DATA: table}, into=folder)
             self.certificate_ = json.loads(done.certificates["release"].read_text("utf-8"))
@@ -185,7 +185,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         claim = claim_about(plan, next(iter(plan.releases.values())))
         self.privacy_ = {
             **claim,
-            "text": promise(claim),
+            "text": claim_sentence(claim),
             "covers": coverage_of(self._copies()),
             "entry": None if entry is None else entry.seq,
         }
@@ -216,7 +216,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return {**columns, "groups": (ids, {"dtype": dtype, "role": "privacy_id"})}
 
     def _planned(self, columns: Columns, steps: list[Mapping[str, Any]]) -> Plan:
-        check_budget(self)
+        check_purse(self)
         if self.max_rows is not None:
             steps = [{"bound_contributions": {"max_rows": self.max_rows}}, *steps]
         unit, told = (
@@ -242,7 +242,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _written(self, value: object) -> Any:
         """Return a parameter in JSON's types, or refuse (OS101)."""
-        if (found := plain(value)) is value:
+        if (found := python_value(value)) is value:
             raise EstimatorRefused(
                 "OS101",
                 type(self).__name__,
@@ -254,7 +254,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _copies(self) -> int:
         """Return how often a record may occur, or refuse (OS102)."""
-        copies = plain(self.max_copies)
+        copies = python_value(self.max_copies)
         if type(copies) is int and (copies == 1 or (self.unit == "row" and 1 < copies <= 10**6)):
             return copies
         raise EstimatorRefused(
@@ -349,7 +349,7 @@ def budget_of(estimator: Any) -> dict[str, Number]:
     return {"epsilon": epsilon, "delta": bound("delta", estimator.delta, below=1.0)}
 
 
-def check_budget(estimator: Any) -> None:
+def check_purse(estimator: Any) -> None:
     """Refuse what is no budget (OS102)."""
     if not isinstance(estimator.budget, Budget | None):
         raise EstimatorRefused(
@@ -361,13 +361,13 @@ def check_budget(estimator: Any) -> None:
         )
 
 
-def loss_of(estimator: Any) -> Charge:
+def fit_loss(estimator: Any) -> Charge:
     """Return the loss that one fit never exceeds."""
     limit, measure = Limit(**budget_of(estimator)), estimator.measure
     return Charge(measure, target_of(limit, measure, with_delta=False).exact)
 
 
-def table_of(plan: Plan, arrays: Mapping[str, Any]) -> Table:
+def checked_source(plan: Plan, arrays: Mapping[str, Any]) -> PieceSource:
     """Return the columns as a source with checked form.
 
     A wrong form is refused before the charge.

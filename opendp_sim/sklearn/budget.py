@@ -27,7 +27,7 @@ from opendp_sim.accounting.budget_warnings import little_protection
 from opendp_sim.accounting.composition import Charge, Total
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.core.system.lazy_import import filelock
 from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
@@ -128,16 +128,16 @@ def _is_fit(entry: Entry) -> bool:
 # The terms of a budget that estimators share: its measure, its unit and its limit, or a refusal.
 
 
-def terms_of(measure: Any, unit: str, limit: Limit) -> Terms:
+def purse_terms(measure: Any, unit: str, limit: Limit) -> Terms:
     """Return the terms, or refuse an invalid limit (OS401).
 
     Or an unknown measure, or a limit of another measure.
     """
     limit.check(measure if isinstance(measure, str) else "none", "budget")  # type: ignore[arg-type]
-    return Terms(measure, unit_of(unit), limit)
+    return Terms(measure, unit_word(unit), limit)
 
 
-def unit_of(word: str) -> str:
+def unit_word(word: str) -> str:
     """Return a unit as ledgers state it, or refuse another word (OS401)."""
     if word not in ("row", "groups"):
         raise BudgetError(
@@ -309,7 +309,7 @@ class Budget:
         unit: str = "row",
     ) -> None:
         limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-        terms = terms_of(measure, unit, limit)
+        terms = purse_terms(measure, unit, limit)
         self._folder: str | None = tempfile.mkdtemp(prefix="budget")
         weakref.finalize(self, _removed, self._folder, os.getpid())
         _HERE[self._folder] = os.getpid(), weakref.ref(self)
@@ -347,7 +347,7 @@ class Budget:
                 (OS407): it was there before and is gone.
         """
         limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-        terms = terms_of(measure, unit, limit) if limit.stated() else None
+        terms = purse_terms(measure, unit, limit) if limit.stated() else None
         if forget and terms is not None:
             Ledger.open(Path(path).absolute(), terms, forget=True).close()
         made = cls.__new__(cls)
@@ -458,7 +458,7 @@ class Budget:
         """
         listed = charges_of(charges, self._name)
         with self._opened() as ledger:
-            self._check_unit(unit_of(unit))
+            self._check_unit(unit_word(unit))
             if not beside:
                 listed = not_covered(ledger, listed)
             after = ledger.total(*listed)
@@ -498,7 +498,7 @@ class Budget:
 
     def __repr__(self) -> str:
         """Return the limit; what is spent is asked for by name."""
-        kept = "in memory" if self._folder is not None else f"file {shown(self.path.name)}"
+        kept = "in memory" if self._folder is not None else f"file {escape(self.path.name)}"
         limit = self.terms.limit.text
         told = little_protection(self.terms.limit)
         rest = "" if told is None else f"; {told}"

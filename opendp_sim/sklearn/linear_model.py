@@ -11,9 +11,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.postprocessing.regress import least_squares
 from opendp_sim.sklearn._validation.bounds import box_of, pair_of
-from opendp_sim.sklearn._validation.facts import Classes, number
+from opendp_sim.sklearn._validation.facts import PublicClasses, number
 from opendp_sim.sklearn._validation.refusals import InputRefused
-from opendp_sim.sklearn._validation.tables import column_of, dtype_of
+from opendp_sim.sklearn._validation.tables import dtype_of, label_array
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
@@ -68,7 +68,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             y: shape (n,), the target.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, target = self._seen(X, reset=True), column_of(y, "y")
+        array, target = self._seen(X, reset=True), label_array(y, "y")
         if target.dtype.kind not in "biufO":
             raise InputRefused(
                 "OS602",
@@ -187,7 +187,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[label])
 
 
-def _indicators(labels: NDArray[Any], classes: Classes) -> NDArray[np.float32]:
+def _indicators(labels: NDArray[Any], classes: PublicClasses) -> NDArray[np.float32]:
     """Return 0/1 columns of the classes.
 
     Of two classes, the second's; NaN for a foreign label.

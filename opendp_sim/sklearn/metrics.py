@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
-from opendp_sim.sklearn._validation.tables import column_of, is_text, numbers_of, seen
+from opendp_sim.sklearn._validation.tables import checked_table, is_text, label_array, numbers_of
 from opendp_sim.sklearn._validation.wrappers import check_accounted
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget, one_budget
@@ -127,7 +127,7 @@ def names_for(estimator: Any, table: Any) -> list[str] | None:
     return None if known is None else [str(name) for name in known]
 
 
-def as_given(rows: NDArray[Any], names: list[str] | None) -> Any:
+def with_names(rows: NDArray[Any], names: list[str] | None) -> Any:
     """Return rows as an array or a new named frame.
 
     With these names and nothing else.
@@ -233,7 +233,7 @@ def _predictions(estimator: Any, array: NDArray[Any], names: list[str] | None) -
     which = [first.setdefault(row.tobytes(), len(first)) for row in rows]
     known = np.frombuffer(b"".join(first), dtype=rows.dtype).reshape(len(first), rows.shape[1])
     nobody = np.zeros((_PLACES, rows.shape[1]), dtype=rows.dtype)
-    if own and _asked(estimator, nobody.copy()) is not None:
+    if own and _predictions_of(estimator, nobody.copy()) is not None:
         found = _by_places(alone, list(first), known, nobody)
     else:
         found = [alone.asked(row) for row in known]
@@ -253,7 +253,7 @@ class _Alone:
     def asked(self, row: NDArray[Any]) -> Any:
         """Return the prediction, None if it fails."""
         self._buffer[0] = row
-        found = _asked(self.estimator, self._buffer, self._names)
+        found = _predictions_of(self.estimator, self._buffer, self._names)
         return None if found is None else found[0]
 
 
@@ -286,13 +286,15 @@ def _answers(
     """Return a batch's predictions at the rows' places."""
     batch[:] = 0
     batch[list(here)] = rows[list(here.values())]
-    return _asked(estimator, batch)
+    return _predictions_of(estimator, batch)
 
 
-def _asked(estimator: Any, table: NDArray[Any], names: list[str] | None = None) -> list[Any] | None:
+def _predictions_of(
+    estimator: Any, table: NDArray[Any], names: list[str] | None = None
+) -> list[Any] | None:
     """Return a table's predictions, or None."""
     try:
-        found = list(estimator.predict(as_given(table, names)))
+        found = list(estimator.predict(with_names(table, names)))
         return found if len(found) == len(table) else None
     except KeyboardInterrupt:
         raise
@@ -397,7 +399,7 @@ def private_score(
         )
     check_fitted(estimator)
     check_accounted(estimator)
-    array, labels = seen(estimator, X, reset=False), column_of(y, "y")
+    array, labels = checked_table(estimator, X, reset=False), label_array(y, "y")
     check_pairs(array, labels)
     check_kind(estimator, labels, y)
     names = names_for(estimator, X)

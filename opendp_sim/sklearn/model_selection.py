@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.budget import Budget as Limit, Number
 from opendp_sim.accounting.composition import Charge, total_of
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.postprocessing.modes import points_of
@@ -38,11 +38,11 @@ from opendp_sim.sklearn._validation.kernel_backend import seed_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
 from opendp_sim.sklearn._validation.tables import (
     NamedCells,
-    column_of,
+    checked_table,
     ids_of,
+    label_array,
     matrix_of,
     numbers_of,
-    seen,
 )
 from opendp_sim.sklearn._validation.wrappers import (
     check_accounted,
@@ -53,9 +53,9 @@ from opendp_sim.sklearn._validation.wrappers import (
 from opendp_sim.sklearn.base import (
     PrivateEstimator,
     all_or_nothing,
-    check_budget,
+    check_purse,
     coverage_of,
-    loss_of,
+    fit_loss,
 )
 from opendp_sim.sklearn.budget import Budget, one_budget
 from opendp_sim.sklearn.metrics import right
@@ -192,8 +192,10 @@ def cost_of(
     """
     if X is not None:
         shape = BaseEstimator()
-        table = NamedCells.seen_by(shape, seen(shape, X, reset=True)).of(slice(0))
-        labels = None if y is None else column_of(y, "y")[:0].copy()  # a view would hold on to all
+        table = NamedCells.seen_by(shape, checked_table(shape, X, reset=True)).of(slice(0))
+        labels = (
+            None if y is None else label_array(y, "y")[:0].copy()
+        )  # a view would hold on to all
         nobody = None if groups is None else ids_of(groups)[0][:0].copy()
         _try_on_nothing(search, table, labels, nobody)
     _check_routes(search, cv)
@@ -227,7 +229,7 @@ def make_pipeline(*steps: Any) -> Pipeline:
 def _cost_of_one(est: Any) -> Cost:
     """Return the cost of one fit."""
     if isinstance(est, PrivateEstimator):
-        return Cost((loss_of(est),), est.unit)
+        return Cost((fit_loss(est),), est.unit)
     if hasattr(type(est), "private_cost"):  # and none that another library's wrapper hands on
         found: Cost = est.private_cost()
         return found
@@ -280,7 +282,7 @@ def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
         if not isinstance(each, PrivateEstimator):
             _try_on_nothing(each, X, y, groups)
         elif (each.unit == "row" or groups is not None) and not each.charges_at_predict:
-            check_budget(each)
+            check_purse(each)
             whose = {} if each.unit == "row" else {"groups": groups}
             clone(each).set_params(budget=None).fit(X, y, **whose)
 
@@ -402,9 +404,9 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _paid_by(self, candidates: Sequence[PrivateEstimator]) -> Budget | None:
         """Return the only budget of the search and candidates, or None."""
-        check_budget(self)
+        check_purse(self)
         for each in candidates:
-            check_budget(each)
+            check_purse(each)
         return one_budget(
             [self.budget, *(each.budget for each in candidates)],
             "one budget for the search and all of its candidates",
@@ -420,7 +422,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = seen(self, X, reset=True), column_of(y, "y")
+        array, labels = checked_table(self, X, reset=True), label_array(y, "y")
         table = NamedCells.seen_by(self, array)
         for each in self.private_candidates():
             classes_of(each.classes, type(each).__name__).check(labels, y)
@@ -563,7 +565,7 @@ class HashFold(BaseCrossValidator):  # type: ignore[misc]
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, which no argument changes."""
         del X, y, groups
-        found = plain(self.n_splits)
+        found = python_value(self.n_splits)
         if type(found) is not int or found < 2:
             raise _refused(
                 "n_splits", "a whole number of folds, at least 2", f"{found!r:.20}", "HashFold(3)"

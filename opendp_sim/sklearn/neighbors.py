@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan
@@ -31,8 +31,8 @@ from opendp_sim.measurements.knn._impl.service import LEAST_REFERENCE
 from opendp_sim.sklearn._validation.bounds import box_of
 from opendp_sim.sklearn._validation.facts import choice, classes_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused, as_refusals
-from opendp_sim.sklearn._validation.tables import column_of, dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator, table_of
+from opendp_sim.sklearn._validation.tables import dtype_of, label_array
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, checked_source, estimator
 from opendp_sim.sklearn.metrics import is_scoring
 
 
@@ -91,7 +91,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        array, labels = self._seen(X, reset=True), label_array(y, "y")
         who, width = type(self).__name__, array.shape[1]
         choice("measure", self.measure, ("gdp", "zcdp"))
         classes = classes_of(self.classes, who)
@@ -103,7 +103,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         )
         steps: list[Mapping[str, Any]] = [{"select": {"features": "x", "label": "label"}}]
         plan = self._planned(columns, [*steps, *box.steps()])
-        table = table_of(plan, {name: values for name, (values, _) in columns.items()})
+        table = checked_source(plan, {name: values for name, (values, _) in columns.items()})
         private = origin_of(X) | origin_of(array)
         reference = None
         if self.reference is not None:
@@ -111,7 +111,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         self._asked = _Asked(plan, table, reference, int(self.queries), private)
         self.plan_, self.classes_ = plan, classes.values
         claim = claim_about(plan, next(iter(plan.releases.values())))
-        self.privacy_ = {**claim, "text": promise(claim), "entry": None}
+        self.privacy_ = {**claim, "text": claim_sentence(claim), "entry": None}
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.tables import numbers_of, seen
+from opendp_sim.sklearn._validation.tables import checked_table, numbers_of
 from opendp_sim.sklearn.base import all_or_nothing
 
 
@@ -41,7 +41,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
         """Remember the number and names of the columns; look at no value."""
         del y
-        seen(self, X, reset=True)
+        checked_table(self, X, reset=True)
         box = box_of(self.bounds, None, self.n_features_in_, self)
         self.data_min_, self.data_max_ = np.array(box.lower), np.array(box.upper)
         return self
@@ -49,7 +49,9 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the scaled table, shape (n, d); missing values stay NaN."""
         check_is_fitted(self)
-        values = np.clip(numbers_of(seen(self, X, reset=False)), self.data_min_, self.data_max_)
+        values = np.clip(
+            numbers_of(checked_table(self, X, reset=False)), self.data_min_, self.data_max_
+        )
         return np.asarray((values - self.data_min_) / (self.data_max_ - self.data_min_))
 
     def __sklearn_tags__(self) -> Any:

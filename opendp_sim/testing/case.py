@@ -15,9 +15,9 @@ from opendp_sim.core.claims import Claim, Stable
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.space import Domain, Metric
 
-__all__ = ["Case", "Pair"]
+__all__ = ["Case", "Neighbours"]
 
-Pair = tuple[Any, Any, int]
+Neighbours = tuple[Any, Any, int]
 """``(x, x', d_in)``: two datasets at input distance at most ``d_in``."""
 
 
@@ -28,9 +28,9 @@ class Case:
     mechanism: Mechanism
     domain: Domain
     metric: Metric
-    pairs: st.SearchStrategy[Pair] | None = None
+    pairs: st.SearchStrategy[Neighbours] | None = None
     """Draws neighbours; needed by the laws of transformations and measurements."""
-    attains: Pair | None = None
+    attains: Neighbours | None = None
     """A pair that meets the map with equality (in every norm of a sketch), if it is claimed tight."""
     released: Callable[[], tuple[Any, Any]] | None = None
     """For a query mechanism: makes (arrays, queries), or (answer, None) when it takes an answer."""
@@ -41,7 +41,7 @@ class Case:
         """Bind the mechanism."""
         return self.mechanism.bind(self.domain, self.metric)
 
-    def drawn(self) -> st.SearchStrategy[Pair]:
+    def drawn(self) -> st.SearchStrategy[Neighbours]:
         """Return the strategy of neighbours; a transformation or measurement must bring one."""
         assert self.pairs is not None, "the case needs `pairs`"
         return self.pairs

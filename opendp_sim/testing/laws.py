@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import InternalError, ParameterError, SimError
 from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.space import Domain, Metric
@@ -49,7 +49,7 @@ def check_every_bound_is_enforced(case: Case) -> None:
     By name, with the declared hint.
     """
     cls, good = type(case.mechanism), case.mechanism.spec()
-    for name, about in describe(cls).items():
+    for name, about in parameters_of(cls).items():
         for bad in (*_outside(cls, name), object()):
             try:
                 cls.from_spec(good | {name: bad})
@@ -62,7 +62,7 @@ def check_every_bound_is_enforced(case: Case) -> None:
 
 def check_unknown_parameter_suggests(case: Case) -> None:
     """A misspelt parameter is refused, and the nearest name is offered."""
-    for name in describe(type(case.mechanism)):
+    for name in parameters_of(type(case.mechanism)):
         try:
             type(case.mechanism).from_spec(case.mechanism.spec() | {name + "x": 1})
         except ParameterError as error:
@@ -142,7 +142,7 @@ def check_proof_names_lemma_and_symbols(case: Case) -> None:
         assert f"**{cls.source.where}" in proof, f"{cls.source.where} is not in {cls.key}.md"
     missing = {
         name: symbol
-        for name, about in describe(cls).items()
+        for name, about in parameters_of(cls).items()
         for symbol in about.symbol.split(",")
         if symbol != "-" and f"`{symbol}`" not in proof
     }

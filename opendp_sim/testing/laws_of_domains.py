@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import Phase, given, settings, strategies as st
 
 from opendp_sim.core.claims import Interactive, Post
-from opendp_sim.core.constructors import bound
+from opendp_sim.core.constructors import bind_to_opendp
 from opendp_sim.testing.case import Case
 from opendp_sim.testing.members import members
 
@@ -31,7 +31,7 @@ def check_members_never_raise(case: Case) -> None:
         return
     known = members(case.domain)
     drawn = case.drawn().map(lambda pair: pair[0]) if known is None else known
-    built = bound(case.mechanism, case.domain, case.metric)
+    built = bind_to_opendp(case.mechanism, case.domain, case.metric)
 
     @given(drawn, drawn, st.data())
     @settings(max_examples=min(15, settings().max_examples), phases=[Phase.generate], deadline=None)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Norm, Stable
-from opendp_sim.core.constructors import bound
+from opendp_sim.core.constructors import bind_to_opendp
 from opendp_sim.domains.rows import Rows, as_rows, length, take
 from opendp_sim.testing.case import Case
 
@@ -209,7 +209,7 @@ def check_opendp_object_agrees(case: Case) -> None:
     if claim is None:
         return
     for norm in NORMS if claim.sensitivity is not None else (None,):
-        built = bound(case.mechanism, case.domain, case.metric, norm)
+        built = bind_to_opendp(case.mechanism, case.domain, case.metric, norm)
         metric = None if norm is None else claim.output.metric(norm)  # type: ignore[attr-defined]
         for d_in in (0, 1, 2, 7):
             if metric is not None and metric.monotone and d_in > 1:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
-from opendp_sim.testing.case import Pair
+from opendp_sim.testing.case import Neighbours
 
 __all__ = ["grid_pairs", "integer_vectors", "real_pairs", "row_pairs"]
 
 
 def row_pairs(
     values: Callable[[st.DrawFn, int], NDArray[Any]], labels: int, *, ids: int = 0
-) -> st.SearchStrategy[Pair]:
+) -> st.SearchStrategy[Neighbours]:
     """Draw two row sets that share some rows.
 
     In different places; the rest is the distance.
@@ -45,14 +45,14 @@ def row_pairs(
         return Rows(array, *parts)
 
     @st.composite
-    def pair(draw: st.DrawFn) -> Pair:
+    def pair(draw: st.DrawFn) -> Neighbours:
         shared, left, right = rows(draw, 8), rows(draw, 3), rows(draw, 3)
         return _join(shared, left), _join(right, shared), len(left) + len(right)
 
     return pair()
 
 
-def grid_pairs(domain: GridRows) -> st.SearchStrategy[Pair]:
+def grid_pairs(domain: GridRows) -> st.SearchStrategy[Neighbours]:
     """Draw neighbours on an integer grid.
 
     Bounds, zero, one step inside, duplicates, and a norm bound.
@@ -71,7 +71,7 @@ def grid_pairs(domain: GridRows) -> st.SearchStrategy[Pair]:
     return row_pairs(values, len(domain.labels or ()), ids=3 if domain.ids else 0)
 
 
-def real_pairs(domain: RealRows) -> st.SearchStrategy[Pair]:
+def real_pairs(domain: RealRows) -> st.SearchStrategy[Neighbours]:
     """Draw neighbours among real rows.
 
     Bounds and beyond where there are none, -0.0, subnormals, 0.1.
@@ -92,14 +92,14 @@ def real_pairs(domain: RealRows) -> st.SearchStrategy[Pair]:
     return row_pairs(values, len(domain.labels or ()), ids=3 if domain.ids else 0)
 
 
-def integer_vectors(cells: int, magnitude: int = 1000) -> st.SearchStrategy[Pair]:
+def integer_vectors(cells: int, magnitude: int = 1000) -> st.SearchStrategy[Neighbours]:
     """Draw integer vectors at L1 distance at most ``d_in``.
 
     So L2 and L∞ too.
     """
 
     @st.composite
-    def pair(draw: st.DrawFn) -> Pair:
+    def pair(draw: st.DrawFn) -> Neighbours:
         entry = st.integers(-magnitude, magnitude)
         left = np.array(draw(st.lists(entry, min_size=cells, max_size=cells)), dtype=np.int64)
         right = left.copy()

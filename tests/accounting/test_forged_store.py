@@ -60,14 +60,14 @@ HEADS = (-1, 2**53, 2**63 - 1, 2**63, 10**30, 10**400, 0.5, None, True, "0", [],
 def _rehash(db):
     """Compute the chain anew, as a forger does: where no hash fits a value, any is written."""
     name = db.execute("SELECT value FROM about WHERE name = 'name'").fetchone()
-    folded = chain.nothing(str(name and name[0]))
+    folded = chain.empty_folded(str(name and name[0]))
     last = folded.hash
     for place, units in db.execute("SELECT place, units FROM purses").fetchall():
         if isinstance(units, bytes):
             bound = (
                 "UPDATE entry SET copy = ? WHERE place = ? AND typeof(copy) = 'text' AND copy <> ''"
             )
-            db.execute(bound, (chain.bound(units, folded), place))
+            db.execute(bound, (chain.copy_hash(units, folded), place))
     rows = db.execute("SELECT * FROM entry ORDER BY place").fetchall()
     for *row, _ in rows:
         try:
@@ -75,8 +75,8 @@ def _rehash(db):
         except TypeError:
             last = "0" * 64
         db.execute("UPDATE entry SET hash = ? WHERE place = ?", (last, row[0]))
-    chain.write(db, "folded", folded)
-    chain.write(db, "head", chain.Head(rows[-1][0] if rows else 0, last))
+    chain.write_value(db, "folded", folded)
+    chain.write_value(db, "head", chain.Head(rows[-1][0] if rows else 0, last))
 
 
 def _used(path):
@@ -160,7 +160,7 @@ def test_every_value_in_the_other_tables(genuine, table, every):
 @pytest.mark.parametrize("key", ["head", "folded", "told"])
 def test_every_value_in_what_is_kept_of_the_chain(genuine, key):
     """Places and answers that no number of SQLite holds, and members of another type."""
-    name = chain.nothing("name")
+    name = chain.empty_folded("name")
     plain = {
         "head": {"place": 5, "hash": "0" * 64},
         "folded": {"place": 0, "hash": name.hash, "answers": 0, "kept": name.kept, "marks": {}},

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import opendp_sim.prelude as sim
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.attackers import Attacker
 from opendp_sim.cli.output.plan import show_plan
@@ -25,7 +25,7 @@ from opendp_sim.dsl.plan.accountant import _BETTER
 from opendp_sim.dsl.plan.text import lines_of
 from opendp_sim.measurements.noise.rounded_gaussian import RoundedGaussian
 from opendp_sim.plots.curves import PrivacyDisplay
-from opendp_sim.report.facts import facts_of
+from opendp_sim.report.facts import plan_facts
 from tests._small import write_small
 from tests._tiers import some
 
@@ -50,7 +50,7 @@ def test_losses_and_promises_are_rounded_up():
     assert loss_text("gdp", (0.125,)) == "mu 0.5"
     assert loss_text("gdp", (0.12500000001,)) == "mu 0.500001"
     assert loss_text("gdp", (math.inf,)) == "mu inf"
-    assert promise({"claim": (1.0022701, 1.0490001e-6)}) == "(1.00228, 1.04901e-06)-DP"
+    assert claim_sentence({"claim": (1.0022701, 1.0490001e-6)}) == "(1.00228, 1.04901e-06)-DP"
 
 
 @pytest.mark.parametrize("stem", ["digit-density", "digit-slices", "digit-regression"])
@@ -78,21 +78,21 @@ def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp
         plan = plan_file(write_small(tmp_path, GDP, NO_LEDGER, *change))
         assert plan.plain()["attackers"]["one"]["exact"] is exact
         assert PrivacyDisplay.from_plan(plan).exact is exact
-        captions = " ".join(figure.caption for figure in facts_of(plan, "plan", "x").figures)
+        captions = " ".join(figure.caption for figure in plan_facts(plan, "plan", "x").figures)
         assert ("exact: the claim allows so much and no more" in captions) is exact
 
 
 @pytest.mark.parametrize("measure", some(["gdp", "zcdp", "approx"], 3))
 def test_no_suspicion_is_bounded_under_other_claims(tmp_path, measure):
     plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}"), NO_LEDGER))
-    said = " ".join(tile.small for tile in facts_of(plan, "plan", "x").tiles)
+    said = " ".join(tile.small for tile in plan_facts(plan, "plan", "x").tiles)
     assert "suspicion" not in said
 
 
 def test_a_suspicion_is_bounded_under_a_pure_claim(tmp_path):
     budget = ("budget: {epsilon: 1.0, delta: 1.0e-6}", "budget: {epsilon: 1.0}")
     pure = plan_file(write_small(tmp_path, ("zcdp", "pure"), PURE, budget, NO_LEDGER))
-    said = " ".join(tile.small for tile in facts_of(pure, "plan", "x").tiles)
+    said = " ".join(tile.small for tile in plan_facts(pure, "plan", "x").tiles)
     assert "at most 73.2%" in said
 
 

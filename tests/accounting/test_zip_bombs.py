@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.release.release import FORMAT, Release
+from opendp_sim.accounting.release.release import RELEASE_FORMAT, Release
 from opendp_sim.accounting.session._encoding import LatePayload, packed_arrays, unpacked_arrays
 from opendp_sim.core.errors import BudgetError, ReleaseError
 
 
 def packed(path: Path, about: dict[str, Any], body: bytes, header: bytes | None = None) -> Path:
     """Write a release file whose header says ``about`` of its one array."""
-    raw = header or json.dumps({"format": FORMAT, "arrays": {"counts": about}}).encode()
+    raw = header or json.dumps({"format": RELEASE_FORMAT, "arrays": {"counts": about}}).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", raw)
         archive.writestr("header.sha256", hashlib.sha256(raw).hexdigest())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.accounting.release.query import columns_of
+from opendp_sim.accounting.release.query import query_columns
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import RealRows, array_of_rows
 from opendp_sim.postprocessing._impl.asked import check_queries
@@ -34,9 +34,9 @@ def test_a_release_refuses_ragged_queries(release, queries):
 def test_a_column_that_is_spread_has_one_length():
     features = Records((Column("x", "array[f64, 2]"),))
     with pytest.raises(sim.SimError) as refused:
-        columns_of({"x_0": [0.1, 0.2, 0.3], "x_1": [0.1, 0.2]}, features)
+        query_columns({"x_0": [0.1, 0.2, 0.3], "x_1": [0.1, 0.2]}, features)
     assert (refused.value.code, refused.value.__context__) == ("OS607", None)
-    held = columns_of({"x_0": [0.1, 0.2], "x_1": [0.3, 0.4]}, features)
+    held = query_columns({"x_0": [0.1, 0.2], "x_1": [0.3, 0.4]}, features)
     assert held["x"].tolist() == [[0.1, 0.3], [0.2, 0.4]]
 
 

@@ -15,8 +15,8 @@ import pytest
 import opendp_sim as sim
 from opendp_sim.api.columns import bounds_of, declared
 from opendp_sim.api.kernel_steps import kernel_steps
-from opendp_sim.api.recipe import Recipe, check_apart, check_asked, check_word, keys_of
-from opendp_sim.api.recipe_spec import Asked
+from opendp_sim.api.recipe import Recipe, check_apart, check_privacy_words, check_word, keys_of
+from opendp_sim.api.recipe_spec import PrivacyWords
 from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError
 from opendp_sim.plots import TopDisplay
 
@@ -255,7 +255,7 @@ def test_one_bandwidth_a_column_is_a_scale_of_each_column():
     rows, step = kernel_steps(bounds, WIDTHS, 3, per_label=False, pure=False)
     assert rows[0] == {"rescale": {"scale": [0.1, 10.0]}}
     assert step["fourier_sketch"]["seed"] == 3
-    assert Asked().measure == "gdp"
+    assert PrivacyWords().measure == "gdp"
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_keys_keep_the_order_they_are_written_in():
     assert keys_of(range(2)) == [0, 1]
     check_apart("who", {"x"})
     assert sim.means({"row": (0, 1)}).plan.claim == (1.0, 1e-06)
-    check_asked("row", "str", "a.ledger", {"epsilon": 1.0})
+    check_privacy_words("row", "str", "a.ledger", {"epsilon": 1.0})
     check_word("into", ".", str, "a folder", "")
 
 

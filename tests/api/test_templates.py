@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.api.templates import RECIPES, header_of, recipe_text
+from opendp_sim.api.templates import RECIPES, file_header, recipe_text
 from opendp_sim.cli import app
 from opendp_sim.dsl.grammar.program import TEMPLATE
 
@@ -53,8 +53,8 @@ def test_columns_are_called_as_the_header_calls_them(tmp_path):
 @pytest.mark.parametrize("line", ["1,2,3", "a", "a,a", "", 'a,"b', "x,nan,7"])
 def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
     (tmp_path / "t.csv").write_text(f"{line}\n1,2,3\n")
-    assert header_of(tmp_path / "t.csv") == ([], ",")
-    assert header_of(tmp_path / "none.csv") == ([], ",")
+    assert file_header(tmp_path / "t.csv") == ([], ",")
+    assert file_header(tmp_path / "none.csv") == ([], ",")
 
 
 def test_without_arguments_it_says_what_there_is():

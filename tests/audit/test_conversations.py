@@ -12,9 +12,9 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.adversary.analyst import Driver
-from opendp_sim.audit.adversary.choose_analyst import dearest
+from opendp_sim.audit.adversary.choose_analyst import costliest_analyst
 from opendp_sim.audit.adversary.default_analysts import default_driver
-from opendp_sim.audit.adversary.query_search import Shape, insistent
+from opendp_sim.audit.adversary.query_search import Shape, repeated_queries
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.subject import read_subject
@@ -171,7 +171,7 @@ def _held(obj: Any) -> tuple[Driver, Driver]:
     ones = [Pair([], [record], 1) for record in (0, 10)]
     pairs = [*driver.pairs, *(ones if obj.input_domain == INTS else [Pair([], ["a"], 1)])]
     rng = public_generator(0, "test")
-    return driver, dearest(subject, driver, 1, functions_of(obj), pairs, rng)
+    return driver, costliest_analyst(subject, driver, 1, functions_of(obj), pairs, rng)
 
 
 @pytest.mark.parametrize(("make", "option"), SERVICES[:4])
@@ -212,7 +212,7 @@ def test_the_script_asks_what_the_audit_asked() -> None:
 
 def test_conversations_are_of_every_cost_part_and_text() -> None:
     shape = Shape("tlc", (("a", "b"), (0, 1), (0.12, 0.5, 3.0, 1.0, -0.5)))
-    made = list(insistent(shape, ("a", "menu"), (0.25, 40.0)))
+    made = list(repeated_queries(shape, ("a", "menu"), (0.25, 40.0)))
     costs = {one[0][2] for one in made if len({repr(q) for q in one}) == 1 and len(one[0]) == 3}
     assert {0.12, 0.5, 1.0, 0.25, 0.24, 0.04, 0.01} <= costs
     assert not any(cost <= 0 for cost in costs)
@@ -227,5 +227,7 @@ def test_what_lets_nothing_be_priced_is_asked_as_usual() -> None:
     driver = default_driver(obj, 1)
     assert driver is not None
     subject = read_subject(obj, 1, drive=driver)
-    found = dearest(subject, driver, 1, functions_of(obj), [], public_generator(0, "test"))
+    found = costliest_analyst(
+        subject, driver, 1, functions_of(obj), [], public_generator(0, "test")
+    )
     assert found is driver

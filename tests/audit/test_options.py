@@ -23,10 +23,10 @@ from opendp_sim.audit import (
 )
 from opendp_sim.audit.checks.structure import structure_layer
 from opendp_sim.audit.claimed_distance import check_computes
-from opendp_sim.audit.declaration import unlike
+from opendp_sim.audit.declaration import has_other_type
 from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
 from opendp_sim.audit.generators.spaces import space_of
-from opendp_sim.audit.options import apart, distance_apart, given_pairs
+from opendp_sim.audit.options import distance_apart, given_pairs, separated
 from opendp_sim.audit.report.repro_script import imported
 from opendp_sim.audit.run import Capped, capped
 from opendp_sim.audit.subject import read_subject
@@ -116,7 +116,7 @@ def test_pairs_that_the_claim_does_not_speak_of_are_left_out() -> None:
     ids=lambda value: str(value) if isinstance(value, dp.Metric) else None,
 )
 def test_how_far_pairs_are_apart(metric: dp.Metric, left: list, right: list, far: bool) -> None:
-    assert apart(left, right, 1, metric, dp.vector_domain(dp.atom_domain(T=int))) == far
+    assert separated(left, right, 1, metric, dp.vector_domain(dp.atom_domain(T=int))) == far
 
 
 def test_how_far_tables_of_ours_are_apart() -> None:
@@ -126,18 +126,18 @@ def test_how_far_tables_of_ours_are_apart() -> None:
         Rows(np.array([[v]] * n, float), np.zeros(n, np.int64), np.zeros(n, np.int64))
         for v, n in ((0, 0), (1, 2), (2, 1))
     )
-    assert not apart(none, one, 1, persons, table)
-    assert apart(none, one, 1, records, table)  # two records of a person who comes
-    assert apart(one, other, 1, persons, table)  # a person changes: goes, and comes
-    assert not apart(one, other, 2, persons, table)
+    assert not separated(none, one, 1, persons, table)
+    assert separated(none, one, 1, records, table)  # two records of a person who comes
+    assert separated(one, other, 1, persons, table)  # a person changes: goes, and comes
+    assert not separated(one, other, 2, persons, table)
     norm = to_dp_metric(VectorNorm("l1", weights=((1, 2),)))
-    assert not apart([0, 0], [2, 0], 1, norm, None)
-    assert apart([0, 0], [2, 1], 1, norm, None)
+    assert not separated([0, 0], [2, 0], 1, norm, None)
+    assert separated([0, 0], [2, 1], 1, norm, None)
     few = to_dp_metric(VectorNorm("linf", steps=True, touched=1))
-    assert apart([0, 0], [1, 1], 1, few, None)
-    assert not apart([0, 0], [1, 1], 2, few, None)
+    assert separated([0, 0], [1, 1], 1, few, None)
+    assert not separated([0, 0], [1, 1], 2, few, None)
     up = dp.linf_distance(T=int, monotonic=True)
-    assert apart([0, 0], [1, -1], 1, up, None)
+    assert separated([0, 0], [1, -1], 1, up, None)
     assert distance_apart([1], [2, 3], dp.symmetric_distance(), None) == ("SymmetricDistance", 3)
     assert distance_apart(b"a", b"b", dp.discrete_distance(), None) == ("DiscreteDistance", None)
 
@@ -159,9 +159,9 @@ def test_datasets_of_a_generator_are_neighbours_under_the_discrete_distance() ->
 
 
 def test_distances_of_vectors_and_unknown_ones() -> None:
-    assert apart([1, 2], [1, 4], 1, dp.l1_distance(T=int), None)
-    assert not apart([1, 2], [2, 3], 1, dp.linf_distance(T=int), None)
-    assert not apart("x", "y", 1, dp.discrete_distance(), None)
+    assert separated([1, 2], [1, 4], 1, dp.l1_distance(T=int), None)
+    assert not separated([1, 2], [2, 3], 1, dp.linf_distance(T=int), None)
+    assert not separated("x", "y", 1, dp.discrete_distance(), None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (pair,) = given_pairs([[1, 2]], 1, None, None)
@@ -201,10 +201,10 @@ def test_releases_around_their_noiseless_part_are_not_called_unlike_it(
         privacy_map=float,
         measure=dp.max_divergence(),
     )
-    assert not unlike(subject, [])
-    assert unlike(replace(subject, core=lambda _: core + 0.5), [])
-    assert unlike(replace(subject, run=_raises), [])
-    assert not unlike(replace(subject, run=_raises, core=_raises), [])
+    assert not has_other_type(subject, [])
+    assert has_other_type(replace(subject, core=lambda _: core + 0.5), [])
+    assert has_other_type(replace(subject, run=_raises), [])
+    assert not has_other_type(replace(subject, run=_raises, core=_raises), [])
 
 
 @pytest.mark.parametrize("field", ["seconds", "total"])

@@ -11,7 +11,7 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.checks import distribution
-from opendp_sim.audit.checks.distribution import _told
+from opendp_sim.audit.checks.distribution import _bound_text
 from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.outputs.encoding import encode
@@ -81,7 +81,7 @@ def test_with_few_draws_what_a_neighbour_never_has_would_have_shown(
 def test_no_power_is_said_where_there_is_none() -> None:
     for rounds in (0, 46, 300, 586, 3000):
         least = smallest_excess(2.0, rounds, BETA)
-        told = _told(2.0, 0.0, rounds, BETA, least)
+        told = _bound_text(2.0, 0.0, rounds, BETA, least)
         assert "inf" not in told
         assert f"{rounds} " in told
         assert ("too few draws to see anything" in told) == (rounds < 200)

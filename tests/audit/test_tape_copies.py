@@ -13,7 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.checks.structure import Call, recorded
+from opendp_sim.audit.checks.structure import Call, recorded_calls
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import decode
@@ -96,7 +96,7 @@ def test_a_noisy_cell_that_is_shown_twice_is_no_two_noisy_cells() -> None:
 
 def test_what_a_composition_was_asked_and_answered_is_kept() -> None:
     calls: list[Call] = []
-    with recorded(calls, None):
+    with recorded_calls(calls, None):
         cells = [3, 3]
         out = NOISE(cells)
         seen = list(out)

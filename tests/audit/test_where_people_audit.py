@@ -13,7 +13,7 @@ import pytest
 
 from opendp_sim import pytest_audit
 from opendp_sim.audit.module_objects import makers
-from opendp_sim.cli._audit_module import of_module
+from opendp_sim.cli._audit_module import module_members
 from opendp_sim.core.errors import AuditError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_s_objects_and_factories_are_found(stranger: Path) -> None:
     assert [name for name, _ in makers("stranger_of_tests")] == ["count", "make_noisy", "twice"]
-    found = of_module("stranger_of_tests")
+    found = module_members("stranger_of_tests")
     names = [name for name, _, _ in found.subjects]
     assert names == [f"stranger_of_tests:{name}" for name in ("count", "make_noisy", "twice")]
     assert found.left_out == [
@@ -72,7 +72,7 @@ def test_a_module_without_any_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "empty_of_tests.py").write_text("x = 1\n", "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(AuditError, match="OS501"):
-        of_module("empty_of_tests")
+        module_members("empty_of_tests")
 
 
 def _installed() -> list[str]:

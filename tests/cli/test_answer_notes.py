@@ -9,7 +9,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.dsl.plan.errors import safe_deviations
-from opendp_sim.dsl.run.answer import ask, notes_of, records_note, reference
+from opendp_sim.dsl.run.answer import answer_notes, ask, records_note, reference
 from tests._cli import run as _run
 
 TABLE = {"age": np.r_[np.full(150, 20.0), np.full(150, 90.0)], "kind": ["u"] * 150 + ["v"] * 150}
@@ -38,7 +38,7 @@ def test_labels_below_the_safe_lead_are_named(folder, posts):
     """A label with a margin of .0003 was printed without a word; two clear ones have none."""
     release, queries = sim.load(folder / "release.npz"), reference(str(folder / "near.csv"))
     answers = ask(release, queries, posts)[0] | {"margin": np.array([1e9, 0.0, 1e9])}
-    (told,) = notes_of(release, queries, posts, answers)
+    (told,) = answer_notes(release, queries, posts, answers)
     assert "1 of 3 labels have a `margin` below the safe lead" in told
     assert "answers 2." in told
 

@@ -15,7 +15,7 @@ from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.repro_script import is_object
 from opendp_sim.cli import audit as command
-from opendp_sim.cli._audit_module import Heard, listening, source_of
+from opendp_sim.cli._audit_module import PrintCounter, listening, source_place
 from opendp_sim.report.audit import read_audits
 from tests._cli import run
 
@@ -96,7 +96,7 @@ def test_what_the_code_prints_is_in_no_report(folder, capfd):
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "src/mixed_of_tests.py"
     assert place["region"]["startLine"] == SOURCE.split("\n").index("def make_printing():") + 1
-    heard = Heard()
+    heard = PrintCounter()
     capfd.readouterr()
     with listening(heard):
         print("one\ntwo")
@@ -187,10 +187,10 @@ def test_a_held_object_is_no_factory_in_lines_that_are_printed(folder):
     assert not is_object("nothing")
     assert "audit(HELD, d_in=1" in run("audit", "mixed_of_tests:HELD").stdout
     assert (
-        source_of("mixed_of_tests:HELD")[1]
+        source_place("mixed_of_tests:HELD")[1]
         == SOURCE.split("\n").index("HELD = dp.t.make_count(*SPACE)") + 1
     )
-    assert source_of("no_such_module:x") == ("no_such_module.py", 1)
+    assert source_place("no_such_module:x") == ("no_such_module.py", 1)
 
 
 def test_a_factory_with_arguments_is_told_which(folder):

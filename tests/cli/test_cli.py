@@ -23,7 +23,7 @@ from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.after import _negative
 from opendp_sim.cli.output.summary import show_first
 from opendp_sim.cli.output.tree import tree
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.domains.released import Released
@@ -229,7 +229,7 @@ def test_errors_as_json_have_one_shape(tmp_path):
 @pytest.mark.parametrize("key", some(sorted(REGISTRY), 2))
 def test_explain_has_a_page_for_every_mechanism(key):
     text = _run("explain", key).stdout
-    for name in describe(REGISTRY[key]):
+    for name in parameters_of(REGISTRY[key]):
         assert f"    {name}" in text
     assert "Evidence" in text
 

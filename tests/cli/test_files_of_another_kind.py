@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.system.file_kinds import kind_of_file
-from opendp_sim.core.system.regular_files import text_of
+from opendp_sim.core.system.regular_files import decode_text
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import Place
+from opendp_sim.io.file_spec import FileOptions
 from tests._cli import run
 from tests._small import write_small
 
@@ -175,10 +175,10 @@ def test_a_file_has_a_kind(tmp_path: Path, content: bytes, name: str) -> None:
 
 
 def test_what_is_a_text() -> None:
-    assert text_of("é\r\n".encode()) == "é\r\n"
-    assert text_of(b"") == ""
+    assert decode_text("é\r\n".encode()) == "é\r\n"
+    assert decode_text(b"") == ""
     for raw in (b"\xff", b"a\0b", b"SQLite format 3\0", b"SQLite format 3"):
-        assert text_of(raw) is None
+        assert decode_text(raw) is None
 
 
 DAMAGE = {
@@ -256,7 +256,7 @@ def test_a_table_in_utf_16_is_no_table_without_a_delimiter(tmp_path) -> None:
         path.write_text("x\n0.5\n", encoding=encoding)
         if encoding == "utf-16":
             with pytest.raises(DataError) as refused:
-                csv_source(Place(path, {}), records)
+                csv_source(FileOptions(path, {}), records)
             assert refused.value.got == "a file in UTF-16"
         else:
-            assert csv_source(Place(path, {}), records)
+            assert csv_source(FileOptions(path, {}), records)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from tests import _edits
 from tests.cli.test_shown import EVIL
 
@@ -96,7 +96,7 @@ def campaign(files: _edits.Files, kind: str, seeds: range) -> dict[str, int]:
                 ends.get(f"{command[0]} {done.exit_code}", 0) + 1
             )
             assert done.exit_code in (0, 1, 3, 4, 5), (command, seed, said[-400:], done.exception)
-            assert said == shown(said, "\n\t"), (command, seed)
+            assert said == escape(said, "\n\t"), (command, seed)
             if "--json" in command and done.exit_code == 0:
                 json.loads(done.stdout)
             if places["page"].exists():

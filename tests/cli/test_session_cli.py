@@ -582,14 +582,14 @@ def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch)
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.run.stores._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.stores._record_end", stopped)
         with pytest.raises(KeyboardInterrupt):
             served.__exit__(None, None, None)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec), store=copy)
     served = serve(plan_file(spec))
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.run.stores._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.stores._record_end", stopped)
         patch.setattr("opendp_sim.dsl.run.stores.note_end", _full)
         with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
             served.__exit__(None, None, None)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 EVIL = (
     "\x1b[2J",
@@ -72,7 +72,7 @@ def test_hostile_names_are_shown(tmp_path: Path, command: str) -> None:
         done = CliRunner().invoke(app, [command, str(file), *(["-v"] if command == "plan" else [])])
         said = done.stdout + done.stderr
         assert "OS903" not in said
-        assert said == shown(said, "\n\t")  # nothing in it steers a terminal
+        assert said == escape(said, "\n\t")  # nothing in it steers a terminal
         claims = [line for line in screen(said) if line.startswith("claim ")]
         if command == "plan" and done.exit_code == 0:
             assert len(claims) == 1
@@ -95,7 +95,7 @@ def test_a_diagnostic_points_at_the_right_place(tmp_path: Path) -> None:
     file.write_text('spec: opendp_sim/1\n"a\u202e": {"\u202e": 1}\n', encoding="utf-8")
     done = CliRunner().invoke(app, ["check", str(file)])
     assert done.exit_code == 1
-    assert done.stderr == shown(done.stderr, "\n")
+    assert done.stderr == escape(done.stderr, "\n")
     assert r"a\u202e" in done.stderr
 
 
@@ -122,14 +122,14 @@ def test_every_character_that_steers_or_looks_like_nothing_is_shown() -> None:
             kind == "Zs" and code != 32
         )
         if spelled or code in empty:
-            assert shown("a" + chr(code)).isascii(), hex(code)
+            assert escape("a" + chr(code)).isascii(), hex(code)
         elif kind[0] in "LNPS" and code not in (0x16FE4, 0x1D159):
-            assert shown(chr(code)) == chr(code), hex(code)
+            assert escape(chr(code)) == chr(code), hex(code)
 
 
 def test_letters_accents_and_emoji_stay_and_no_mark_sits_on_what_we_wrote() -> None:
     for text in ("Zürich 東京 ε ≤ 1", "Zu\u0308rich", "हिन्दी", "العربية", "한국어", "🙂🏽 🇩🇪", ""):
-        assert shown(text) == text
-    assert shown("❤\ufe0f") == "❤\\ufe0f"
-    assert shown("\u03381") == "\\u03381"  # `0` before it would be struck through
-    assert shown("a\nb\xa0c", "\n") == "a\nb\\xa0c"
+        assert escape(text) == text
+    assert escape("❤\ufe0f") == "❤\\ufe0f"
+    assert escape("\u03381") == "\\u03381"  # `0` before it would be struck through
+    assert escape("a\nb\xa0c", "\n") == "a\nb\\xa0c"

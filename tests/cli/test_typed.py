@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from opendp_sim.cli import _typed
-from opendp_sim.cli._typed import Typed, typed
+from opendp_sim.cli._typed import TypedInput, typed_text
 
 SECONDS = 20
 
@@ -43,7 +43,7 @@ def test_a_signal_right_before_the_wait_ends_it(stream):
     """Two calls of C in a row, with no bytecode between them: a handler cannot run there."""
     send = partial(getattr(ctypes.CDLL(None), "raise"), int(signal.SIGUSR1))
     start = time.monotonic()
-    with typed(stream[0]) as lines:
+    with typed_text(stream[0]) as lines:
         wait = partial(lines.buffer.raw.poll.poll, 1000 * SECONDS)
         with pytest.raises(Stop):
             list(map(operator.call, [send, wait]))
@@ -53,7 +53,7 @@ def test_a_signal_right_before_the_wait_ends_it(stream):
 def test_a_signal_during_the_wait_ends_it(stream):
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.start()
-    with pytest.raises(Stop), typed(stream[0]) as lines:
+    with pytest.raises(Stop), typed_text(stream[0]) as lines:
         lines.readline()
 
 
@@ -63,7 +63,7 @@ def test_a_handler_that_returns_lets_the_wait_go_on(stream):
     signal.signal(signal.SIGUSR1, lambda signum, frame: seen.append(os.write(writer, b"a line\n")))
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.start()
-    with typed(text) as lines:
+    with typed_text(text) as lines:
         assert lines.readline() == "a line\n"
     assert seen == [7]
 
@@ -73,14 +73,14 @@ def test_lines_are_those_of_the_stream(stream):
     os.write(writer, "ä\r\n\udcff\n\nlast".encode(errors="surrogateescape"))
     with Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), writer)  # closes the pipe
-    with typed(text) as lines:
+    with typed_text(text) as lines:
         assert list(iter(lines.readline, "")) == ["ä\n", "\udcff\n", "\n", "last"]
 
 
 def test_what_was_there_is_put_back(stream):
     before = signal.set_wakeup_fd(-1)
     opened = {path.name for path in Path("/proc/self/fd").iterdir()}
-    with typed(stream[0]):
+    with typed_text(stream[0]):
         inside = signal.set_wakeup_fd(-1)
         signal.set_wakeup_fd(inside, warn_on_full_buffer=False)
         assert inside != before
@@ -90,10 +90,10 @@ def test_what_was_there_is_put_back(stream):
 
 def test_other_streams_are_left_as_they_are():
     words = io.StringIO("one\n")
-    with typed(words) as lines:
+    with typed_text(words) as lines:
         assert lines is words
     no_file = io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")
-    with typed(no_file) as lines:
+    with typed_text(no_file) as lines:
         assert lines.readline() == "\udcff\n"
 
 
@@ -104,10 +104,10 @@ def test_lines_are_utf_8_whatever_the_code_page_is(encoding):
     reader, writer = os.pipe()
     os.write(writer, raw)
     os.close(writer)
-    with os.fdopen(reader, encoding=encoding) as text, typed(text) as lines:
+    with os.fdopen(reader, encoding=encoding) as text, typed_text(text) as lines:
         assert lines.readline() == raw.decode("utf-8-sig")
     no_file = io.TextIOWrapper(io.BytesIO(raw), encoding=encoding)
-    with typed(no_file) as lines:
+    with typed_text(no_file) as lines:
         assert lines.readline() == raw.decode("utf-8-sig")
 
 
@@ -115,7 +115,7 @@ def test_another_thread_has_the_stream_as_it_is(stream):
     found = []
 
     def look():
-        with typed(stream[0]) as lines:
+        with typed_text(stream[0]) as lines:
             found.append(lines)
 
     thread = threading.Thread(target=look)
@@ -126,9 +126,9 @@ def test_another_thread_has_the_stream_as_it_is(stream):
 
 def test_a_system_without_poll_has_the_stream_as_it_is(stream, monkeypatch):
     monkeypatch.delattr(_typed.select, "poll")
-    with typed(stream[0]) as lines:
+    with typed_text(stream[0]) as lines:
         assert lines is stream[0]
 
 
 def test_the_reader_says_what_it_is():
-    assert Typed(0, 1).readable()
+    assert TypedInput(0, 1).readable()

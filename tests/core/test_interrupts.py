@@ -18,7 +18,7 @@ from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 from opendp_sim.core import interrupts
 from opendp_sim.core.bridge import plain_measurement
-from opendp_sim.core.interrupts import held, holding, shielded
+from opendp_sim.core.interrupts import holding, shielded, signals_blocked
 
 SWEEP = """
 import gc, os, random, signal, sys, time
@@ -79,9 +79,9 @@ def asked(signum: int = signal.SIGINT) -> None:
 
 def test_a_signal_waits_for_the_end_of_what_is_held() -> None:
     reached = False
-    with pytest.raises(KeyboardInterrupt), held():  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), signals_blocked():  # noqa: PT012
         asked()
-        with held():
+        with signals_blocked():
             asked()
         reached = True
     assert reached
@@ -92,7 +92,7 @@ def test_a_handler_that_does_not_raise_runs_once_for_each_signal() -> None:
     came: list[int] = []
     usual = signal.signal(signal.SIGTERM, lambda signum, _frame: came.append(signum))
     try:
-        with held():
+        with signals_blocked():
             asked(signal.SIGTERM)
             assert not came
         assert came == [signal.SIGTERM]

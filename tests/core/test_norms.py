@@ -12,7 +12,7 @@ from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import NORMS, Block
-from opendp_sim.core.constructors import bound, constructors
+from opendp_sim.core.constructors import bind_to_opendp, constructors
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.domains.counts import USERS, KnownCounts
@@ -58,7 +58,7 @@ def test_every_door_refuses_another_norm(key, wrong):
     if wrong is not None:  # inside the house None means that nobody asked
         claim = case.claim()
         doors += [
-            lambda: bound(case.mechanism, case.domain, case.metric, wrong),
+            lambda: bind_to_opendp(case.mechanism, case.domain, case.metric, wrong),
             lambda: build(claim, case.mechanism.key, case.domain, case.metric, wrong),
         ]
     for door in doors:
@@ -129,7 +129,7 @@ def test_signs_of_steps_belong_to_the_largest_cell(norm, flag):
 def test_no_monotone_distance_is_claimed_for_records_that_come_and_go(key):
     """OpenDP: "set to true if non-monotonicity implies infinite distance"."""
     case = SKETCHES[key]
-    made = bound(case.mechanism, case.domain, case.metric, "linf")
+    made = bind_to_opendp(case.mechanism, case.domain, case.metric, "linf")
     assert made.map(0) == 0
     assert made.map(1) == case.claim().sensitivity.bound("linf", 1)
     if "monotonic" in str(made.output_metric):

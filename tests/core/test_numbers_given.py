@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays, integer_dtypes
 
 import opendp_sim.prelude as sim
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl import program
 from opendp_sim.dsl.text.diagnostic import Refused
@@ -21,33 +21,33 @@ from opendp_sim.transformations.sketches.kernels.race_sketch import RaceSketch
 
 @given(arrays(st.sampled_from([np.float64, np.float32, np.float16]), (2, 3)))
 def test_floats_of_fewer_bits_are_the_double_of_equal_value(array: Any) -> None:
-    for value, found in zip(array.ravel(), np.ravel(plain(array)), strict=True):
+    for value, found in zip(array.ravel(), np.ravel(python_value(array)), strict=True):
         assert (
             np.isnan(value) or Fraction(float(found)) == Fraction(*value.as_integer_ratio())
             if (np.isfinite(value))
             else str(float(value)) == str(found)
         )
-        assert type(plain(value)) is float
+        assert type(python_value(value)) is float
 
 
 @given(arrays(integer_dtypes() | st.sampled_from([np.dtype("u8"), np.dtype("?")]), 3))
 def test_whole_numbers_and_truths_are_python_s(array: Any) -> None:
     kind = bool if array.dtype.kind == "b" else int
-    for value, found in zip(array, plain(array), strict=True):
-        assert type(found) is type(plain(np.array(value))) is kind
+    for value, found in zip(array, python_value(array), strict=True):
+        assert type(found) is type(python_value(np.array(value))) is kind
         assert found == value
 
 
 def test_what_no_double_equals_is_not_rounded() -> None:
-    assert plain(np.longdouble(0.1)) == 0.1
+    assert python_value(np.longdouble(0.1)) == 0.1
     third = np.longdouble(1) / 3
     if third == float(third):
         pytest.skip("a long double is a double here")
-    assert plain(third) == repr(third)
+    assert python_value(third) == repr(third)
     with pytest.raises(ParameterError, match=r"quantize\.bounds"):
         Quantize(bits=8, bounds=(third, 4.0))
     masked = np.ma.array([0.0, 1.0], mask=[True, False])
-    assert plain(masked) is masked
+    assert python_value(masked) is masked
     with pytest.raises(ParameterError, match=r"quantize\.bounds"):
         Quantize(bits=8, bounds=masked)
 

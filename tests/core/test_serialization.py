@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from opendp.extras.numpy import array2_domain, then_np_clamp
 
 import opendp_sim.prelude as sim
-from opendp_sim.core.bridge import parts_of, to_dp_domain, to_dp_metric
+from opendp_sim.core.bridge import noise_parts, to_dp_domain, to_dp_metric
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY
@@ -59,7 +59,7 @@ def given_data(case: Any, made: Any) -> Any:
     """Return what is the same in every run: a transformation, or the part before the noise."""
     if isinstance(made, dp.Transformation):
         return made
-    parts = parts_of(made)
+    parts = noise_parts(made)
     return None if parts is None else parts.core
 
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.transformations.row_maps.quantize import Quantize
 from opendp_sim.transformations.row_maps.rescale import Rescale
@@ -20,7 +20,7 @@ from tests._small import write_small
 
 
 def test_a_list_is_told_in_plain_words():
-    assert describe(Rescale)["centre"].range.endswith("or a list of numbers")
+    assert parameters_of(Rescale)["centre"].range.endswith("or a list of numbers")
 
 
 def test_a_pair_with_one_entry_has_too_few():

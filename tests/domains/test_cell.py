@@ -15,20 +15,20 @@ from hypothesis import given, strategies as st
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.domains.cell import (
-    LONGEST,
+    LONGEST_TEXT,
     MISSING,
     hashes,
+    integer_cell,
     plain,
     real,
     reals,
     tagged,
     text,
     texts,
-    whole,
     wholes,
 )
 from opendp_sim.domains.column import Column
-from opendp_sim.domains.ids import boxed, packed, persons, unpacked
+from opendp_sim.domains.ids import id_array, packed, persons, unpacked
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import GridRows, Rows
@@ -90,7 +90,7 @@ def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
         np.timedelta64(5),
         np.timedelta64("NaT"),
         1j,
-        "x" * (LONGEST + 1),
+        "x" * (LONGEST_TEXT + 1),
         Decimal("nan"),
         object(),
     ],
@@ -99,7 +99,7 @@ def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
 def test_what_holds_no_value_is_missing(cell: object) -> None:
     assert plain(cell) is None
     assert text(cell) == ""
-    assert whole(cell) == MISSING
+    assert integer_cell(cell) == MISSING
     assert math.isnan(real(cell))
 
 
@@ -129,7 +129,7 @@ def test_what_holds_no_value_is_missing(cell: object) -> None:
     ids=lambda v: str(v)[:12],
 )
 def test_a_whole_number_is_read_however_it_is_written(cell: object, number: int) -> None:
-    assert whole(cell) == number
+    assert integer_cell(cell) == number
 
 
 WRITTEN = [
@@ -195,7 +195,9 @@ CELLS = st.one_of(
     st.text(max_size=4),
     st.from_regex(r"\s?[+-]?[0-9_]{1,4}(\.[0-9]{0,2})?(e[0-9]{1,3})?\s?", fullmatch=True),
     st.sampled_from([np.str_("a"), Word("a"), Number.FIVE, np.int8(3), np.float32(0.1), b"a"]),
-    st.sampled_from([Decimal("1.5"), Decimal("1e30"), np.ma.masked, "x" * (LONGEST + 1), "nan"]),
+    st.sampled_from(
+        [Decimal("1.5"), Decimal("1e30"), np.ma.masked, "x" * (LONGEST_TEXT + 1), "nan"]
+    ),
 )
 COLUMNS = (
     Column("v", "str"),
@@ -226,7 +228,7 @@ def test_a_cell_is_read_by_itself(cells: list[Any]) -> None:
         assert np.array_equal(found, parts, equal_nan=found.dtype.kind == "f")
         again = normal(found, column, indices=True)
         assert np.array_equal(again, found, equal_nan=found.dtype.kind == "f"), "not idempotent"
-    for read, one in ((texts, text), (wholes, whole)):
+    for read, one in ((texts, text), (wholes, integer_cell)):
         assert read(cells).tolist() == [one(cell) for cell in cells]
     assert np.array_equal(reals(cells), [real(cell) for cell in cells], equal_nan=True)
 
@@ -337,7 +339,7 @@ def test_a_person_has_64_bits(far: int) -> None:
             persons(ids)
         assert told.value.code == "OS602"
     assert persons([2**64 - 1, -(2**63)]) == [2**64 - 1, -(2**63)]
-    rows = Rows(np.zeros((1, 1), dtype=np.int64), None, boxed([far]))
+    rows = Rows(np.zeros((1, 1), dtype=np.int64), None, id_array([far]))
     with pytest.raises(DataError):
         GridRows(1, ids=True, unit=1.0).normal(rows)
 

@@ -21,14 +21,14 @@ from opendp_sim.accounting.certificate.certificate import (
     read_certificate,
     statement_digest,
 )
-from opendp_sim.accounting.ledger._entries import canonical, chained
+from opendp_sim.accounting.ledger._entries import canonical_json, entry_hash
 from opendp_sim.accounting.ledger._refusals import unavailable
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl import apply, plan_file, verify
 from opendp_sim.dsl.run import certificate as certify
-from opendp_sim.dsl.run.charge import terms_of
+from opendp_sim.dsl.run.charge import ledger_terms
 from opendp_sim.dsl.verification import charge as verify_charge, verify as verification
 from opendp_sim.dsl.verification.charge import stated_wrongly
 from opendp_sim.dsl.verification.derivation import derivation
@@ -87,7 +87,7 @@ def quick(monkeypatch):
         verification,
         "_replayed",
         lambda record, path: planned(
-            canonical(record.program), record.output, Hidden(record), path
+            canonical_json(record.program), record.output, Hidden(record), path
         ),
     )
 
@@ -105,8 +105,8 @@ def entries(folder):
 def body_of(c, **changes):
     """Change the quoted entry's body and make its hash fit again."""
     body = json.loads(c["charge"]["body"]) | changes
-    c["charge"]["body"] = canonical(body)
-    c["charge"]["hash"] = chained(c["charge"]["previous"], c["charge"]["body"])
+    c["charge"]["body"] = canonical_json(body)
+    c["charge"]["hash"] = entry_hash(c["charge"]["previous"], c["charge"]["body"])
 
 
 def rebound(c):
@@ -243,7 +243,7 @@ EDITS = {
         "charge: entry",
     ),
     "a body that is no JSON": (
-        lambda c, _: c["charge"].update(body="x", hash=chained(c["charge"]["previous"], "x")),
+        lambda c, _: c["charge"].update(body="x", hash=entry_hash(c["charge"]["previous"], "x")),
         "charge.body",
     ),
     "a signature": (
@@ -374,12 +374,12 @@ def spending(c, rho):
     """State another sum, with everything that follows from it."""
     from opendp_sim.accounting.composition import Charge, total_of
     from opendp_sim.accounting.ledger._entries import read_terms
-    from opendp_sim.dsl.run.certificate import standing
+    from opendp_sim.dsl.run.certificate import spent_and_left
 
-    genesis = canonical({"format": "opendp_sim/ledger/2", **c["ledger"]["terms"]})
+    genesis = canonical_json({"format": "opendp_sim/ledger/2", **c["ledger"]["terms"]})
     terms = read_terms(genesis, AssertionError)
     total = total_of((Charge(terms.measure, (rho,)),), terms.measure, terms.limit)
-    c["ledger"] |= standing(total)
+    c["ledger"] |= spent_and_left(total)
 
 
 @pytest.mark.parametrize("name", INVENTED)
@@ -398,7 +398,7 @@ def test_what_is_invented_about_a_ledger_that_is_not_there_is_refused(made, tmp_
 def test_a_program_without_a_ledger_has_none_stated(made, tmp_path):
     record, plain = read_certificate(made / NAME)
     plan, body = plan_file(made / "small.yaml"), json.loads(plain["charge"]["body"])
-    terms = terms_of(plan)
+    terms = ledger_terms(plan)
     assert stated_wrongly(plan, terms, record, body) is None
     none = ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", "")
     without = plan_file(write_small(tmp_path, none))

@@ -12,7 +12,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
 from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 from tests._cli import run as _run
 from tests._small import points, write_small
 
@@ -243,7 +243,7 @@ def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkey
     real = released.build_sketch
 
     def broken(stages, blocks, **words):
-        if not isinstance(blocks, Checked):  # those of the rehearsal, which are none
+        if not isinstance(blocks, GatedSource):  # those of the rehearsal, which are none
             return real(stages, blocks, **words)
         raise ValueError("a record: 0.123456789")
 

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from opendp_sim.accounting.file_schemas import plain_json
-from opendp_sim.accounting.ledger._entries import canonical, chained
+from opendp_sim.accounting.ledger._entries import canonical_json, entry_hash
 from tests._edits import Files, fault_of
 
 
@@ -92,13 +92,15 @@ def test_a_release_that_states_a_member_twice_is_refused(files):
 def test_a_ledger_that_states_a_member_twice_is_refused(files):
     """With every hash computed anew, as who writes to the file can."""
     with closing(sqlite3.connect(files.folder / "points.ledger")) as db, db:
-        last = chained("", db.execute("SELECT value FROM meta WHERE key='genesis'").fetchone()[0])
+        last = entry_hash(
+            "", db.execute("SELECT value FROM meta WHERE key='genesis'").fetchone()[0]
+        )
         bodies = [row[0] for row in db.execute("SELECT body FROM entries ORDER BY seq")]
         for seq, body in enumerate(bodies, 1):
             doubled = body.replace('"loss":{', '"loss":{},"loss":{', 1)
-            last = chained(last, doubled)
+            last = entry_hash(last, doubled)
             db.execute("UPDATE entries SET body=?, hash=? WHERE seq=?", (doubled, last, seq))
-        head = canonical({"count": len(bodies), "hash": last})
+        head = canonical_json({"count": len(bodies), "hash": last})
         db.execute("UPDATE meta SET value=? WHERE key='head'", (head,))
     assert fault_of(files.read_ledger) == "OS403"
     files.restore("points.ledger")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opendp_sim.domains.records import Column
-from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_budget
-from opendp_sim.dsl.grammar.data import COLUMNS, ColumnWords
+from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_bounds
+from opendp_sim.dsl.grammar.data import COLUMNS_READER, ColumnWords
 from opendp_sim.dsl.grammar.json_schema import inlined, without_null
 from opendp_sim.dsl.grammar.parse import read_section
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -24,7 +24,7 @@ def test_a_column_is_written_as_it_was_read():
         "person": {"dtype": "int64", "role": "privacy_id"},
     }
     notes = Notes()
-    records = COLUMNS.read(words, ("columns",), notes)
+    records = COLUMNS_READER.read(words, ("columns",), notes)
     assert not notes.findings
     assert {c.name: ColumnWords.of(c).plain() for c in records.columns} == words
     assert records.columns[1] == Column("day", "date", (19723.0, 19753.0))
@@ -32,7 +32,9 @@ def test_a_column_is_written_as_it_was_read():
 
 def test_two_columns_that_name_the_person_are_one_too_many():
     notes = Notes()
-    COLUMNS.read({n: {"dtype": "str", "role": "privacy_id"} for n in "ab"}, ("columns",), notes)
+    COLUMNS_READER.read(
+        {n: {"dtype": "str", "role": "privacy_id"} for n in "ab"}, ("columns",), notes
+    )
     assert [finding.path for finding in notes.findings] == [("columns", "b", "role")]
 
 
@@ -50,7 +52,7 @@ def test_a_ledger_s_limit_is_one_for_its_measure():
     limit = {"rho": 0.5}
     found = read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "zcdp"}, (), notes)
     assert found.limit.rho == 0.5
-    assert check_budget(found.limit, "zcdp", (), notes)
+    assert check_bounds(found.limit, "zcdp", (), notes)
     assert not notes.findings
     assert (
         read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "pure"}, (), notes) is None

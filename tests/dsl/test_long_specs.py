@@ -97,8 +97,8 @@ def test_releases_that_are_alike_are_solved_once(tmp_path, monkeypatch):
         tmp_path, ("outputs:\n", more + "outputs:\n" + outputs), ("spend: 100%", "spend: 1/2")
     )
     asked, built = [], []
-    real, build = account.loss_of, accountant.build
-    monkeypatch.setattr(account, "loss_of", lambda *given: asked.append(given) or real(*given))
+    real, build = account.map_value, accountant.build
+    monkeypatch.setattr(account, "map_value", lambda *given: asked.append(given) or real(*given))
     monkeypatch.setattr(accountant, "build", lambda *given: built.append(given) or build(*given))
     plan = plan_file(spec)
     assert len(asked) < 3 * 20 + 8 * 4 + 2

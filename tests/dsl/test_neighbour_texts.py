@@ -11,7 +11,7 @@ from benchmarks import neighbour_texts as campaign
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.open import open_source
-from opendp_sim.io.protocol import Table, from_arrays
+from opendp_sim.io.protocol import PieceSource, from_arrays
 from tests._gate import check_source
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -52,7 +52,7 @@ def test_a_refusal_says_nothing_about_the_order_of_bad_records(bad):
     a, b = np.full(8, 0.5), np.array(["x"] * 8, dtype=object)
     a[bad[0]], b[bad[1]] = 2.0, "z"
     chunks = [{"a": a[i : i + 1], "b": b[i : i + 1]} for i in range(8)]
-    for source in (from_arrays(TWO, {"a": a, "b": b}), Table(TWO, lambda _rows: chunks)):
+    for source in (from_arrays(TWO, {"a": a, "b": b}), PieceSource(TWO, lambda _rows: chunks)):
         with pytest.raises(DataError, match="OS605") as caught:
             check_source(source, "refuse")
         assert caught.value.where == "column a"

@@ -19,7 +19,7 @@ from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run import execute, execute as released
 from opendp_sim.dsl.run.inputs import Inputs, open_private
 from opendp_sim.io import protocol as sources
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 
 SPEC = """
 spec: opendp_sim/1
@@ -182,7 +182,7 @@ def test_a_mechanism_that_fails_is_judged_after_the_gate(
     real = released.build_sketch
 
     def fails(stages: Any, blocks: Any, **words: Any) -> Any:
-        if not isinstance(blocks, Checked):  # those of the rehearsal, which are none
+        if not isinstance(blocks, GatedSource):  # those of the rehearsal, which are none
             return real(stages, blocks, **words)
         raise ZeroDivisionError("record 17")
 

@@ -480,7 +480,7 @@ def test_an_open_reserve_counts_against_the_limit(tmp_path):
 
 def test_an_edited_ledger_of_whole_hashes_is_still_read_strictly(tmp_path):
     """Somebody recomputes every hash: what is no entry is refused, and never a traceback."""
-    from opendp_sim.accounting.ledger._entries import canonical, chained
+    from opendp_sim.accounting.ledger._entries import canonical_json, entry_hash
     from tests.accounting.ledger.test_ledger import TERMS
 
     path = tmp_path / "l.ledger"
@@ -492,9 +492,9 @@ def test_an_edited_ledger_of_whole_hashes_is_still_read_strictly(tmp_path):
         Ledger.open(path, TERMS, forget=True).close()
         with sqlite3.connect(path) as db:
             genesis = db.execute("SELECT value FROM meta WHERE key='genesis'").fetchone()[0]
-            digest = chained(chained("", genesis), body)
+            digest = entry_hash(entry_hash("", genesis), body)
             db.execute("INSERT INTO entries VALUES (1, ?, ?)", (body, digest))
-            head = canonical({"count": 1, "hash": digest})
+            head = canonical_json({"count": 1, "hash": digest})
             db.execute("UPDATE meta SET value=? WHERE key='head'", (head,))
         db.close()
         with pytest.raises(BudgetError, match="OS403"):

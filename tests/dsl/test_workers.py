@@ -19,7 +19,7 @@ from opendp_sim.core.guard import guarded
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run import execute, execute as released
 from opendp_sim.io import parquet, parquet as parquet_part
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 
 SPEC = """
 spec: opendp_sim/1
@@ -220,7 +220,7 @@ def test_the_first_failure_of_a_mechanism_is_told_and_paid_for(
 
 def _failing(real: Any) -> Any:
     def build(stages: Any, blocks: Any, **named: Any) -> Any:
-        if not isinstance(blocks, Checked):  # those of the rehearsal, which are none
+        if not isinstance(blocks, GatedSource):  # those of the rehearsal, which are none
             return real(stages, blocks, **named)
 
         def fails(_: Any) -> Any:

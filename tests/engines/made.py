@@ -153,9 +153,9 @@ def same(one: Any, two: Any) -> bool:
 
 def checked(engine: Any) -> Any:
     """Return what a check that went well yields."""
-    from opendp_sim.engines.check import Checked
+    from opendp_sim.engines.check import CheckResult
 
-    yield Checked(engine.name, 0.1, equal=True, told=None)
+    yield CheckResult(engine.name, 0.1, equal=True, told=None)
 
 
 def kinds(folder: Path) -> list[str]:

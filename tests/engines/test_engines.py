@@ -21,7 +21,7 @@ from opendp_sim.dsl import apply
 from opendp_sim.engines import job, on_dask, on_spark, work
 from opendp_sim.engines.engine import Engine, Local, _cause, engine_of
 from opendp_sim.engines.job import Job, job_of
-from opendp_sim.engines.messages import packed, read, unpacked
+from opendp_sim.engines.messages import pack, read_message, unpack
 from opendp_sim.engines.on_connect import Connect
 from opendp_sim.engines.on_dask import Dask
 from tests._tiers import some, tiered
@@ -97,8 +97,8 @@ def test_every_spec_in_any_parts_is_one_machine(name: str, folder: Path) -> None
 def test_only_columns_that_are_looked_at_travel(name: str, columns: set[str], folder: Path) -> None:
     """Votes look at two columns; which rows of a person are kept depends on all of them."""
     job = job_of(made.plan_for(name, folder), "n", 3)
-    routed = [read(message) for message in work.route(job.text, job.tasks[0])]
-    assert {frozenset(unpacked(one.payload)) for one in routed} == {frozenset(columns)}
+    routed = [read_message(message) for message in work.route(job.text, job.tasks[0])]
+    assert {frozenset(unpack(one.payload)) for one in routed} == {frozenset(columns)}
 
 
 @pytest.mark.parametrize("name", ["race", "persons", "votes", "words"])
@@ -126,18 +126,18 @@ def lost(found: list[Any]) -> None:
 
 
 def foreign(found: list[Any]) -> None:
-    found[0] = replace(read(found[0]), job="0" * 16).bytes()
+    found[0] = replace(read_message(found[0]), job="0" * 16).bytes()
 
 
 def renamed(found: list[Any]) -> None:
-    found[0] = replace(read(found[0]), parts=read(found[1]).parts).bytes()
+    found[0] = replace(read_message(found[0]), parts=read_message(found[1]).parts).bytes()
 
 
 def shuffled(sent: list[list[bytes]]) -> None:
     """A bucket gets rows of another one, under its own number."""
-    head = read(sent[0][0])
-    other = next(m for m in sent[1] if len(read(m).payload) != len(head.payload))
-    sent[0][0] = replace(read(other), bucket=0, parts=head.parts).bytes()
+    head = read_message(sent[0][0])
+    other = next(m for m in sent[1] if len(read_message(m).payload) != len(head.payload))
+    sent[0][0] = replace(read_message(other), bucket=0, parts=head.parts).bytes()
 
 
 @pytest.mark.parametrize("harm", [doubled, lost, foreign, renamed, shuffled])
@@ -238,8 +238,8 @@ class Wrong(Local):
     name = "wrong"
 
     def run(self, job: Job) -> Sequence[bytes]:
-        found = read(super().run(job)[0])
-        return [replace(found, payload=packed(unpacked(found.payload) // 2)).bytes()]
+        found = read_message(super().run(job)[0])
+        return [replace(found, payload=pack(unpack(found.payload) // 2)).bytes()]
 
 
 @pytest.mark.parametrize(
@@ -452,9 +452,9 @@ def test_other_versions_or_matrices_on_a_worker_are_refused(
     from opendp_sim.engines import job
 
     one = job.job_of(plan, "n", 2)
-    monkeypatch.setattr(job, "versions", lambda: {"numpy": "another"})
+    monkeypatch.setattr(job, "library_versions", lambda: {"numpy": "another"})
     job._typed.cache_clear()
-    found = read(work.whole(one.text, one.tasks[0]))
+    found = read_message(work.whole(one.text, one.tasks[0]))
     job._typed.cache_clear()
     assert (found.code, found.payload) == (611, b"")
 
@@ -481,7 +481,7 @@ def test_integers_that_were_rounded_otherwise_on_a_worker_are_refused(
 
     monkeypatch.setattr(reader, "multipliers", property(moved))
     job._typed.cache_clear()
-    found = read(work.whole(one.text, one.tasks[0]))
+    found = read_message(work.whole(one.text, one.tasks[0]))
     job._typed.cache_clear()
     assert (found.code, found.payload) == (611, b"")
 
@@ -501,13 +501,13 @@ def test_what_is_packed_comes_back_with_its_type(whole: list[int], real: list[fl
         "i": np.zeros(3, dtype=np.int32),
         "t": np.array(["é", "\ud800"], dtype=object),
     }
-    found = unpacked(packed(given_))
+    found = unpack(pack(given_))
     assert list(found) == list(given_)
     for name, array in given_.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
         assert found[name].tobytes() == array.tobytes() or name == "t"
     assert found["t"].tolist() == given_["t"].tolist()
-    vector = unpacked(packed(given_["w"]))
+    vector = unpack(pack(given_["w"]))
     assert (vector.dtype, vector.tolist()) == (np.dtype(np.int64), whole)
 
 
@@ -538,7 +538,7 @@ def test_no_value_leaves_a_task_that_fails(
                 told.append(work.bucket(job.text, 0, [b"{}\n" + SECRET.encode()]))
             told.append(work.merge(job.text, [SECRET.encode()]))
         assert all(SECRET.encode() not in message for message in told)
-        assert all(read(message).code for message in told)
+        assert all(read_message(message).code for message in told)
         assert SECRET not in job.text + "".join(job.tasks)
     file = next((tmp_path / "files").glob("p1*"))
     job = job_of(made.plan_for("words", tmp_path), "n", 2)
@@ -550,9 +550,9 @@ def test_no_value_leaves_a_task_that_fails(
 
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     told = [m for task in job.tasks for m in work.route(job.text, task)]
-    assert any(read(message).code for message in told)
+    assert any(read_message(message).code for message in told)
     assert SECRET not in "".join(capfd.readouterr())
-    assert all(SECRET.encode() not in m for m in told if read(m).code)
+    assert all(SECRET.encode() not in m for m in told if read_message(m).code)
 
 
 def test_the_check_is_on_public_data_and_tells_failures_in_words(

@@ -69,6 +69,6 @@ def test_what_fails_inside_the_gate_has_one_text(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(door, "_enforced", fails)
     records = Records((Column("x", "array[f64, 4]", bounds=(-1.0, 1.0)),))
     with pytest.raises(InternalError, match="OS902") as caught:
-        door.gate({"x": cells(5)}, records, "enforce")
+        door.check_block({"x": cells(5)}, records, "enforce")
     assert TOLD not in str(caught.value)
     assert caught.value.__context__ is None

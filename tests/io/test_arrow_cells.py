@@ -17,7 +17,7 @@ from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import arrow, conform
 from opendp_sim.io.arrow import from_arrow
-from opendp_sim.io.file_spec import Place
+from opendp_sim.io.file_spec import FileOptions
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_form, gated_blocks
 from opendp_sim.io.open import open_source
@@ -184,7 +184,7 @@ def test_chunks_with_dictionaries_of_their_own() -> None:
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, *, pinned: bool) -> None:
     file = tmp_path / "t.parquet"
     pq.write_table(pa.table({"c": np.arange(100).astype(str)}), file, row_group_size=100)
-    place = Place(file, {})
+    place = FileOptions(file, {})
     if pinned:
         (parts,), _ = parquet_parts(place, 1)
         source: Source = parquet_of(place, TEXT, parts)
@@ -267,7 +267,7 @@ def test_entries_beside_each_other_are_what_each_alone_is(declared: str, kinds: 
         ]
         alone = [normal(from_arrow(cell, entry), entry) for cell in cells]
         expected = normal(np.stack(alone, axis=1), column)
-    found = normal(arrow.column_of(column, cells), column)
+    found = normal(arrow.arrow_column(column, cells), column)
     assert found.dtype == expected.dtype
     assert found.flags.c_contiguous
     assert found.tobytes() == expected.tobytes()

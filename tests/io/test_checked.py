@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 from opendp_sim.io.open import open_source
 from opendp_sim.io.protocol import from_arrays
 from tests._gate import check_source
@@ -63,7 +63,7 @@ def test_every_way_of_reading_gives_the_verdict_of_a_pass_of_its_own(
 ) -> None:
     """Read whole, left in the middle, opened in another reading, or not at all; no refused block is met."""
     alone = verdict(lambda: check_source(Pieces(faults, ends=ends), mode))
-    checked = Checked(Pieces(faults, ends=ends), mode)
+    checked = GatedSource(Pieces(faults, ends=ends), mode)
     seen = []
 
     def read() -> None:
@@ -134,7 +134,7 @@ def test_parts_in_any_order_give_the_verdict_of_one_thread(
 ) -> None:
     """Whoever is quicker: parts go on by turns that hypothesis draws, block by block."""
     alone = verdict(lambda: check_source(Cut(parts), mode))
-    checked = Checked(Cut(parts), mode)
+    checked = GatedSource(Cut(parts), mode)
     opened = [iter(part()) for part in checked.parts(2) or []]
     waiting, seen = list(range(len(opened))), []
     while waiting:
@@ -156,7 +156,7 @@ def test_parts_in_any_order_give_the_verdict_of_one_thread(
 
 
 def test_a_part_that_is_left_in_the_middle_is_no_check() -> None:
-    checked = Checked(Cut([[None, "nan"], ["high"]]), "refuse")
+    checked = GatedSource(Cut([[None, "nan"], ["high"]]), "refuse")
     first, second = checked.parts(2) or []
     reading = first()
     next(reading)
@@ -184,7 +184,7 @@ def test_too_many_records_are_counted_over_all_parts(
         [[None, "nan"], [None] * 2, [None, "cut"]],
     ):
         alone = verdict(lambda parts=parts: check_source(Cut(parts), mode))
-        checked = Checked(Cut(parts), mode)
+        checked = GatedSource(Cut(parts), mode)
         for part in reversed(checked.parts(2) or []):
             list(part())
         assert verdict(checked.finish) == alone
@@ -193,12 +193,12 @@ def test_too_many_records_are_counted_over_all_parts(
 
 
 def test_what_cannot_be_cut_is_read_by_one() -> None:
-    assert Checked(Pieces([None], ends=False), "refuse").parts(2) is None
-    assert Checked(Cut([[None], [None]]), "assume").parts(2) is None
+    assert GatedSource(Pieces([None], ends=False), "refuse").parts(2) is None
+    assert GatedSource(Cut([[None], [None]]), "assume").parts(2) is None
 
 
 def test_a_reading_that_is_not_ended_is_no_check() -> None:
-    checked = Checked(Pieces([None, None, "nan"], ends=False), "refuse")
+    checked = GatedSource(Pieces([None, None, "nan"], ends=False), "refuse")
     first = checked()
     next(first)
     with pytest.raises(DataError, match=r"OS60[345]"):
@@ -209,7 +209,7 @@ def test_a_reading_that_is_not_ended_is_no_check() -> None:
 
 
 def test_no_record_is_a_refusal_in_the_pass_that_reads() -> None:
-    checked = Checked(from_arrays(RECORDS, {"a": np.empty(0), "b": np.empty(0, int)}), "refuse")
+    checked = GatedSource(from_arrays(RECORDS, {"a": np.empty(0), "b": np.empty(0, int)}), "refuse")
     list(checked())
     assert verdict(checked.finish) == verdict(lambda: check_source(Pieces([], ends=False)))
 

@@ -13,7 +13,7 @@ from opendp_sim.domains.cell import reals, wholes
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files as chunks, csv_files as delimited
 from opendp_sim.io.conform import conform
-from opendp_sim.io.file_spec import Place
+from opendp_sim.io.file_spec import FileOptions
 from tests._tiers import some
 
 pytest.importorskip("pyarrow")
@@ -183,7 +183,7 @@ LINES = (
 
 
 def both(path: Path, size: int, delimiter: str = ",") -> tuple[bytes, bytes]:
-    place = Place(path, {}, delimiter)
+    place = FileOptions(path, {}, delimiter)
     return told(delimited._by_lines(place, RECORDS, 7)), told(
         delimited._by_chunks(place, RECORDS, 7, size)
     )
@@ -248,7 +248,7 @@ LONG = {
 def read(path: Path, text: str, column: Column) -> np.ndarray:
     path.write_text(text)
     records = Records((column, Column("k", "str")))
-    pieces = delimited._by_chunks(Place(path, {}, ","), records, 5)
+    pieces = delimited._by_chunks(FileOptions(path, {}, ","), records, 5)
     return np.concatenate([conform(piece, records)["x"] for piece in pieces])
 
 
@@ -364,6 +364,6 @@ def test_large_files_go_the_fast_way(tmp_path: Path) -> None:
     row = b"1.25,2.5,3,4,5,w,a,1,2,3\n"
     path = tmp_path / "t.csv"
     path.write_bytes(HEADER.encode() + b"\n" + row * (chunks.CHUNK // len(row) + 2))
-    assert delimited._is_large(Place(path, {}))
-    source = delimited.csv_source(Place(path, {}), RECORDS)
+    assert delimited._is_large(FileOptions(path, {}))
+    source = delimited.csv_source(FileOptions(path, {}), RECORDS)
     assert sum(len(block["r"]) for block in source.blocks()) == chunks.CHUNK // len(row) + 2

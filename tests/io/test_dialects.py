@@ -217,8 +217,8 @@ def test_a_record_elsewhere_changes_no_other(cells: list[str], other: str) -> No
         def read(rows: list[str], place: Any = place, records: Records = records) -> str:
             text = io.StringIO(newline="")
             csv.writer(text, delimiter=";").writerows([["x", "y"], *([row, "1"] for row in rows)])
-            lines = csv_files.records_of(place, io.BytesIO(text.getvalue().encode()))
-            layout = csv_files.layout_of(place, records, csv_files.header_of(place, lines))
+            lines = csv_files.csv_records(place, io.BytesIO(text.getvalue().encode()))
+            layout = csv_files.layout_of(place, records, csv_files.csv_header(place, lines))
             found = [conform(p, records)["x"] for p in csv_files._pieces(lines, 3, layout)]
             return repr([v for part in found for v in part.tolist()])
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.cell import LONGEST
+from opendp_sim.domains.cell import LONGEST_TEXT
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files as lines
 from opendp_sim.io.csv_files import ShortLines
@@ -38,7 +38,7 @@ def one(dtype: str, **rest: Any) -> Records:
 # --- a cell's length --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [LONGEST + 1, 10 * LONGEST])
+@pytest.mark.parametrize("size", [LONGEST_TEXT + 1, 10 * LONGEST_TEXT])
 def test_one_long_cell_costs_its_record_and_no_memory(tmp_path: Path, size: int) -> None:
     """As an array of fixed width the block would have been 26 GB; now it is what the cells are."""
     rows = [f"p{at},{at % 90}" for at in range(70_000)]
@@ -50,7 +50,7 @@ def test_one_long_cell_costs_its_record_and_no_memory(tmp_path: Path, size: int)
 
 
 def test_a_long_cell_is_missing_by_every_route(tmp_path: Path) -> None:
-    words = ["a", "x" * (LONGEST + 1), "b"]
+    words = ["a", "x" * (LONGEST_TEXT + 1), "b"]
     np.savez(tmp_path / "t.npz", v=np.array(words), n=np.arange(3.0))
     pq.write_table(pa.table({"v": words, "n": [0.0, 1.0, 2.0]}), tmp_path / "t.parquet")
     (tmp_path / "t.csv").write_text("v,n\n" + "".join(f"{w},{i}\n" for i, w in enumerate(words)))

@@ -13,7 +13,7 @@ import pytest
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.file_spec import PORTABLE, state_of
+from opendp_sim.io.file_spec import PORTABLE, file_state
 from opendp_sim.io.open import open_source
 
 RECORDS = Records((Column("a", "int64", bounds=(0, 9)),))
@@ -81,11 +81,11 @@ def test_it_is_refused(
         file.write_bytes(one.read_bytes())
         os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     source = open_source(end.removesuffix(".gz"), name, RECORDS, tmp_path)
-    before = state_of(file)
+    before = file_state(file)
     assert sum(len(block["a"]) for block in source.blocks()) == ROWS
     time.sleep(0.02)  # a file system's clock
     exchange(one, other, file)
-    assert state_of(file)[:PORTABLE] == before[:PORTABLE]
+    assert file_state(file)[:PORTABLE] == before[:PORTABLE]
     with pytest.raises(DataError, match="OS601"):
         list(source.blocks())
 

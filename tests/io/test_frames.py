@@ -18,9 +18,9 @@ import pytest
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.columns import from_polars, in_arrow, typed
+from opendp_sim.io.columns import from_polars, in_arrow, typed_column
 from opendp_sim.io.frames import from_table
-from opendp_sim.io.gate import gate
+from opendp_sim.io.gate import check_block
 from opendp_sim.io.open import open_source
 from opendp_sim.io.origin import origin_of
 from opendp_sim.io.protocol import Source
@@ -144,7 +144,7 @@ def cells(source: Source, rows: int = 2) -> Any:
     try:
         blocks = list(source.blocks(rows))
         for block in blocks:
-            gate(block, source.records, "assume")
+            check_block(block, source.records, "assume")
     except DataError as error:
         return error.code
     return [v for block in blocks for v in block["c"].tolist()]
@@ -293,7 +293,7 @@ class Quoting:
 def test_refusals_are_coded_and_quote_nothing(frame: Any, code: str) -> None:
     records = Records((REAL,))
     with pytest.raises(DataError, match=code) as refused:
-        [gate(block, records, "refuse") for block in from_table(records, frame).blocks()]
+        [check_block(block, records, "refuse") for block in from_table(records, frame).blocks()]
     error: BaseException | None = refused.value
     assert error is not None
     assert error.__context__ is None
@@ -330,7 +330,7 @@ def test_types_that_arrow_lacks_are_refused_before_an_export(made: Any, route: A
     for column in (REAL, TEXT, PAIR):
         assert opened(route(series), column) == "OS602"
     with pytest.raises(DataError, match="OS602"):
-        typed(series, "c")
+        typed_column(series, "c")
 
 
 def test_every_type_of_polars_that_is_exported_comes_whole() -> None:
@@ -423,7 +423,7 @@ def test_dates_and_truths_by_every_route(tmp_path: Path) -> None:
     ]
     routes += [from_table(records, t) for t in (table, table.to_pandas(), pl.from_arrow(table))]
     for source in routes:
-        kept = [gate(block, records, "enforce") for block in source.blocks(3)]
+        kept = [check_block(block, records, "enforce") for block in source.blocks(3)]
         assert np.concatenate([part["d"] for part in kept]).tolist() == [18263, 18262]
         assert np.concatenate([part["b"] for part in kept]).tolist() == [1, 0]
     for dtype in ("M8[Y]", "M8[M]", "M8[ns]", "M8[D]"):

@@ -17,7 +17,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.columns import typed
+from opendp_sim.io.columns import typed_column
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_form, gated_blocks
 
@@ -138,13 +138,13 @@ def test_what_raises_while_it_is_converted_says_nothing() -> None:
 def test_a_column_s_own_type_is_that_of_its_library() -> None:
     for cells in ([1, 2], [1, None]):
         for holder in ("polars", "arrow", "pandas nullable", "another library"):
-            found = typed(HOLDERS[holder](cells), "y")
+            found = typed_column(HOLDERS[holder](cells), "y")
             assert found is not None
             assert found.dtype == np.int64
-    assert typed(np.arange(2), "y") is None
-    assert typed([1, 2], "y") is None
-    assert typed(pl.Series(["a", None]), "y").tolist() == ["a", None]  # type: ignore[union-attr]
-    assert typed(pl.Series([0.5, None]), "y").dtype == np.float64  # type: ignore[union-attr]
+    assert typed_column(np.arange(2), "y") is None
+    assert typed_column([1, 2], "y") is None
+    assert typed_column(pl.Series(["a", None]), "y").tolist() == ["a", None]  # type: ignore[union-attr]
+    assert typed_column(pl.Series([0.5, None]), "y").dtype == np.float64  # type: ignore[union-attr]
 
 
 def heavy() -> Any:

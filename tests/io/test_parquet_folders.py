@@ -14,7 +14,7 @@ import pytest
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import parquet, parquet as parquet_part
-from opendp_sim.io.file_spec import Place, reading
+from opendp_sim.io.file_spec import FileOptions, reading
 from opendp_sim.io.parquet import parquet_source
 
 POINTS = Records((Column("x", "array[f64, 2]", (0, 1)),))
@@ -40,9 +40,9 @@ def test_a_folder_and_a_pattern_are_the_file(tmp_path, rows):
     for place, part in enumerate(np.array_split(ROWS, 4)):
         write(tmp_path / "days" / f"day-{place}.parquet", part)
     write(tmp_path / "days" / "empty.parquet", ROWS[:0])
-    single = whole(parquet_source(Place(tmp_path / "all.parquet", {}), POINTS), rows)
+    single = whole(parquet_source(FileOptions(tmp_path / "all.parquet", {}), POINTS), rows)
     for file in (tmp_path / "days", tmp_path / "days" / "day-*.parquet"):
-        source = parquet_source(Place(file, {}), POINTS)
+        source = parquet_source(FileOptions(file, {}), POINTS)
         assert source.length == 30
         assert np.array_equal(whole(source, rows)["x"], single["x"])
 
@@ -50,7 +50,7 @@ def test_a_folder_and_a_pattern_are_the_file(tmp_path, rows):
 def test_the_name_of_a_folder_is_a_column(tmp_path):
     write(tmp_path / "year=2025" / "a.parquet", ROWS[:20])
     write(tmp_path / "year=2026" / "a.parquet", ROWS[20:])
-    found = whole(parquet_source(Place(tmp_path, {}), BY_YEAR))
+    found = whole(parquet_source(FileOptions(tmp_path, {}), BY_YEAR))
     assert np.array_equal(found["x"], ROWS)
     assert found["year"].tolist() == [0] * 20 + [1] * 10
 
@@ -58,29 +58,31 @@ def test_the_name_of_a_folder_is_a_column(tmp_path):
 def test_a_pattern_without_files_is_refused(tmp_path):
     for file in (tmp_path / "none-*.parquet", tmp_path):
         with pytest.raises(DataError, match="OS601"):
-            parquet_source(Place(file, {}), POINTS)
+            parquet_source(FileOptions(file, {}), POINTS)
 
 
 def test_a_file_without_the_column_is_refused(tmp_path):
     write(tmp_path / "a.parquet", ROWS)
     pq.write_table(pa.table({"y": [1.0]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match="OS602"):
-        parquet_source(Place(tmp_path, {}), POINTS)
+        parquet_source(FileOptions(tmp_path, {}), POINTS)
 
 
 def test_what_is_unfinished_hidden_or_about_others_is_left_out(tmp_path):
     for name in ("_temporary/0/a", ".copy/a", "year=2025/.a", "year=2025/_a", "_a", ".a"):
         write(tmp_path / f"{name}.parquet", ROWS[:3])
     with pytest.raises(DataError, match="OS601"):
-        parquet_source(Place(tmp_path, {}), POINTS)
+        parquet_source(FileOptions(tmp_path, {}), POINTS)
     write(tmp_path / "year=2025" / "a.parquet", ROWS[:20])
     write(tmp_path / "_year=2026" / "_a=1" / "a.parquet", ROWS[20:])
     for file, found in ((tmp_path, 30), (tmp_path / "year=2025" / "*.parquet", 20)):
-        assert parquet_source(Place(file, {}), POINTS).length == found
-    assert parquet_source(Place(tmp_path / "year=2025" / "_*.parquet", {}), POINTS).length == 3
+        assert parquet_source(FileOptions(file, {}), POINTS).length == found
+    assert (
+        parquet_source(FileOptions(tmp_path / "year=2025" / "_*.parquet", {}), POINTS).length == 3
+    )
     (tmp_path / "_root").mkdir()
     write(tmp_path / "_root" / "a.parquet", ROWS)  # what is named is read
-    assert parquet_source(Place(tmp_path / "_root", {}), POINTS).length == 30
+    assert parquet_source(FileOptions(tmp_path / "_root", {}), POINTS).length == 30
 
 
 @pytest.mark.parametrize("empty", [(0, 30), (30, 0), (0, 0), (10, 0, 20)])
@@ -89,7 +91,7 @@ def test_an_empty_group_of_rows_makes_no_small_batches(tmp_path, empty):
     with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
         for rows in empty:
             writer.write_table(table.slice(0, rows))
-    source = parquet_source(Place(tmp_path / "a.parquet", {}), POINTS)
+    source = parquet_source(FileOptions(tmp_path / "a.parquet", {}), POINTS)
     sizes = [len(block["x"]) for block in source.blocks(30)]
     assert sum(sizes) == sum(empty)
     assert len([size for size in sizes if size]) <= 2
@@ -143,7 +145,7 @@ def test_lists_and_texts_that_no_memory_holds_are_refused_before_they_are_read(
     for name, data in {"long": long, "wide": wide, "fine": fine}.items():
         pq.write_table(pa.table(data), tmp_path / f"{name}.parquet", row_group_size=groups)
         source = parquet_source(
-            Place(tmp_path / f"{name}.parquet", {}), records
+            FileOptions(tmp_path / f"{name}.parquet", {}), records
         )  # the form is fine
         if name == "fine":
             found = np.concatenate([block["x"] for block in source.blocks(1000)])
@@ -178,7 +180,7 @@ def test_parts_side_by_side_are_the_whole(tmp_path, workers):
     for place, part in enumerate(np.array_split(ROWS, 4)):
         groups(tmp_path / f"year={2025 + place // 2}" / f"{place}.parquet", part, 1 + place)
     groups(tmp_path / "year=2025" / "5.parquet", ROWS[:0], 1)
-    source = parquet_source(Place(tmp_path, {}), BY_YEAR)
+    source = parquet_source(FileOptions(tmp_path, {}), BY_YEAR)
     expected, parts = whole(source), source.cut(workers)
     found = [whole(part) for part in parts]
     assert 1 < len(found) <= 4 * workers + 1
@@ -189,11 +191,11 @@ def test_parts_side_by_side_are_the_whole(tmp_path, workers):
 def test_few_row_groups_are_read_by_one(tmp_path):
     """One group for two threads, or one that holds nearly all: one thread would read for all anyway."""
     groups(tmp_path / "a.parquet", ROWS, 30)
-    assert parquet_source(Place(tmp_path / "a.parquet", {}), POINTS).cut(2) is None
+    assert parquet_source(FileOptions(tmp_path / "a.parquet", {}), POINTS).cut(2) is None
     groups(tmp_path / "b.parquet", ROWS[:2], 30)
-    assert parquet_source(Place(tmp_path, {}), POINTS).cut(2) is None
+    assert parquet_source(FileOptions(tmp_path, {}), POINTS).cut(2) is None
     groups(tmp_path / "a.parquet", ROWS, 15)
-    assert len(parquet_source(Place(tmp_path / "a.parquet", {}), POINTS).cut(2)) == 2
+    assert len(parquet_source(FileOptions(tmp_path / "a.parquet", {}), POINTS).cut(2)) == 2
 
 
 def test_a_file_that_is_refused_as_a_whole_stays_whole(tmp_path, monkeypatch):
@@ -202,7 +204,7 @@ def test_a_file_that_is_refused_as_a_whole_stays_whole(tmp_path, monkeypatch):
         groups(tmp_path / f"{name}.parquet", ROWS, 5)
     for module in (parquet, parquet_part):
         monkeypatch.setattr(module, "refused", lambda spare, heavy, count: count == 5)
-    source = parquet_source(Place(tmp_path, {}), POINTS)
+    source = parquet_source(FileOptions(tmp_path, {}), POINTS)
     assert len(source.cut(2)) == 2
     for part in source.cut(2):
         with pytest.raises(DataError, match="OS601"):
@@ -213,11 +215,11 @@ def test_runs_for_a_job_name_each_file_once(tmp_path):
     """A run of many groups of one file opens it once, not once a group."""
     for name in "ab":
         groups(tmp_path / f"{name}.parquet", ROWS, 3)
-    runs, rows = parquet.parquet_parts(Place(tmp_path, {}), 4)
+    runs, rows = parquet.parquet_parts(FileOptions(tmp_path, {}), 4)
     assert rows == 60
     assert [len(run) for run in runs] == [1, 1, 1, 1]
     assert [len(part.groups) for run in runs for part in run] == [5, 5, 5, 5]
-    assert len(parquet.parquet_parts(Place(tmp_path, {}), 1)[0][0]) == 2
+    assert len(parquet.parquet_parts(FileOptions(tmp_path, {}), 1)[0][0]) == 2
 
 
 def test_a_missing_column_names_the_folders_columns(tmp_path):
@@ -225,7 +227,7 @@ def test_a_missing_column_names_the_folders_columns(tmp_path):
     for folder, given in (("2025", "none"), ("month=1", "month")):
         write(tmp_path / folder[:2] / folder / "a.parquet", ROWS)
         with pytest.raises(DataError) as refused:
-            parquet_source(Place(tmp_path / folder[:2], {}), BY_YEAR)
+            parquet_source(FileOptions(tmp_path / folder[:2], {}), BY_YEAR)
         assert refused.value.got.endswith(f"nor in the names of their folders ({given})")
         assert refused.value.hint.startswith("a folder called `year=2026` gives its files")
         assert refused.value.__context__ is None

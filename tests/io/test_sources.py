@@ -30,11 +30,11 @@ from opendp_sim.io.blocks import recut
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.conform import MISSING, key_indices
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import Place, reading
+from opendp_sim.io.file_spec import FileOptions, reading
 from opendp_sim.io.fold import build_sketch, collect_rows
-from opendp_sim.io.gate import gate, gated_blocks
-from opendp_sim.io.open import KINDS, open_source
-from opendp_sim.io.protocol import Source, Table, from_arrays
+from opendp_sim.io.gate import check_block, gated_blocks
+from opendp_sim.io.open import SOURCE_NAMES, open_source
+from opendp_sim.io.protocol import PieceSource, Source, from_arrays
 from tests._gate import check_source
 
 RECORDS = Records(
@@ -208,7 +208,7 @@ def test_missing_and_unequal_columns_are_refused() -> None:
     assert refused(lambda: from_arrays(RECORDS, data | {"x": data["x"][:-1]})).code == "OS602"
     del data["user"]
     assert refused(lambda: from_arrays(RECORDS, data)).code == "OS602"
-    chunked = Table(RECORDS, lambda _rows: [data])
+    chunked = PieceSource(RECORDS, lambda _rows: [data])
     assert refused(lambda: check_source(chunked)).code == "OS602"
 
 
@@ -218,7 +218,7 @@ def test_an_empty_source_has_its_own_code() -> None:
     check_source(source, "enforce")
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"builtin"}))
+@pytest.mark.parametrize("kind", sorted(set(SOURCE_NAMES) - {"builtin"}))
 def test_missing_and_broken_files(tmp_path: Path, kind: str) -> None:
     assert refused(lambda: open_source(kind, "none", RECORDS, tmp_path)).code == "OS601"
     (tmp_path / "broken").write_bytes(b"\x93NUMPY\x01\x00\xff\xfe" + SECRET.encode() * 9)
@@ -399,7 +399,7 @@ def test_assume_looks_at_structure_only() -> None:
     source = from_arrays(RECORDS, spoiled("x", np.nan))
     check_source(source, "assume")
     block = next(source.blocks())
-    assert gate(block, RECORDS, "assume") is block
+    assert check_block(block, RECORDS, "assume") is block
     wrong = from_arrays(RECORDS, raw() | {"x": np.zeros((COUNT, 3))})
     assert refused(lambda: check_source(wrong, "assume")).code == "OS602"
 
@@ -551,9 +551,9 @@ def test_a_vector_of_a_text_file_is_said_to_have_headers(tmp_path):
     file.write_text("emb:0,emb:1\n1,2\n")
     records = Records((Column("emb", "array[f32, 2]"),))
     with pytest.raises(DataError, match="OS602") as caught:
-        csv_source(Place(file, {}), records)
+        csv_source(FileOptions(file, {}), records)
     assert "`emb_0` to `emb_1`" in caught.value.expected
     for header, place in (("emb_0,emb_1", {}), ("a,b", {"emb": ("a", "b")})):
         file.write_text(f"{header}\n1,2\n")
-        (block,) = csv_source(Place(file, place), records).blocks()
+        (block,) = csv_source(FileOptions(file, place), records).blocks()
         assert block["emb"].tolist() == [[1.0, 2.0]]

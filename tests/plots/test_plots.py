@@ -21,7 +21,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.cli import app
 from opendp_sim.cli.plot import plot_command
 from opendp_sim.plots.canvas import COLORS, label
-from opendp_sim.plots.choose import KINDS, display_of
+from opendp_sim.plots.choose import PLOT_KINDS, display_of
 from opendp_sim.plots.curves import ErrorDisplay, PrivacyDisplay
 from opendp_sim.plots.evidence import AuditDisplay
 from opendp_sim.plots.items import TopDisplay
@@ -234,7 +234,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
     assert isinstance(display_of(audit_file(tmp_path / "audit.json")), AuditDisplay)
     (tmp_path / "top.json").write_text('["a", "b"]')
     assert display_of(tmp_path / "top.json").items == ["a", "b"]
-    assert all(kind in str(plot_command.__annotations__["kind"]) for kind in KINDS)
+    assert all(kind in str(plot_command.__annotations__["kind"]) for kind in PLOT_KINDS)
 
 
 def test_the_package_offers_every_picture():

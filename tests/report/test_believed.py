@@ -10,7 +10,15 @@ from opendp_sim.accounting.certificate.certificate import assumptions
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import of_units
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.report.trust import COLUMNS, PLAIN, QUERIES, SEEDS, UNIT, believed, not_promised
+from opendp_sim.report.trust import (
+    PLAIN,
+    QUERIES,
+    SEEDS,
+    TRUST_COLUMNS,
+    UNIT_SENTENCE,
+    assumptions_of,
+    not_promised,
+)
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -23,7 +31,7 @@ def test_each_plain_sentence_stands_for_one_of_a_certificate():
         for ingest in ("refuse", "enforce", "assume")
         for text in assumptions(ingest, by_person=True)
     }
-    assert {*PLAIN, UNIT, COLUMNS, QUERIES, SEEDS} <= stated
+    assert {*PLAIN, UNIT_SENTENCE, TRUST_COLUMNS, QUERIES, SEEDS} <= stated
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,7 @@ def test_each_plain_sentence_stands_for_one_of_a_certificate():
 def test_a_belief_names_the_unit_and_a_change_is_two_steps(tmp_path, unit, said, steps):
     spec = write_small(tmp_path, ("{add_remove: 1, of: row}", unit))
     plan = plan_file(spec)
-    found = believed(plan, assumptions("refuse", by_person=False))
+    found = assumptions_of(plan, assumptions("refuse", by_person=False))
     assert len(found) == len(assumptions("refuse", by_person=False))
     assert said in found[0]
     assert not any("2**31" in text or "lemma" in text for text in found)
@@ -68,7 +76,7 @@ def test_a_belief_names_the_unit_and_a_change_is_two_steps(tmp_path, unit, said,
 def test_a_page_asks_to_believe_what_its_release_has(spec, has, not_has):
     plan = plan_file(SPECS / f"{spec}.yaml")
     by_person = plan.privacy.unit.of != "row"
-    text = " ".join(believed(plan, assumptions("refuse", by_person=by_person)))
+    text = " ".join(assumptions_of(plan, assumptions("refuse", by_person=by_person)))
     assert all(word in text for word in has)
     assert not any(word in text for word in not_has)
 
@@ -77,4 +85,4 @@ def test_a_person_s_name_is_what_a_belief_is_about():
     plan = plan_file(SPECS / "writers-density.yaml")
     name = plan.privacy.unit.of
     assert name != "row"
-    assert f"Nobody has more than one `{name}` in" in believed(plan, [UNIT])[0]
+    assert f"Nobody has more than one `{name}` in" in assumptions_of(plan, [UNIT_SENTENCE])[0]

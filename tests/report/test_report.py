@@ -31,9 +31,9 @@ from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import _bars, _items
 from opendp_sim.report.audit import read_audits
 from opendp_sim.report.charts import _lines, burn_chart, round_ticks
-from opendp_sim.report.facts import Facts, verdict
+from opendp_sim.report.facts import Facts, promise_ending
 from opendp_sim.report.figures import Figure
-from opendp_sim.report.flows import Box, Flow
+from opendp_sim.report.flows import Flow, FlowBox
 from opendp_sim.report.ledger import _DRAWN, _UNITS, _protected, ledger_facts
 from opendp_sim.report.page import page_of, render
 from opendp_sim.report.tiles import Tile
@@ -314,12 +314,12 @@ def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
 def test_the_verdict_of_a_run_is_that_of_all_runs_of_its_ledger():
     own, together = attacker_of("gdp", (0.03,)), attacker_of("gdp", (0.3,))
     assert (own.strength, together.strength) == ("strong", "moderate")
-    assert verdict(own).startswith("strong (by such guesses: strong up to 60")
-    assert verdict(own, together).startswith(
+    assert promise_ending(own).startswith("strong (by such guesses: strong up to 60")
+    assert promise_ending(own, together).startswith(
         "after all these runs moderate (this run alone: strong; by"
     )
     worst = attacker_of("gdp", (30.0,))
-    assert verdict(own, worst).startswith("after all these runs very weak (this")
+    assert promise_ending(own, worst).startswith("after all these runs very weak (this")
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
@@ -493,7 +493,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     evil = HOSTILE + '</style>"&amp;\u202e'
     facts = Facts(evil, evil, evil, evil, evil)
     facts.tiles = [Tile(evil, evil, warn=True)]
-    facts.flows = [Flow(evil, (Box("work", evil, evil, evil),)), Flow(evil, ())]
+    facts.flows = [Flow(evil, (FlowBox("work", evil, evil, evil),)), Flow(evil, ())]
     facts.figures = [Figure(evil, _bars([{f"density:{evil}": "1"}]).picture, evil), _items([evil])]
     facts.not_promised = facts.believe = [evil]
     facts.wrong, facts.warnings = [(evil, evil)], [evil]

@@ -8,7 +8,7 @@ import pytest
 
 from opendp_sim.dsl.plan.errors import how_wrong
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.report.answer import rows_of
+from opendp_sim.report.answer import first_answers
 from opendp_sim.report.answer_spread import spread_of
 
 SPEC = Path(__file__).parents[2] / "specs" / "digit-density.yaml"
@@ -27,7 +27,7 @@ def test_noise_is_a_part_of_the_middle_answer(plan, tmp_path):
     assert "The answers in this file run from 10 to 90, and the middle one is 42.1. " in told
     assert "in the middle 4.43, which is 11% of the middle answer: noise moves 2 of 3 " in told
     assert "half" not in told  # of a deviation: the picture beside it says 2 of 3, and rightly
-    assert rows_of(plan, "densities", file, 1)[1] == [
+    assert first_answers(plan, "densities", file, 1)[1] == [
         dict(zip(text.split(maxsplit=1)[0].split(","), ("10", "40", "4.43", "4.43"), strict=True))
     ]
 

@@ -20,8 +20,8 @@ from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, HashFold, cost_of
-from opendp_sim.sklearn.base import loss_of
-from opendp_sim.sklearn.budget import not_covered, open_when_free, terms_of
+from opendp_sim.sklearn.base import fit_loss
+from opendp_sim.sklearn.budget import not_covered, open_when_free, purse_terms
 
 X = np.array([[0.0, 0.0]] * 60 + [[1.0, 1.0]] * 60)
 Y = np.array(["a"] * 60 + ["b"] * 60)
@@ -269,7 +269,7 @@ def test_a_measure_that_is_none_is_refused(measure, tmp_path):
     with pytest.raises(BudgetError, match="OS401"):
         Budget(measure=measure, epsilon=1.0, delta=1e-6)
     with pytest.raises(BudgetError, match="OS401"):
-        terms_of(measure, "row", Limit(epsilon=1.0, delta=1e-6))
+        purse_terms(measure, "row", Limit(epsilon=1.0, delta=1e-6))
     with pytest.raises(BudgetError, match="OS401"):
         Budget.open(tmp_path / "a.ledger", measure=measure, epsilon=1.0, delta=1e-6)
 
@@ -280,11 +280,11 @@ def test_as_many_fits_as_the_budget_holds_in_decimals(part):
     times = int(1 / Fraction(str(part)))
     budget = Budget(epsilon=1.0, measure="pure")
     one = centroid(epsilon=part, delta=None, measure="pure", budget=budget)
-    assert loss_of(one) == Charge("pure", (Fraction(1, times),))
-    budget.reserve([loss_of(one)] * (times - 1))
+    assert fit_loss(one) == Charge("pure", (Fraction(1, times),))
+    budget.reserve([fit_loss(one)] * (times - 1))
     one.fit(X, Y)  # takes a reserve: the plan costs just what was reserved
     assert budget.reserved == times - 2
-    budget.reserve([loss_of(one)])
+    budget.reserve([fit_loss(one)])
     assert budget.total.left == {"epsilon": 0.0}
     with pytest.raises(BudgetError, match="OS402"):
-        budget.reserve([loss_of(one)])
+        budget.reserve([fit_loss(one)])

@@ -34,7 +34,7 @@ from opendp_sim.sklearn import (
     cost_of,
     private_score,
 )
-from opendp_sim.sklearn.metrics import as_given, check_fitted, names_for
+from opendp_sim.sklearn.metrics import check_fitted, names_for, with_names
 
 rng = np.random.default_rng(5)
 Y = np.arange(240) % 2
@@ -257,8 +257,8 @@ def test_names_are_given_where_pandas_is_what_came():
     assert names_for(est, X) is None
     assert names_for(LogisticRegression().fit(X, Y), FRAME) is None
     row = X[:1].copy()
-    assert as_given(row, None) is row
-    assert as_given(row, list("abcd")).equals(FRAME[:1])
+    assert with_names(row, None) is row
+    assert with_names(row, list("abcd")).equals(FRAME[:1])
     check_fitted(est)
 
 

@@ -40,7 +40,7 @@ from opendp_sim.sklearn import (
     private_score,
 )
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
-from opendp_sim.sklearn._validation.tables import NamedCells, seen
+from opendp_sim.sklearn._validation.tables import NamedCells, checked_table
 from opendp_sim.sklearn.model_selection import candidates_of, grid_of, splits_of, with_params
 
 rng = np.random.default_rng(11)
@@ -160,7 +160,7 @@ def test_folds_that_are_read_once_are_refused_unread():
 def test_cells_go_on_with_their_names():
     est = clone(CLF)
     cells = NamedCells(X, np.array(["p", "q"], dtype=object)).of(slice(3))
-    assert seen(est, cells, reset=True) is cells.cells
+    assert checked_table(est, cells, reset=True) is cells.cells
     assert list(est.feature_names_in_) == ["p", "q"]
     assert not np.shares_memory(cells.cells, X)
     NamedCells.seen_by(CLF, X).tell(est)

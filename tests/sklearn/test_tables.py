@@ -11,7 +11,7 @@ import pytest
 
 from opendp_sim.sklearn import DPKernelDensity, DPNearestCentroid, DPSearch
 from opendp_sim.sklearn._validation.refusals import InputRefused
-from opendp_sim.sklearn._validation.tables import column_of, ids_of, matrix_of
+from opendp_sim.sklearn._validation.tables import ids_of, label_array, matrix_of
 
 LABELS = {
     "a list": list,
@@ -30,8 +30,8 @@ def test_one_odd_label_in_a_list_leaves_the_others_what_they_are(odd: Any) -> No
     """Of lists of one, numpy made (n, 1), but (n,) of lists where one cell was odd: all were foreign."""
     for wrap in (lambda cell: cell, lambda cell: [cell], lambda cell: (cell,)):
         cells = [wrap(k % 2) for k in range(6)]
-        assert column_of([*cells, odd], "y")[:6].tolist() == column_of(cells, "y").tolist()
-        assert column_of([*cells, odd], "y").shape == (7,)
+        assert label_array([*cells, odd], "y")[:6].tolist() == label_array(cells, "y").tolist()
+        assert label_array([*cells, odd], "y").shape == (7,)
 
 
 def test_one_odd_label_moves_a_release_by_one_record() -> None:
@@ -48,7 +48,7 @@ def test_one_odd_label_moves_a_release_by_one_record() -> None:
 @pytest.mark.parametrize("hold", LABELS.values(), ids=LABELS)
 def test_labels_are_what_they_are_beside_a_null(hold: Any) -> None:
     far = 2**53 + 1
-    whole, holed = column_of(hold([far, 1]), "y"), column_of(hold([far, 1, None]), "y")
+    whole, holed = label_array(hold([far, 1]), "y"), label_array(hold([far, 1, None]), "y")
     assert whole.dtype == holed.dtype
     assert whole.tolist() == holed[:2].tolist() == [far, 1]
 

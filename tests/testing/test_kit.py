@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.claims import Block, Post, Private, Sensitivity, Stable
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.mechanism import REGISTRY, param, register
@@ -273,7 +273,7 @@ def test_words_are_checked() -> None:
 
     case = replace(
         CASES["race_sketch"],
-        mechanism=Elsewhere(**{n: getattr(RACE, n) for n in describe(RaceSketch)}),
+        mechanism=Elsewhere(**{n: getattr(RACE, n) for n in parameters_of(RaceSketch)}),
     )
     for law in (
         laws.check_docstring_has_every_section,

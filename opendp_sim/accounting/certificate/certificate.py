@@ -24,12 +24,12 @@ from opendp_sim.accounting.file_schemas import (
     is_heavy,
     read_both,
 )
-from opendp_sim.accounting.ledger._entries import Entry, canonical, chained
+from opendp_sim.accounting.ledger._entries import Entry, canonical_json, entry_hash
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import regular
 
-FORMAT = "opendp_sim/certificate/2"
+CERTIFICATE_FORMAT = "opendp_sim/certificate/2"
 _LONGEST = 2**26
 """Bytes of a certificate: a program and its plan with all keys."""
 BINDS = ("charge", "signature")
@@ -124,7 +124,7 @@ class Quoted(Strict):
     @property
     def follows(self) -> bool:
         """Return whether the hash follows from the previous one."""
-        return chained(self.previous, self.body) == self.hash
+        return entry_hash(self.previous, self.body) == self.hash
 
 
 class Signature(Strict):
@@ -183,7 +183,7 @@ def quoted(entry: Entry) -> dict[str, Any]:
 def statement_digest(certificate: dict[str, Any]) -> str:
     """Return the sha256 of the statement's canonical JSON."""
     stated = {name: value for name, value in certificate.items() if name not in BINDS}
-    return hashlib.sha256(canonical(stated).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
 
 
 def _what_came(path: Path, came: str) -> str:
@@ -212,7 +212,8 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
 
     def refusal(came: str) -> ReleaseError:
         return ReleaseError(
-            "OS701", str(path), expected=f"a certificate of format {FORMAT}, as `apply` writes it",
+            "OS701", str(path),
+            expected=f"a certificate of format {CERTIFICATE_FORMAT}, as `apply` writes it",
             got=_what_came(Path(path), came), hint=_what_to_name(Path(path)),
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.certificate.certificate import FORMAT, statement_digest
+from opendp_sim.accounting.certificate.certificate import CERTIFICATE_FORMAT, statement_digest
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.system.regular_files import regular
 
@@ -22,7 +22,7 @@ def signed_text(certificate: dict[str, Any]) -> bytes:
     """Return what a signature is over."""
     charge = certificate["charge"]
     paid = "none" if charge is None else charge["hash"]
-    return f"{FORMAT} {statement_digest(certificate)} {paid}".encode()
+    return f"{CERTIFICATE_FORMAT} {statement_digest(certificate)} {paid}".encode()
 
 
 class Signer:

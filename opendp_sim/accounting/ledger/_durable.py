@@ -150,7 +150,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_never_closed)
 
 
-class Held:
+class OpenFile:
     """Hold an open file under its name.
 
     The lock is by that name.

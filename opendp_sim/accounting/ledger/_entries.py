@@ -15,7 +15,7 @@ from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.file_schemas import Digest, Strict, Time, read_both, read_strictly
 from opendp_sim.core.errors import SimError
 
-FORMAT = "opendp_sim/ledger/2"
+LEDGER_FORMAT = "opendp_sim/ledger/2"
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Terms:
         return {"measure": self.measure, "unit": self.unit, "limit": self.limit.plain()}
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return JSON that is the same for the same value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def chained(previous: str, body: str) -> str:
+def entry_hash(previous: str, body: str) -> str:
     """Return an entry's hash, which includes the previous one."""
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
-def counted(entries: Sequence[Entry]) -> list[Entry]:
+def counting_entries(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries whose losses count.
 
     Charges, and reserves that nothing has settled.
@@ -216,7 +216,7 @@ class _Head(Strict):
 def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimError]) -> Entry:
     """Return the entry in a ledger's line, or refuse it."""
     _, body = read_both(_AnyBody, text, lambda came: refusal(f"no entry at {seq} ({came})"))
-    return Entry(seq, body, chained(previous, text), text, previous)
+    return Entry(seq, body, entry_hash(previous, text), text, previous)
 
 
 def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:

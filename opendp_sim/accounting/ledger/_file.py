@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from opendp_sim.accounting.ledger._durable import (
     LOCK,
     SIDES,
-    Held,
+    OpenFile,
     Owned,
     checkpoint,
     claimed,
@@ -32,11 +32,11 @@ from opendp_sim.core.system.file_kinds import kind_of_file
 
 T = TypeVar("T")
 
-TABLES = (
+LEDGER_TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
-LONGEST = 2**20
+LONGEST_ENTRY = 2**20
 """Bytes of a row at most: a run of 400 outputs has some 90,000. SQLite does not read a longer one."""
 _PUT = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 
@@ -76,13 +76,13 @@ class FileTables:
                 raise lost(self.path, "the file of its lock is there still")
             self._make(first)
         self._open.callback(claimed(self.path).release)
-        self._place = Held(self.path)
+        self._place = OpenFile(self.path)
         self._db = sqlite3.connect(
             self.path, timeout=0.0, isolation_level=None, factory=Owned, check_same_thread=False
         )
         self._open.callback(self._db.close)
-        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-        if not has_tables(self._db, TABLES):
+        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ENTRY)
+        if not has_tables(self._db, LEDGER_TABLES):
             raise refused(self.path, "a ledger", "a file with other tables", RESTORE)
         hold(self._db)
 
@@ -96,7 +96,7 @@ class FileTables:
         records = list(zip(("genesis", "head"), first(), strict=True))
 
         def fill(connection: sqlite3.Connection) -> None:
-            for table in TABLES:
+            for table in LEDGER_TABLES:
                 connection.execute(table)
             connection.executemany(_PUT, records)
 

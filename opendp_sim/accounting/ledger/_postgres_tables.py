@@ -18,15 +18,15 @@ from typing import Any, TypeVar
 from opendp_sim.accounting.ledger._entries import Entry
 from opendp_sim.accounting.ledger._refusals import refused, unavailable
 from opendp_sim.accounting.ledger.postgres import (
-    Cause,
+    FailureCause,
     cause_of,
     check_durable,
     connect,
-    named,
+    parse_address,
     psycopg_of,
     tries,
 )
-from opendp_sim.core.interrupts import held
+from opendp_sim.core.interrupts import signals_blocked
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class PostgresTables:
 
         A new database has no tables yet.
         """
-        name, text = named(self.path)[1], "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
+        name, text = parse_address(self.path)[1], "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
         return self.call(
             lambda: self._has_tables() and self._db.execute(text, (name,)).fetchone() is not None
         )
@@ -103,7 +103,7 @@ class PostgresTables:
             self._db.execute(
                 "INSERT INTO opendp_sim.ledger (name, genesis, head) VALUES (%s, %s, %s) "
                 "ON CONFLICT (name) DO NOTHING",
-                (named(self.path)[1], *first()),
+                (parse_address(self.path)[1], *first()),
             )
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class PostgresTables:
 
     def _row(self, lock: str = "") -> tuple[int, str, str]:
         text = "SELECT id, genesis, head FROM opendp_sim.ledger WHERE name = %s"
-        row = self._db.execute(text + lock, (named(self.path)[1],)).fetchone()
+        row = self._db.execute(text + lock, (parse_address(self.path)[1],)).fetchone()
         if row is None:
             raise refused(self.path, "a ledger", "no such name", "the first `apply` makes it.")
         return int(row[0]), str(row[1]), str(row[2])
@@ -171,12 +171,12 @@ class PostgresTables:
         with self._turn:
             if self._db is not None:
                 return action()
-            with held():
+            with signals_blocked():
                 return self._tried(action)
 
     def _tried(self, action: Callable[[], T]) -> T:
         failed = psycopg_of(self.path).Error
-        cause: Cause | None = None
+        cause: FailureCause | None = None
         for _ in tries(met=self._met):
             before = cause
             try:

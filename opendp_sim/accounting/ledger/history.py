@@ -13,8 +13,8 @@ from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.ledger._entries import (
     Entry,
     Terms,
-    chained,
-    counted,
+    counting_entries,
+    entry_hash,
     read_birth,
     read_head,
     read_terms,
@@ -68,7 +68,7 @@ class LedgerHistory:
 
         It identifies this ledger, at every place of storage.
         """
-        return chained("", self._meta("genesis"))
+        return entry_hash("", self._meta("genesis"))
 
     def forgets(self, start: str | None) -> bool:
         """Return whether this ledger replaces one with another first hash.
@@ -91,7 +91,7 @@ class LedgerHistory:
 
         Charges, and reserves that nothing has settled.
         """
-        return tuple(Charge.read(e.body["loss"]) for e in counted(self.entries))
+        return tuple(Charge.read(e.body["loss"]) for e in counting_entries(self.entries))
 
     def total(self, *more: Charge, upto: int | None = None) -> Total:
         """Return what was spent, with ``more`` on top, by OpenDP's composition.
@@ -100,7 +100,7 @@ class LedgerHistory:
             more: losses that were not recorded.
             upto: the number of the last entry that is looked at; default all.
         """
-        spent = [Charge.read(e.body["loss"]) for e in counted(self._upto(upto))]
+        spent = [Charge.read(e.body["loss"]) for e in counting_entries(self._upto(upto))]
         return total_of((*spent, *more), self.terms.measure, self.terms.limit)
 
     def afford(self, charge: Charge) -> None:
@@ -191,7 +191,7 @@ class LedgerHistory:
         turns = [
             e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store
         ]
-        paid = any(store in stores_of(e.body) for e in counted(entries))
+        paid = any(store in stores_of(e.body) for e in counting_entries(entries))
         return turns[-1] if turns else ("" if paid else None)
 
     def _broken(self, got: str) -> BudgetError:

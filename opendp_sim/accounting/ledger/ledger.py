@@ -26,11 +26,11 @@ from typing import Any, Literal, NoReturn, Self
 
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger._entries import (
-    FORMAT,
+    LEDGER_FORMAT,
     Entry,
     Terms,
-    canonical,
-    chained,
+    canonical_json,
+    entry_hash,
     read_entry,
     read_head,
     read_terms,
@@ -91,8 +91,8 @@ class Ledger(LedgerHistory):
 
         def first() -> tuple[str, str]:
             plain = {} if terms is None else terms.plain()
-            genesis = canonical({"format": FORMAT, **plain, **born})
-            return genesis, canonical({"count": 0, "hash": chained("", genesis)})
+            genesis = canonical_json({"format": LEDGER_FORMAT, **plain, **born})
+            return genesis, canonical_json({"count": 0, "hash": entry_hash("", genesis)})
 
         def start() -> None:
             ledger._tables.open(None if terms is None else first, forget=forget)
@@ -110,8 +110,8 @@ class Ledger(LedgerHistory):
         if terms is not None and terms != self.terms:
             raise refused(
                 self.path,
-                f"the terms it was made with: {canonical(self.terms.plain())}",
-                canonical(terms.plain()),
+                f"the terms it was made with: {canonical_json(self.terms.plain())}",
+                canonical_json(terms.plain()),
                 "state the same measure, unit and limit, or charge another ledger.",
             )
 
@@ -153,7 +153,7 @@ class Ledger(LedgerHistory):
         genesis, head, rows = self._tables.rows(len(found))
         if genesis != (self._genesis or genesis):
             raise self._broken("other terms than before")
-        last = found[-1].hash if found else chained("", genesis)
+        last = found[-1].hash if found else entry_hash("", genesis)
         for row in rows:
             known = before[len(found)] if len(found) < len(before) else None
             same = known is not None and known.is_row(row, last)
@@ -167,7 +167,7 @@ class Ledger(LedgerHistory):
     def _entry(self, row: tuple[Any, Any, Any], before: int, last: str) -> Entry:
         """Return the entry of a row that has not been read before."""
         seq, body, digest = row
-        if seq != before + 1 or not isinstance(body, str) or digest != chained(last, body):
+        if seq != before + 1 or not isinstance(body, str) or digest != entry_hash(last, body):
             raise self._broken(f"a break at entry {before + 1}")
         return read_entry(seq, body, last, self._broken)
 
@@ -184,7 +184,7 @@ class Ledger(LedgerHistory):
         def run() -> int:
             entries = self._read(afresh=True)
             read_terms(self._genesis, self._broken)
-            seen = [chained("", self._genesis), *(entry.hash for entry in entries)]
+            seen = [entry_hash("", self._genesis), *(entry.hash for entry in entries)]
             if head is not None and head not in seen:
                 raise refused(
                     self.path, "a history that holds the given head", "another history",
@@ -302,10 +302,10 @@ class Ledger(LedgerHistory):
 
     def _append(self, body: dict[str, Any]) -> Entry:
         entries = self._read()
-        last = entries[-1].hash if entries else chained("", self._genesis)
-        text = canonical({**body, "time": _now()})
+        last = entries[-1].hash if entries else entry_hash("", self._genesis)
+        text = canonical_json({**body, "time": _now()})
         entry = read_entry(len(entries) + 1, text, last, self._broken)
-        self._tables.put(entry, canonical({"count": entry.seq, "hash": entry.hash}))
+        self._tables.put(entry, canonical_json({"count": entry.seq, "hash": entry.hash}))
         return entry
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from opendp_sim.accounting.ledger._refusals import refused
 from opendp_sim.core.interrupts import signal_waits
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 PREFIX = "postgresql:"
 _DURABLE = {
@@ -52,7 +52,7 @@ def is_shared(path: str | Path) -> bool:
     return str(path).startswith(PREFIX)
 
 
-def named(path: Path) -> tuple[str, str]:
+def parse_address(path: Path) -> tuple[str, str]:
     """Return the service (of libpq) and the ledger that ``postgresql:SERVICE/LEDGER`` names."""
     service, _, name = str(path).removeprefix(PREFIX).partition("/")
     if not service or not name:
@@ -87,7 +87,7 @@ def connect(path: Path, options: str = "") -> Any:
     Raises:
         BudgetError (OS403): a bad name, or no package. psycopg.Error: see ``cause_of``.
     """
-    psycopg, service = psycopg_of(path), named(path)[0]
+    psycopg, service = psycopg_of(path), parse_address(path)[0]
     told = f"{_OPTIONS} {options}".strip()
     db = psycopg.connect(service=service, options=told, autocommit=True, **PATIENCE)
     wait = db.wait
@@ -148,7 +148,7 @@ def tries(*, met: bool = True) -> Iterator[None]:
 # --- causes ---------------------------------------------------------------------------------------
 
 
-class Cause(NamedTuple):
+class FailureCause(NamedTuple):
     """A failure of a server in words.
 
     Attributes:
@@ -164,53 +164,53 @@ class Cause(NamedTuple):
     hint: str
 
 
-_GONE = Cause(
+_GONE = FailureCause(
     True,
     "a database that answers",
     "no answer",
     "see that it runs, and that the service's host and port are its; then try again",
 )
-_BUSY = Cause(True, "a server with a connection left", "too many clients", "try again later")
+_BUSY = FailureCause(True, "a server with a connection left", "too many clients", "try again later")
 _CAUSES = {
-    "25006": Cause(
+    "25006": FailureCause(
         False, "a server that can be written to", "one that only reads",
         "a standby, or `default_transaction_read_only` is set: name the primary; "
         "`target_session_attrs=read-write` in the service file finds it",
     ),
     "25P03": _GONE,
-    "40": Cause(
+    "40": FailureCause(
         True, "a transaction of its own", "others that were in its way each time",
         "try again when fewer clients write",
     ),
-    "42501": Cause(
+    "42501": FailureCause(
         False, "a role with the rights to a ledger", "one without",
         "it needs USAGE on the schema opendp_sim, SELECT and INSERT on opendp_sim.entry, SELECT and "
         "UPDATE on opendp_sim.ledger; a first `apply` CREATE on the database",
     ),
-    "42P01": Cause(
+    "42P01": FailureCause(
         False, "a database with this ledger", "one without", "the first `apply` makes it"
     ),
-    "53": Cause(
+    "53": FailureCause(
         True, "a server with room on its disk and in memory", "one without",
         "ask its administrator, then try again",
     ),
     "53300": _BUSY,
-    "55P03": Cause(
+    "55P03": FailureCause(
         True, "a row that is free within 5 seconds", "one that another client holds",
         "wait for that client, or end it: `pg_blocking_pids` and `pg_stat_activity` say which it is",
     ),
     "57": _GONE,
-    "57014": Cause(
+    "57014": FailureCause(
         True, "a statement that the server ends", "one that it cancelled",
         "raise `statement_timeout` for this role, and try again",
     ),
-    "58": Cause(
+    "58": FailureCause(
         True, "a server that can read and write its files", "one that cannot",
         "ask its administrator, then try again",
     ),
 }  # fmt: skip
 """Causes by the server's code, or by the class that it begins with."""
-_OTHER = Cause(
+_OTHER = FailureCause(
     False,
     "a database that keeps this",
     "one that refuses",
@@ -220,7 +220,7 @@ _FULL = ("too many ", "connection slots ")
 """Words of the server's refusals of one more client. libpq hands on no code of a refused connection."""
 
 
-def cause_of(path: Path, error: Any, *, connected: bool) -> Cause:
+def cause_of(path: Path, error: Any, *, connected: bool) -> FailureCause:
     """Return the cause of a driver's failure.
 
     The driver's text is passed on only for a refused connection.
@@ -241,17 +241,17 @@ def cause_of(path: Path, error: Any, *, connected: bool) -> Cause:
     return _refused_connection(path, psycopg, str(error))
 
 
-def _refused_connection(path: Path, psycopg: Any, text: str) -> Cause:
+def _refused_connection(path: Path, psycopg: Any, text: str) -> FailureCause:
     """Return the cause of a refused connection, after asking the server."""
-    service = f"service={named(path)[0]} connect_timeout={PATIENCE['connect_timeout']}"
+    service = f"service={parse_address(path)[0]} connect_timeout={PATIENCE['connect_timeout']}"
     state = psycopg.pq.PGconn.ping(service.encode())
     if state in (psycopg.pq.Ping.REJECT, psycopg.pq.Ping.NO_RESPONSE):
         return _GONE
     last = (text.strip().splitlines() or [""])[-1]
     if any(word in last for word in _FULL):
         return _BUSY
-    why = shown(last.rpartition("FATAL:")[2].strip())[:200]
-    return Cause(
+    why = escape(last.rpartition("FATAL:")[2].strip())[:200]
+    return FailureCause(
         False,
         "a database that takes this client",
         f"a refused connection: {why}",

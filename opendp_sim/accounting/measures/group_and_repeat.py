@@ -42,7 +42,7 @@ def of_units(attacker: Attacker, count: int) -> Attacker | None:
     return attacker_of("approx", (grown, min(1.0, attacker.loss[1] * steps * (1 + 1e-12))))
 
 
-def wear(attacker: Attacker, *, rows: bool) -> Iterator[tuple[str, str]]:
+def weaker_situations(attacker: Attacker, *, rows: bool) -> Iterator[tuple[str, str]]:
     """Yield each situation with its right guesses in 100.
 
     Args:

@@ -55,7 +55,7 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
     features = features_of(release)
     own = None
     if points is not None and not isinstance(points, str):
-        told = columns_of(points, features)
+        told = query_columns(points, features)
         own = _mapped(
             release,
             read_queries(lambda: from_arrays(features, told), "public", private=NOTHING_PRIVATE),
@@ -68,7 +68,7 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
     if queries is None:
         value = answer(None)
     else:
-        given = columns_of(queries, features)
+        given = query_columns(queries, features)
         blocks = query_blocks(
             lambda: from_arrays(features, given), "queries", private=NOTHING_PRIVATE
         )
@@ -132,7 +132,7 @@ def features_of(release: Any) -> Records:
     return Records((Column("x", f"array[f64, {width}]"),))
 
 
-def columns_of(queries: Any, features: Records) -> dict[str, Any]:
+def query_columns(queries: Any, features: Records) -> dict[str, Any]:
     """Return the declared columns of anything that holds queries.
 
     A dict or a data frame (whatever has ``__arrow_c_stream__``) gives columns by name; a vector

@@ -82,7 +82,7 @@ def together(blocks: Iterator[Block], where: str) -> Block:
     for block in blocks:
         parts.append(block)
         held += sum(map(_bytes, block.values()))
-        _check_held(held, _MOST_QUERIES, "queries", where)
+        _check_size(held, _MOST_QUERIES, "queries", where)
     return _joined(parts)
 
 
@@ -121,7 +121,7 @@ def answered_in_blocks(
         asked.append({name: column for name, column in block.items() if column.ndim == 1})
         both = (*map(np.asarray, parts[-1].values()), *asked[-1].values())
         held += sum(map(_bytes, both))
-        _check_held(held, _MOST_ANSWERS, "answers", where)
+        _check_size(held, _MOST_ANSWERS, "answers", where)
     answers = _joined(parts)
     return (answers if named else answers[""]), _joined(asked)
 
@@ -136,7 +136,7 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _check_held(held: int, most: int, what: str, where: str) -> None:
+def _check_size(held: int, most: int, what: str, where: str) -> None:
     if held > most:
         raise DataError(
             "OS607", where, expected=f"{what} of at most {most:,} bytes at once", got="more",

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.atomic_files import replacing
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.file_schemas import Digest, Plain, Strict, is_heavy, read_both
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import answers_of, questions_of
@@ -65,7 +65,7 @@ class _Noise(Strict):
     step: str = "1"
 
 
-class Header(Strict):
+class ReleaseHeader(Strict):
     """Hold a release's public facts.
 
     Descriptors and steps are read by their own strict records.
@@ -94,7 +94,7 @@ _LARGE, _DENSEST = 2**28, 500
 """Above so many bytes a release is not packed more densely than this: noise does not compress."""
 
 
-def write(
+def write_file(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> Path:
     """Write a release to ``path`` atomically."""
@@ -112,7 +112,7 @@ def write(
     return target
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read header and arrays, refusing a truncated, tampered or foreign file (OS701)."""
     try:
         with zipfile.ZipFile(regular(path)) as archive:
@@ -122,14 +122,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
                 raise foreign()
             if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
                 raise foreign()
-            _, header = read_both(Header, raw, lambda _: foreign())
+            _, header = read_both(ReleaseHeader, raw, lambda _: foreign())
             arrays = {}
             for name, about in header["arrays"].items():
                 with archive.open(f"{name}.npy") as member:
                     _check_header(member, about, archive.getinfo(f"{name}.npy").file_size)
                 with archive.open(f"{name}.npy") as member:
                     arrays[name] = array_of(member)
-                if describe(arrays[name]) != about:
+                if array_header(arrays[name]) != about:
                     raise foreign()
     except ReleaseError:
         raise foreign(path) from None
@@ -184,17 +184,17 @@ def foreign(path: str | os.PathLike[str] | None = None) -> ReleaseError:
     )
 
 
-def describe(array: NDArray[Any]) -> dict[str, Any]:
+def array_header(array: NDArray[Any]) -> dict[str, Any]:
     """Return what a header says of an array."""
     return {"sha256": fingerprint([array]), "shape": list(array.shape), "dtype": array.dtype.str}
 
 
 # --------------------------------------------------------------------------------------------------
 
-FORMAT = "opendp_sim/release/1"
+RELEASE_FORMAT = "opendp_sim/release/1"
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """Return the versions that a release depends on."""
     return {name: _version(name) for name in ("opendp_sim", "opendp", "numpy", "scipy")}
 
@@ -241,15 +241,15 @@ class Release(Questions):
             )  # fmt: skip
         arrays = made.split(np.ascontiguousarray(flat))
         header = {
-            "format": FORMAT,
-            "versions": versions(),
+            "format": RELEASE_FORMAT,
+            "versions": library_versions(),
             "source": to_json(stages[0].domain),
             "metric": to_json(stages[0].metric),
             "steps": [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages],
             "noise": None if noise is None else _noise_to_json(noise),
             "privacy": dict(privacy),
             "matrices": [fingerprint(_matrices(stage)) for stage in stages],
-            "arrays": {name: describe(array) for name, array in arrays.items()},
+            "arrays": {name: array_header(array) for name, array in arrays.items()},
         }
         return cls(header, arrays)
 
@@ -352,7 +352,7 @@ class Release(Questions):
     @property
     def claim(self) -> str:
         """The privacy claim that the header states, in words."""
-        return promise(self.header["privacy"])
+        return claim_sentence(self.header["privacy"])
 
     def __repr__(self) -> str:
         """Return the steps, the claim and the questions."""
@@ -370,7 +370,7 @@ class Release(Questions):
 
         A zip of .npy members and a JSON header.
         """
-        return write(path, self.header, self.arrays)
+        return write_file(path, self.header, self.arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
@@ -379,7 +379,7 @@ class Release(Questions):
         The digests find damage and careless edits. They are no signature: whoever can rewrite the
         file can rewrite them.
         """
-        return cls(*read(path))
+        return cls(*read_file(path))
 
 
 def _made_by(stage: Stage) -> Sketch | NamedArrays | None:

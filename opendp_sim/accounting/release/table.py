@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.domains.cell import columned, of_one_type
 
 _SHOWN = 10
@@ -101,7 +101,7 @@ class Table:
 
     def __repr__(self) -> str:
         """Return the size, the columns and what reading costs."""
-        names = shown(", ".join(self.table()))
+        names = escape(", ".join(self.table()))
         return f"{type(self).__name__}({len(self)} rows: {names}; {_FREE})"
 
     def __str__(self) -> str:
@@ -120,15 +120,15 @@ class Table:
         more = [f"... {len(self) - _SHOWN} more rows"] if len(self) > _SHOWN else []
         hidden = ", ".join(list(table)[fits:])
         more += [f"... and {hidden}: `to_pandas()` has all"] if hidden else []
-        return "\n".join(shown(line) for line in (*lines, *more))
+        return "\n".join(escape(line) for line in (*lines, *more))
 
     def _repr_html_(self) -> str:
         """Return the first rows for a notebook; every text is escaped."""
         table = self.table()
-        head = "".join(f"<th>{html.escape(shown(name))}</th>" for name in table)
+        head = "".join(f"<th>{html.escape(escape(name))}</th>" for name in table)
         body = "".join(
             "<tr>"
-            + "".join(f"<td>{html.escape(shown(_cell(a[i])))}</td>" for a in table.values())
+            + "".join(f"<td>{html.escape(escape(_cell(a[i])))}</td>" for a in table.values())
             + "</tr>"
             for i in range(min(_SHOWN, len(self)))
         )

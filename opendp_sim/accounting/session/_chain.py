@@ -21,13 +21,13 @@ from pydantic import Field, RootModel
 
 from opendp_sim.accounting.file_schemas import Digest, Strict
 
-ANSWERS = ("answers", "easy")
+ANSWER_COLUMNS = ("answers", "easy")
 """Kinds of entries that are answers: what a mechanism may not need to look at again."""
 KEPT = 4096
 """Entries after the folded part that stay as they are."""
 DENSE = 64
 """Commits between two full copies of the purses."""
-TABLES = """
+CREATE_TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entry (
   place INTEGER PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL, who BLOB, units BLOB,
@@ -103,7 +103,7 @@ def start(name: str) -> str:
     return hashlib.sha256(f"opendp_sim/session/3\n{name}".encode()).hexdigest()
 
 
-def nothing(name: str) -> Folded:
+def empty_folded(name: str) -> Folded:
     """Return the folded part of a new store."""
     return Folded(0, start(name), 0, start(name), {})
 
@@ -114,13 +114,13 @@ def read_folded(db: sqlite3.Connection) -> Folded:
     return Folded(found.place, found.hash, found.answers, found.kept, found.marks)
 
 
-def read_head(db: sqlite3.Connection) -> Head:
+def read_chain_head(db: sqlite3.Connection) -> Head:
     """Read the head; raises ValueError or TypeError for anything else."""
     found = _Head.model_validate_json(_about(db, "head"))
     return Head(found.place, found.hash)
 
 
-def read_told(db: sqlite3.Connection) -> list[Head]:
+def read_recorded_heads(db: sqlite3.Connection) -> list[Head]:
     """Read the heads in a ledger.
 
     Raises ValueError or TypeError for anything else.
@@ -169,7 +169,7 @@ def _about(db: sqlite3.Connection, name: str) -> Any:
     return None if row is None else row[0]
 
 
-def write(db: sqlite3.Connection, name: str, value: Folded | Head | list[Head]) -> None:
+def write_value(db: sqlite3.Connection, name: str, value: Folded | Head | list[Head]) -> None:
     """Keep heads or the folded part; part of the caller's transaction."""
     plain = [asdict(head) for head in value] if isinstance(value, list) else asdict(value)
     text = json.dumps(plain, sort_keys=True)
@@ -200,7 +200,7 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
         if row[6]:
             copies = {row[0]: row[6]}
     found = {
-        place: bound(units, folded)
+        place: copy_hash(units, folded)
         for place, units in db.execute("SELECT place, units FROM purses")
     }
     if found != copies or (last.place and not copies):
@@ -214,12 +214,12 @@ def _check_row(
     """Refuse a value of an unexpected type (ValueError)."""
     paid = (who is units is None) or (isinstance(who, bytes) and isinstance(units, bytes))
     typed = isinstance(payload, bytes) and all(isinstance(text, str) for text in (kind, copy))
-    most = _MOST_ANSWERS if kind in ANSWERS else 0
+    most = _MOST_ANSWERS if kind in ANSWER_COLUMNS else 0
     if not (typed and paid and isinstance(answers, int) and 0 <= answers <= most):
         raise ValueError(f"entry {place}")
 
 
-def bound(units: bytes, folded: Folded) -> str:
+def copy_hash(units: bytes, folded: Folded) -> str:
     """Return an entry hash's part for a full copy.
 
     Of the purses, and of everything folded before it.
@@ -242,15 +242,15 @@ def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) ->
     where = "WHERE place > ? AND place <= ? ORDER BY place"
     found = folded
     for *row, stated in db.execute(_ROWS + where, (folded.place, upto)).fetchall():
-        answers = row[5] if row[1] in ANSWERS else 0
-        kept = found.kept if row[1] in ANSWERS else linked(found.kept, tuple(row))
+        answers = row[5] if row[1] in ANSWER_COLUMNS else 0
+        kept = found.kept if row[1] in ANSWER_COLUMNS else linked(found.kept, tuple(row))
         found = replace(
             found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
         )
     found = replace(found, marks={str(head.place): head.hash for head in told})
     db.execute(
         "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
-        (folded.place, upto, *ANSWERS),
+        (folded.place, upto, *ANSWER_COLUMNS),
     )
-    write(db, "folded", found)
+    write_value(db, "folded", found)
     return found

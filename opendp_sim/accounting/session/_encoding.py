@@ -20,10 +20,10 @@ from opendp_sim.core.system.npy import arrays_of, header_of
 Payload = Mapping[str, NDArray[Any]]
 _RECORD, _SMALL = b"\x93NUMPY", 2**20
 """How a record begins; bytes up to which arrays are one."""
-Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
+PurseCharge = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def packed_charges(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
+def packed_charges(charges: Sequence[PurseCharge]) -> tuple[bytes, bytes]:
     """Add up the charges of each person."""
     if not charges:
         return b"", b""

@@ -25,7 +25,7 @@ def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
     """
     rows = store.execute("SELECT kind, payload FROM entry ORDER BY place")
     return [
-        (kind, LatePayload(blob) if kind in chain.ANSWERS else unpacked_arrays(blob))
+        (kind, LatePayload(blob) if kind in chain.ANSWER_COLUMNS else unpacked_arrays(blob))
         for kind, blob in rows
     ]
 
@@ -52,16 +52,16 @@ def read_purses(store: sqlite3.Connection) -> NDArray[np.int64]:
     return purses
 
 
-def filled(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
+def create_store(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
     """Write the tables of a new store, and what it belongs to."""
-    for statement in chain.TABLES.split(";"):
+    for statement in chain.CREATE_TABLES.split(";"):
         new.execute(statement)
-    describe(new, {**about, "name": name, "turn": "", "before": ""})
-    chain.write(new, "folded", chain.nothing(name))
-    chain.write(new, "head", chain.Head(0, chain.start(name)))
+    write_about(new, {**about, "name": name, "turn": "", "before": ""})
+    chain.write_value(new, "folded", chain.empty_folded(name))
+    chain.write_value(new, "head", chain.Head(0, chain.start(name)))
 
 
-def describe(store: Any, about: dict[str, str]) -> None:
+def write_about(store: Any, about: dict[str, str]) -> None:
     store.executemany(chain.SET, list(about.items()))
 
 
@@ -94,10 +94,10 @@ def write_entry(
         store.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
         if told is not None and place - folded.place > chain.KEPT + chain.DENSE:
             folded = chain.fold(store, folded, place - chain.KEPT, told)
-    count = len(payload["labels"]) if kind in chain.ANSWERS else 0
-    bound = "" if copy is None else chain.bound(copy, folded)
+    count = len(payload["labels"]) if kind in chain.ANSWER_COLUMNS else 0
+    bound = "" if copy is None else chain.copy_hash(copy, folded)
     row = (place, kind, packed_arrays(payload), *paid, count, bound)
     new = chain.Head(place, chain.linked(head.hash, row))
     store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, new.hash))
-    chain.write(store, "head", new)
+    chain.write_value(store, "head", new)
     return new, folded

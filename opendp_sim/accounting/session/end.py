@@ -14,7 +14,7 @@ from pathlib import Path
 
 from opendp_sim.accounting.atomic_files import write_json
 from opendp_sim.accounting.file_schemas import Digest, Strict, read_strictly
-from opendp_sim.accounting.session.identity import beside_ledger, refused
+from opendp_sim.accounting.session.identity import beside_ledger, store_refusal
 from opendp_sim.core.system.regular_files import regular
 
 _NOTE = ".end"
@@ -50,7 +50,7 @@ def noted_end(ledger: Path, name: str) -> End | None:
     except OSError:
         text = b""
     return read_strictly(
-        End, text, lambda _: refused("the note of a session's end", "another file")
+        End, text, lambda _: store_refusal("the note of a session's end", "another file")
     )
 
 

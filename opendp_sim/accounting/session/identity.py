@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from opendp_sim.accounting.ledger._durable import SIDES, claimed, has_tables
-from opendp_sim.accounting.session._chain import TABLES, read_about
+from opendp_sim.accounting.session._chain import CREATE_TABLES, read_about
 from opendp_sim.core.errors import BudgetError
 
 LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
@@ -43,11 +43,11 @@ def mark_of(path: str | Path) -> Mark | None:
     """
     if not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file, and no error here
         return None
-    with Place(path) as place:
+    with StorePlace(path) as place:
         return place.mark
 
 
-class Place:
+class StorePlace:
     """Lock the place of a store before its kind is known.
 
     Who opens a new store holds its place from before the charge: of two processes that open one new
@@ -71,7 +71,7 @@ class Place:
                 self.mark = _read_mark(self.path)
             self._lock = undo.pop_all()
             return
-        raise refused("a store that this process can lock", LOCKED)
+        raise store_refusal("a store that this process can lock", LOCKED)
 
     def take(self) -> ExitStack:
         """Return the lock, whose new owner closes it with the store."""
@@ -100,7 +100,7 @@ def _read_mark(path: Path) -> Mark:
     """Read the mark of a locked store (ValueError for no store)."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)) as db:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        if not has_tables(db, TABLES.split(";")):
+        if not has_tables(db, CREATE_TABLES.split(";")):
             raise ValueError("other tables")
         return mark_in(read_about(db))
 
@@ -135,10 +135,10 @@ def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
     """
     with suppress(sqlite3.Error, OSError, UnicodeDecodeError):
         return claimed(beside_ledger(ledger, name)).release
-    raise refused("a store of which no copy is served", LOCKED)
+    raise store_refusal("a store of which no copy is served", LOCKED)
 
 
-def refused(expected: str, got: str) -> BudgetError:
+def store_refusal(expected: str, got: str) -> BudgetError:
     """Return the refusal of a store (OS407)."""
     return BudgetError(
         "OS407", "session.store", expected=expected, got=got,
@@ -159,9 +159,9 @@ def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError
             hint="nothing was answered; make room on the disk, or restore the right to write, "
             "close the session and open it again.",
         )  # fmt: skip
-    return refused("a store that this process can lock", LOCKED)
+    return store_refusal("a store that this process can lock", LOCKED)
 
 
 def damaged() -> BudgetError:
     """Return the refusal of a store whose bytes changed."""
-    return refused("every entry, and the purses after them", "a damaged store")
+    return store_refusal("every entry, and the purses after them", "a damaged store")

@@ -25,22 +25,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.ledger.postgres import (
-    Cause,
+    FailureCause,
     cause_of,
     check_durable,
     connect,
     is_shared,
-    named,
+    parse_address,
     psycopg_of,
     tries,
 )
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session._encoding import Charge, Payload
-from opendp_sim.accounting.session._tables import describe, filled
-from opendp_sim.accounting.session.identity import LOCKED, Mark, Place, mark_in, mark_of, refused
+from opendp_sim.accounting.session._encoding import Payload, PurseCharge
+from opendp_sim.accounting.session._tables import create_store, write_about
+from opendp_sim.accounting.session.identity import (
+    LOCKED,
+    Mark,
+    StorePlace,
+    mark_in,
+    mark_of,
+    store_refusal,
+)
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.interrupts import held
+from opendp_sim.core.interrupts import signals_blocked
 
 # --------------------------------------------------------------------------------------------------
 # The tables of a session's store in PostgreSQL: a schema a store, and SQLite's statements.
@@ -67,7 +74,7 @@ class LostError(BudgetError):
     """
 
 
-def _failed(cause: Cause) -> BudgetError:
+def _failed(cause: FailureCause) -> BudgetError:
     """Return the refusal of a store for a cause."""
     kind = LostError if cause.passes else BudgetError
     return kind(
@@ -76,7 +83,7 @@ def _failed(cause: Cause) -> BudgetError:
     )  # fmt: skip
 
 
-_STILL_HELD = Cause(
+_STILL_HELD = FailureCause(
     True,
     "the store's lock",
     "a server that keeps it for the connection that was lost",
@@ -84,7 +91,7 @@ _STILL_HELD = Cause(
 )
 
 
-class Tables:
+class StoreTables:
     """Connect to one store's tables, with SQLite's interface."""
 
     def __init__(self, path: Path) -> None:
@@ -135,10 +142,10 @@ class Tables:
     def _safely(self, action: Callable[[], Any]) -> Any:
         """Run a statement without passing on the driver's texts."""
         if os.getpid() != self._owner:
-            raise refused("the process that opened the session", "a fork of it")
+            raise store_refusal("the process that opened the session", "a fork of it")
         found: Exception
         try:
-            with held():  # a signal that comes meanwhile ends the wait for an answer
+            with signals_blocked():  # a signal that comes meanwhile ends the wait for an answer
                 return action()
         except self._psycopg.Error as error:
             found = _failed(cause_of(self._path, error, connected=self._db is not None))
@@ -150,13 +157,13 @@ def schema_of(path: Path) -> str:
 
     A store's name may be anything, a schema's may not.
     """
-    return "opendp_sim_" + hashlib.sha256(named(path)[1].encode()).hexdigest()[:32]
+    return "opendp_sim_" + hashlib.sha256(parse_address(path)[1].encode()).hexdigest()[:32]
 
 
-def opened(path: Path) -> Tables:
+def open_connection(path: Path) -> StoreTables:
     """Connect, or refuse (OS407)."""
     try:
-        return Tables(path)
+        return StoreTables(path)
     except BudgetError as error:
         if error.code == "OS407":
             raise
@@ -164,7 +171,7 @@ def opened(path: Path) -> Tables:
     raise BudgetError("OS407", "session.store", expected=own.expected, got=own.got, hint=own.hint)
 
 
-def locked(db: Tables) -> bool:
+def locked(db: StoreTables) -> bool:
     """Acquire the store's lock, or return False.
 
     It lasts until the connection ends.
@@ -179,7 +186,7 @@ def locked(db: Tables) -> bool:
     return False
 
 
-def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:
+def made(db: StoreTables, fill: Callable[[Any], None] | None) -> bool:
     """Return whether exactly a store's tables exist.
 
     Where nothing exists, ``fill`` creates them.
@@ -188,7 +195,7 @@ def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:
         BudgetError (OS407): the store is open elsewhere, or the schema holds something else.
     """
     if not locked(db):
-        raise refused("a store that this process can lock", LOCKED)
+        raise store_refusal("a store that this process can lock", LOCKED)
     there = db.execute("SELECT to_regnamespace(?)", (db.schema,)).fetchone()[0] is not None
     if not there and fill is None:
         return False
@@ -201,14 +208,14 @@ def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:
     tables = {name for name, kind in found if str(kind) not in ("i", "b'i'")}
     active = db._safely(lambda: db._db.execute(_ACTIVE, {"schema": db.schema})).fetchone()[0]  # noqa: SLF001
     if tables != {"about", "entry", "purses"} or active:
-        raise refused("a store of a session", "a schema with other tables")
+        raise store_refusal("a store of a session", "a schema with other tables")
     return True
 
 
 class _Making:
     """Makes tables in PostgreSQL's types."""
 
-    def __init__(self, db: Tables) -> None:
+    def __init__(self, db: StoreTables) -> None:
         self.executemany, self._execute = db.executemany, db.execute
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -230,20 +237,20 @@ def store_at(
     name: str | None = None,
     *,
     forgets: bool = False,
-    place: Place | None = None,
+    place: StorePlace | None = None,
 ) -> SessionStore:
     """Open a store."""
     kind = SharedStore if is_shared(path) else SessionStore
     return kind(path, identity, name, forgets=forgets, place=place)
 
 
-def place_at(path: str | Path) -> Place:
+def place_at(path: str | Path) -> StorePlace:
     """Lock the place of a store, whether or not there is one.
 
     Raises:
         BudgetError (OS407): a store there is open, damaged or no store, or its server does not answer.
     """
-    return SharedPlace(path) if is_shared(path) else Place(path)
+    return SharedPlace(path) if is_shared(path) else StorePlace(path)
 
 
 def mark_at(path: str | Path) -> Mark | None:
@@ -258,7 +265,7 @@ def mark_at(path: str | Path) -> Mark | None:
         return place.mark
 
 
-class SharedPlace(Place):
+class SharedPlace(StorePlace):
     """Lock the name of a store on a server.
 
     The connection has the lock.
@@ -267,7 +274,7 @@ class SharedPlace(Place):
     def __init__(self, path: str | Path) -> None:
         self.path, self.mark = Path(path), None
         with ExitStack() as undo:
-            self.db = opened(self.path)
+            self.db = open_connection(self.path)
             undo.callback(self.db.close)
             if made(self.db, None):
                 self.mark = self._read()
@@ -276,7 +283,7 @@ class SharedPlace(Place):
     def _read(self) -> Mark:
         with suppress(ValueError, TypeError):
             return mark_in(chain.read_about(cast("sqlite3.Connection", self.db)))
-        raise refused("a store that this process can lock", LOCKED)
+        raise store_refusal("a store that this process can lock", LOCKED)
 
 
 class SharedStore(SessionStore):
@@ -297,19 +304,19 @@ class SharedStore(SessionStore):
     _fence = ""
 
     def _connect(
-        self, undo: ExitStack, about: dict[str, str], name: str, place: Place | None
+        self, undo: ExitStack, about: dict[str, str], name: str, place: StorePlace | None
     ) -> Any:
         if isinstance(place, SharedPlace):
             place.take().pop_all()  # the connection itself is handed over
             self._db: Any = place.db
         else:
-            self._db = opened(self._path)
+            self._db = open_connection(self._path)
         undo.callback(self._let_go)
         fence = secrets.token_hex(16)
-        made(self._db, lambda new: filled(new, {**about, "fence": ""}, name))
+        made(self._db, lambda new: create_store(new, {**about, "fence": ""}, name))
         with super()._transaction():
             self._db.execute(f"{_FENCE} FOR UPDATE")
-            describe(self._db, {"fence": fence})
+            write_about(self._db, {"fence": fence})
         self._fence = fence
         return self._db
 
@@ -332,7 +339,7 @@ class SharedStore(SessionStore):
         self,
         kind: str,
         payload: Payload,
-        charges: Sequence[Charge],
+        charges: Sequence[PurseCharge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         """Commit, again if the answer was lost."""
@@ -353,7 +360,7 @@ class SharedStore(SessionStore):
     def _come_back(self) -> None:
         """Connect again and acquire the lock."""
         self._db.close()
-        self._db = opened(self._path)
+        self._db = open_connection(self._path)
         self._check_fence(_FENCE)
         if not locked(self._db):
             raise _failed(_STILL_HELD)
@@ -361,4 +368,4 @@ class SharedStore(SessionStore):
     def _check_fence(self, statement: str) -> None:
         found = self._db.execute(statement).fetchone()
         if found is None or found[0] != self._fence:
-            raise refused("the process that opened the store last", "an earlier one")
+            raise store_refusal("the process that opened the store last", "an earlier one")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from opendp_sim.accounting.session.identity import Place
+from opendp_sim.accounting.session.identity import StorePlace
 from opendp_sim.accounting.session.postgres import store_at
 from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpaceError
@@ -59,7 +59,7 @@ class Session:
         blocks: Callable[[], Iterable[Any]],
         path: str | Path,
         name: str | None = None,
-        place: Place | None = None,
+        place: StorePlace | None = None,
     ) -> None:
         claim = stages[-1].claim if stages else None
         if not isinstance(claim, Interactive) or claim.resume is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opendp_sim.accounting.ledger._durable import claimed, has_tables
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, refused
+from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, store_refusal
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def standing_of(file: Path) -> SessionStanding | None:
                 closing(sqlite3.connect(file, isolation_level=None, timeout=0.2))
             )
             db.execute("PRAGMA locking_mode=EXCLUSIVE")
-            return _read(db) if has_tables(db, chain.TABLES.split(";")) else None
+            return _read(db) if has_tables(db, chain.CREATE_TABLES.split(";")) else None
     except sqlite3.OperationalError:
-        failure = refused("a store that nobody has open", LOCKED)
+        failure = store_refusal("a store that nobody has open", LOCKED)
     except (sqlite3.Error, OSError, UnicodeDecodeError):
         return None
     except (ValueError, TypeError, KeyError):
@@ -59,7 +59,7 @@ def standing_of(file: Path) -> SessionStanding | None:
 def _read(db: sqlite3.Connection) -> SessionStanding:
     about, folded = chain.read_about(db), chain.read_folded(db)
     last = chain.check_chain(db, folded)
-    if last != chain.read_head(db):
+    if last != chain.read_chain_head(db):
         raise ValueError("the head")
     mark = Mark(about["name"], about["turn"], about["before"], about.get("ledger", ""))
     later = db.execute("SELECT coalesce(sum(answers), 0) FROM entry").fetchone()[0]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.ledger._durable import (
-    Held,
+    OpenFile,
     Owned,
     checkpoint,
     claimed,
@@ -32,15 +32,15 @@ from opendp_sim.accounting.ledger._durable import (
     hold,
 )
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session._encoding import Charge, Payload, packed_charges
+from opendp_sim.accounting.session._encoding import Payload, PurseCharge, packed_charges
 from opendp_sim.accounting.session._tables import (
-    describe,
-    filled,
+    create_store,
     read_entries,
     read_purses,
+    write_about,
     write_entry,
 )
-from opendp_sim.accounting.session.identity import Place, damaged, refused, unusable
+from opendp_sim.accounting.session.identity import StorePlace, damaged, store_refusal, unusable
 from opendp_sim.core.errors import BudgetError
 
 # --------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class SessionHistory:
     @property
     def head(self) -> tuple[int, str]:
         """Return the chain's last place and hash, for a ledger."""
-        head = self._read(chain.read_head)
+        head = self._read(chain.read_chain_head)
         return head.place, head.hash
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
@@ -109,9 +109,13 @@ class SessionHistory:
             BudgetError (OS407): an older copy, or another history.
         """
         if ended and self.head != (place, digest):
-            raise refused("the history that the ledger was told of, up to its end", "another one")
+            raise store_refusal(
+                "the history that the ledger was told of, up to its end", "another one"
+            )
         if chain.hash_at(self._db, self._folded, place) != digest:
-            raise refused("the history that the ledger was told of", "an older or another one")
+            raise store_refusal(
+                "the history that the ledger was told of", "an older or another one"
+            )
 
     def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
@@ -122,7 +126,7 @@ class SessionHistory:
 
     def _count(self) -> int:
         """Return the number of entries, folded ones included."""
-        return self._read(chain.read_head).place
+        return self._read(chain.read_chain_head).place
 
 
 # --------------------------------------------------------------------------------------------------
@@ -159,11 +163,11 @@ class SessionStore(SessionHistory):
         name: str | None = None,
         *,
         forgets: bool = False,
-        place: Place | None = None,
+        place: StorePlace | None = None,
     ) -> None:
         self._path, self._forgets = Path(path), forgets
         self._owner = os.getpid()
-        self._folded = chain.nothing("")
+        self._folded = chain.empty_folded("")
         self._since = chain.DENSE
         self._meant: tuple[chain.Head, chain.Folded] | None = None
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
@@ -181,21 +185,21 @@ class SessionStore(SessionHistory):
             raise refusal
 
     def _connect(
-        self, undo: ExitStack, about: dict[str, str], name: str, place: Place | None
+        self, undo: ExitStack, about: dict[str, str], name: str, place: StorePlace | None
     ) -> Any:
         """Lock and open the file, creating it if absent."""
         if place is None:
             undo.callback(claimed(self._path).release)
         else:
             undo.push(place.take())
-        create(self._path, lambda new: filled(new, about, name))
-        self._place = Held(self._path)
+        create(self._path, lambda new: create_store(new, about, name))
+        self._place = OpenFile(self._path)
         found = sqlite3.connect(
             self._path, isolation_level=None, timeout=0.2, factory=Owned, check_same_thread=False
         )
         undo.callback(found.close)
-        if not has_tables(found, chain.TABLES.split(";")):
-            raise refused("a store of a session", "a file with other tables")
+        if not has_tables(found, chain.CREATE_TABLES.split(";")):
+            raise store_refusal("a store of a session", "a file with other tables")
         hold(found)
         return found
 
@@ -225,7 +229,7 @@ class SessionStore(SessionHistory):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse copies and pickles (OS407)."""
-        raise refused("one open store", "a copy of it")
+        raise store_refusal("one open store", "a copy of it")
 
     def __enter__(self) -> Self:
         """Return the open store."""
@@ -272,9 +276,9 @@ class SessionStore(SessionHistory):
             found = self._read(chain.read_about)
             exchanged = last and last not in (found.get("turn"), found.get("before"))
             if found.get("name") != name or exchanged:
-                raise refused("the file whose mark was read", "another file under its name")
+                raise store_refusal("the file whose mark was read", "another file under its name")
             with self._transaction():
-                describe(self._db, {"turn": turn, "before": last, "ledger": ledger})
+                write_about(self._db, {"turn": turn, "before": last, "ledger": ledger})
             self._settle()
         except (sqlite3.Error, OSError) as error:
             refusal = unusable(error)
@@ -286,7 +290,7 @@ class SessionStore(SessionHistory):
         self,
         kind: str,
         payload: Payload,
-        charges: Sequence[Charge],
+        charges: Sequence[PurseCharge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         """Make an entry and its charges durable, both or neither.
@@ -304,11 +308,11 @@ class SessionStore(SessionHistory):
                 kept, or has been kept without anybody knowing: either way nothing may leave.
         """
         if os.getpid() != self._owner:
-            raise refused("the process that opened the session", "a fork of it")
+            raise store_refusal("the process that opened the session", "a fork of it")
         self._meant = None
         trouble = self._trouble()
         if trouble is not None:
-            raise refused(*trouble)
+            raise store_refusal(*trouble)
         try:
             self._commit(kind, payload, charges, snapshot)
         except (sqlite3.Error, OSError) as error:
@@ -321,17 +325,17 @@ class SessionStore(SessionHistory):
         self,
         kind: str,
         payload: Payload,
-        charges: Sequence[Charge],
+        charges: Sequence[PurseCharge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        dense = kind not in chain.ANSWERS or self._since >= chain.DENSE
+        dense = kind not in chain.ANSWER_COLUMNS or self._since >= chain.DENSE
         with self._transaction():
             # Read from the file: an earlier commit may have failed after it was kept.
-            head = self._read(chain.read_head)
+            head = self._read(chain.read_chain_head)
             if self._meant is None or head != self._meant[0]:
                 paid = (None, None) if dense else packed_charges(charges)
                 copy = snapshot().astype("<i8").tobytes() if dense else None
-                told = self._read(chain.read_told) if dense and self._forgets else None
+                told = self._read(chain.read_recorded_heads) if dense and self._forgets else None
                 after = (head, self._folded, told)
                 self._meant = write_entry(self._db, after, kind, payload, paid, copy)
         self._folded = self._meant[1]
@@ -341,13 +345,13 @@ class SessionStore(SessionHistory):
     def _prepare(self, about: dict[str, str]) -> None:
         found = self._read(chain.read_about)
         if {key: found.get(key) for key in about} != about:
-            raise refused(
+            raise store_refusal(
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
         self._folded = self._read(chain.read_folded)
         if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
-            chain.read_head
+            chain.read_chain_head
         ):
             raise damaged()
         # The first commit of a process writes all purses, so that charges never need an older base.
@@ -360,9 +364,11 @@ class SessionStore(SessionHistory):
             BudgetError (OS407): the file cannot be written.
         """
         try:
-            head = self._read(chain.read_head)
+            head = self._read(chain.read_chain_head)
             with self._transaction():
-                chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
+                chain.write_value(
+                    self._db, "told", [*self._read(chain.read_recorded_heads), head][-4:]
+                )
             self._settle()
         except (sqlite3.Error, OSError) as error:
             refusal = unusable(error)

@@ -32,7 +32,7 @@ _SECONDS, _OVER, _LIKELY = 1.5, 1.05, 0.1
 """CPU seconds of all pricing; what of the claim an event has to exceed; and how likely it has to be."""
 
 
-def dearest(
+def costliest_analyst(
     subject: Subject,
     driver: Driver,
     d_in: Any,

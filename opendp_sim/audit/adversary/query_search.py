@@ -57,7 +57,7 @@ class Asked(dict[Any, Any]):
         return self[name]
 
 
-class Curious(Asked):
+class AttributeMapping(Asked):
     """Record the keys that a queryable reads of a mapping.
 
     Each key has a number until another value is set.
@@ -324,7 +324,9 @@ _INSISTENT_MOST_COSTS, _INSISTENT_MOST_TEXTS, _BLANKS = 14, 8, 8
 _UNKNOWN = "?"
 
 
-def insistent(shape: Shape, texts: Sequence[str], numbers: Iterable[float]) -> Iterator[list[Any]]:
+def repeated_queries(
+    shape: Shape, texts: Sequence[str], numbers: Iterable[float]
+) -> Iterator[list[Any]]:
     """Yield conversations, as lists of questions.
 
     Args:
@@ -460,9 +462,9 @@ def of_shapes(
         f"{asked[0]!r}, more than {_OFTEN} times, others like it, and it again: {len(asked)} in all"
     )
     pairs = _pairs(shape, member, distance, numbers)
-    others = () if turns.bare else insistent(shape, texts, numbers)
+    others = () if turns.bare else repeated_queries(shape, texts, numbers)
     return Driver(
-        drive, f"the question {told}", pairs, others=tuple(_told(one, pairs) for one in others)
+        drive, f"the question {told}", pairs, others=tuple(_driver_of(one, pairs) for one in others)
     )
 
 
@@ -472,10 +474,10 @@ def of_bare(key: Any, pairs: tuple[Pair, ...]) -> tuple[Driver, ...]:
     A number or a text.
     """
     shape = Shape("t" if isinstance(key, str) else "n", ((key,),), bare=True)
-    return tuple(_told(one, pairs) for one in insistent(shape, (), ()))
+    return tuple(_driver_of(one, pairs) for one in repeated_queries(shape, (), ()))
 
 
-def _told(asked: list[Any], pairs: tuple[Pair, ...]) -> Driver:
+def _driver_of(asked: list[Any], pairs: tuple[Pair, ...]) -> Driver:
     """Return a driver that asks these questions and no others."""
 
     def drive(queryable: Any) -> tuple[Any, ...]:
@@ -556,7 +558,7 @@ def _bare(asking: _Asking) -> Shape | None:
 
 def _of_keys(asking: _Asking) -> Shape | None:
     """Return a mapping of recorded keys that is answered, or None."""
-    asked = Curious()
+    asked = AttributeMapping()
     heard_of(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
     while (

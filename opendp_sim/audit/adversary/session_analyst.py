@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.adversary.analyst import Driver, unknown_questions
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
-from opendp_sim.audit.generators.datasets import Records, records_of
+from opendp_sim.audit.generators.datasets import DatasetRecords, records_of
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.generators.user_level import PersonSpace
@@ -90,7 +90,7 @@ def of_service(
 
 
 def _targets(
-    records: Records, domain: GridRows, before: Callable[[Any], Any] | None
+    records: DatasetRecords, domain: GridRows, before: Callable[[Any], Any] | None
 ) -> list[_Target]:
     """Return records with different rows, the longest rows first."""
     rng = public_generator(0, "audit", "service")
@@ -110,7 +110,7 @@ def _targets(
 
 
 def _hidden(
-    obj: dp.Measurement, records: Records, target: _Target, count: int
+    obj: dp.Measurement, records: DatasetRecords, target: _Target, count: int
 ) -> tuple[float, int]:
     """Return a transcript's squared signal, and its last query's number."""
     notes, last, total = _Notes(), 0, 0.0
@@ -127,12 +127,12 @@ def _hidden(
     return total, last
 
 
-def _rounds(obj: dp.Measurement, records: Records, target: _Target) -> int:
+def _rounds(obj: dp.Measurement, records: DatasetRecords, target: _Target) -> int:
     """Return the number of queries that exhaust a record."""
     return min(_hidden(obj, records, target, _MOST)[1] + 4, _MOST)
 
 
-def _accepted(obj: dp.Measurement, records: Records, target: _Target) -> int:
+def _accepted(obj: dp.Measurement, records: DatasetRecords, target: _Target) -> int:
     """Return the number of desired queries that the release answers."""
     data = records.build([target.record])
     return next((n for n in (_SHOWN - 1, 15, 3) if _accepts(obj(data), target, n)), 1)
@@ -176,7 +176,9 @@ class _Talk:
         return np.concatenate([*sums, shown.ravel(), np.diff(shown[:, :3], axis=0).ravel()])
 
 
-def _pairs(obj: dp.Measurement, records: Records, target: _Target, d_in: int) -> tuple[Pair, ...]:
+def _pairs(
+    obj: dp.Measurement, records: DatasetRecords, target: _Target, d_in: int
+) -> tuple[Pair, ...]:
     """Return neighbours that differ in records like the target."""
     space = space_of(obj.input_domain, obj.input_metric, d_in)
     rng = public_generator(0, "audit", "service pairs")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.losses import claim_ratio
-from opendp_sim.audit.claims.noise_laws import difference, flat
+from opendp_sim.audit.claims.noise_laws import difference, flattened
 from opendp_sim.audit.claims.output_distance import (
     exceeds,
     measure_distance,
@@ -230,7 +230,7 @@ def _release(subject: Subject) -> Callable[[Pair], Measured]:
             return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
         if inner is not None:
             return _through(inner, left, right, claimed)
-        first, second = flat(left), flat(right)
+        first, second = flattened(left), flattened(right)
         if first.size != second.size:
             return Measured(math.inf, True, (left, right), first.shape, second.shape, "shape")
         law = subject.law(first.size)

@@ -30,7 +30,7 @@ from opendp_sim.audit.statistics.clopper_pearson import (
 )
 from opendp_sim.audit.statistics.events import best_bet
 from opendp_sim.audit.statistics.kelly import both_ways
-from opendp_sim.audit.statistics.sampling import Sample, differ
+from opendp_sim.audit.statistics.sampling import PairSample, differ
 from opendp_sim.audit.statistics.scores import Score, learn
 from opendp_sim.audit.subject import Subject
 
@@ -52,7 +52,7 @@ _CLEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class NextBet:
     """What the past of a pair says to bet on next."""
 
     bet: Bet | None
@@ -82,9 +82,9 @@ class Race:
     curves: dict[Any, Curve] = field(default_factory=dict)
     runs: int = 0
     wealth: Wealth = field(default_factory=Wealth)
-    known: list[Sample] = field(default_factory=list)
+    known: list[PairSample] = field(default_factory=list)
     """The best pairs of an earlier, shorter race: they run again."""
-    won: tuple[Sample, Bet] | None = None
+    won: tuple[PairSample, Bet] | None = None
     """The oriented pair and the bet that refuted the claim."""
 
     def curve(self, pair: Pair) -> Curve:
@@ -97,12 +97,12 @@ class Race:
         """Return the seconds until a share of the budget is spent."""
         return self.begin + share * self.budget.seconds - cpu_seconds()
 
-    def extend(self, sample: Sample, count: int) -> tuple[Encoded, Encoded]:
+    def extend(self, sample: PairSample, count: int) -> tuple[Encoded, Encoded]:
         """Draw fresh outputs of a pair."""
         self.runs += 2 * count
         return sample.extend(self.subject, count)
 
-    def affordable(self, sample: Sample, share: float) -> int:
+    def affordable(self, sample: PairSample, share: float) -> int:
         """Return the affordable number of runs a side for a pair."""
         cost = sample.seconds / max(sample.runs, 1)
         return int(share * self.budget.seconds / max(cost, 4e-6))
@@ -117,7 +117,7 @@ class Race:
             self.subject.run(pair.left)
         return 2 * count * (cpu_seconds() - begin) > _ONE_PAIR * self.budget.seconds
 
-    def play(self, sample: Sample, choice: Choice | None, count: int) -> bool:
+    def play(self, sample: PairSample, choice: NextBet | None, count: int) -> bool:
         """Bet on fresh outputs by past ones.
 
         Returns whether the claim is refuted.
@@ -137,27 +137,27 @@ class Race:
         return self.won is not None
 
 
-def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
+def search(race: Race, hints: tuple[Pair, ...]) -> list[PairSample]:
     """Return the most promising pairs, strongest first.
 
     The race may end with the claim refuted.
     """
     first = _candidates(race, hints, 4)
     known = race.known
-    probe = known[0] if known else Sample(first[0])
+    probe = known[0] if known else PairSample(first[0])
     race.extend(probe, _FEW)
     affordable = race.affordable(probe, _ROUND)
     if len(first) == 1 or affordable < 4 * _FEW:
         return known or [probe]
     count = max(4, min(race.budget.search_pairs, affordable // (2 * _FEW)))
     each = max(_FEW, min(race.budget.search_runs, affordable // count))
-    turn: list[tuple[Sample, Choice | None]] = [
+    turn: list[tuple[PairSample, NextBet | None]] = [
         *((sample, choose(race, sample)) for sample in known),
-        *((Sample(pair), None) for pair in _candidates(race, hints, count)),
+        *((PairSample(pair), None) for pair in _candidates(race, hints, count)),
     ]
     samples = [probe]
     for keep in (max(3, count // 4), 3, 3):
-        ranked: list[tuple[float, int, Sample, Choice]] = []
+        ranked: list[tuple[float, int, PairSample, NextBet]] = []
         for sample, before in turn:
             if race.left_over(0.6) < 0 and ranked:
                 break
@@ -174,7 +174,7 @@ def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
         samples = [sample for _, _, sample, _ in ranked[:keep]]
         turn = [(sample, choice) for _, _, sample, choice in ranked[:keep]]
         if keep > 3:
-            turn += [(Sample(pair), None) for pair in _changed(race, samples, count // 6)]
+            turn += [(PairSample(pair), None) for pair in _changed(race, samples, count // 6)]
         each = max(_FEW, min(3 * each, affordable // len(turn)))
     return samples
 
@@ -209,7 +209,7 @@ def _admit(out: list[Pair], pair: Pair) -> None:
     out.append(pair)
 
 
-def _changed(race: Race, samples: list[Sample], count: int) -> list[Pair]:
+def _changed(race: Race, samples: list[PairSample], count: int) -> list[Pair]:
     """Return small changes of the strongest pairs."""
     pairs = [
         race.space.mutate(sample.pair, race.rng)
@@ -220,7 +220,7 @@ def _changed(race: Race, samples: list[Sample], count: int) -> list[Pair]:
     return [pair for pair in pairs if differ(pair.left, pair.right)][: max(2, count)]
 
 
-def choose(race: Race, sample: Sample) -> Choice:
+def choose(race: Race, sample: PairSample) -> NextBet:
     """Learn on one half of the past, choose on the other."""
     left, right = sample.all()
     half = len(left) // 2
@@ -237,14 +237,14 @@ def choose(race: Race, sample: Sample) -> Choice:
         found.append(best_bet(scores, a, b, curve, second))
     strengths = [-math.inf if bet is None else bet.strength for bet in found]
     swapped = strengths[1] > strengths[0]
-    return Choice(found[swapped], swapped, found[not swapped])
+    return NextBet(found[swapped], swapped, found[not swapped])
 
 
 def _signed(score: Score, sign: float) -> Score:
     return lambda e: np.asarray(sign * score(e))
 
 
-def _white_box(subject: Subject, sample: Sample) -> dict[str, Score]:
+def _white_box(subject: Subject, sample: PairSample) -> dict[str, Score]:
     """The likelihood ratio of the declared noise, when there is one."""
     if subject.core is None or subject.noise is None:
         return {}
@@ -346,7 +346,7 @@ def _stages(seconds: float) -> list[float]:
 
 def _cost(race: Race, hints: tuple[Pair, ...]) -> float:
     """Return the CPU seconds of one run, from two on either side."""
-    probe = Sample((hints or (race.space.draw(race.rng),))[0])
+    probe = PairSample((hints or (race.space.draw(race.rng),))[0])
     race.extend(probe, 2)
     return probe.seconds / 4
 
@@ -360,7 +360,7 @@ def _too_slow(subject: Subject, cost: float) -> str:
     return f"a run takes {cost:.2g} s: too few for the whole curve{covered}"
 
 
-def _bet(race: Race, samples: list[Sample]) -> None:
+def _bet(race: Race, samples: list[PairSample]) -> None:
     """Bet on the strongest pair of the moment, batch after batch."""
     batch, number = _BATCH, 0
     begun = race.wealth.rounds
@@ -382,7 +382,7 @@ def _bet(race: Race, samples: list[Sample]) -> None:
 # --- what is reported -----------------------------------------------------------------
 
 
-def _evidence(race: Race, whole: float, sample: Sample, bet: Bet) -> Evidence:
+def _evidence(race: Race, whole: float, sample: PairSample, bet: Bet) -> Evidence:
     """Measure the winning event on fresh outputs by Clopper-Pearson.
 
     The bets may have won on two events together; a second tester of one of them needs more runs, so it
@@ -424,14 +424,14 @@ def _shown(outputs: Encoded) -> str:
     return str(outputs.cells[0].tolist()) if isinstance(symbol, bytes) else str(symbol)
 
 
-def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
+def _quiet(race: Race, rounds: int, sample: PairSample) -> LayerResult:
     curve = race.curve(replace(sample.pair, distance=race.d_in))
     small = np.flatnonzero(curve.deltas <= _SMALL_DELTA)
     spot = small[0] if small.size else len(curve.grid) - 1
     epsilon, delta = float(curve.grid[spot]), float(curve.deltas[spot])
     least = smallest_excess(epsilon, rounds, race.beta, delta)
     bound = _lower_bound(race, sample)
-    told = _told(epsilon, delta, rounds, race.beta, least)
+    told = _bound_text(epsilon, delta, rounds, race.beta, least)
     return LayerResult(
         _LAYER,
         "not refuted" if rounds else "skipped",
@@ -448,7 +448,7 @@ def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
     )
 
 
-def _told(epsilon: float, delta: float, rounds: int, beta: float, least: float) -> str:
+def _bound_text(epsilon: float, delta: float, rounds: int, beta: float, least: float) -> str:
     """Say what so many draws would have shown."""
     beside = f" beside delta {delta:.2g}" if delta else ""
     where = f"where epsilon {epsilon:.3g} is allowed{beside}"
@@ -467,7 +467,7 @@ def _told(epsilon: float, delta: float, rounds: int, beta: float, least: float) 
     )
 
 
-def _lower_bound(race: Race, sample: Sample) -> dict[str, float]:
+def _lower_bound(race: Race, sample: PairSample) -> dict[str, float]:
     """Certify a lower bound on epsilon by Clopper-Pearson."""
     choice = choose(race, sample)
     bet = choice.bet

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from opendp_sim.audit.claims.noise_laws import NoiseLaw, difference, flat
+from opendp_sim.audit.claims.noise_laws import NoiseLaw, difference, flattened
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
@@ -477,7 +477,7 @@ def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[
     None if the shapes do not fit.
     """
     core = subject.noiseless(data)
-    released = [flat(r) for r in subject.releases(data, count)]
+    released = [flattened(r) for r in subject.releases(data, count)]
     law = subject.law(core.size)
     if law is None or any(r.size != core.size for r in released):
         return None

@@ -71,7 +71,7 @@ class _DivergedError(Exception):
 
 
 @contextmanager
-def recorded(
+def recorded_calls(
     calls: list[Call], outer: dp.Measurement | None, frozen: list[Any] | None = None
 ) -> Iterator[None]:
     """Log the calls of inner measurements.
@@ -112,9 +112,9 @@ def replay(subject: Subject, pair: Pair) -> Evidence | None:
     """Replay the left's releases on the right, and return mismatches."""
     first: list[Call] = []
     second: list[Call] = []
-    with recorded(first, subject.outer):
+    with recorded_calls(first, subject.outer):
         left = _run(subject, pair.left)
-    with recorded(second, subject.outer, [call.release for call in first]):
+    with recorded_calls(second, subject.outer, [call.release for call in first]):
         right = _run(subject, pair.right)
     if len(first) != len(second):
         return _evidence(

@@ -161,7 +161,7 @@ class NoiseLaw:
         return np.asarray(below + p[spot] * rng.random(residual.shape))
 
 
-def flat(value: Any) -> NDArray[Any]:
+def flattened(value: Any) -> NDArray[Any]:
     """Return numbers as a flat array in their own dtype.
 
     Lists of integers as int64.

@@ -22,7 +22,7 @@ _WORDS = ("", "a", "b", "c", "0", "1", "-1", "1.5", "nan", "true", "é", "a" * 4
 
 
 @dataclass(frozen=True)
-class Source:
+class ValueSource:
     """Where values of one record come from."""
 
     corners: tuple[Any, ...]
@@ -39,7 +39,7 @@ class Source:
         return self.draw(rng)
 
 
-def atom_source(domain: dp.Domain) -> Source:
+def atom_source(domain: dp.Domain) -> ValueSource:
     """Read type, bounds and NaN of an ``AtomDomain``.
 
     Raises:
@@ -52,9 +52,9 @@ def atom_source(domain: dp.Domain) -> Source:
     if kind in ("f32", "f64"):
         return _floats(bounds, single=kind == "f32", nan=_has_nan(domain))
     if kind == "bool":
-        return Source((False, True), lambda rng: bool(rng.integers(2)), simplest=False)
+        return ValueSource((False, True), lambda rng: bool(rng.integers(2)), simplest=False)
     if "String" in kind:
-        return Source(_WORDS, lambda rng: _WORDS[int(rng.integers(len(_WORDS)))], simplest="")
+        return ValueSource(_WORDS, lambda rng: _WORDS[int(rng.integers(len(_WORDS)))], simplest="")
     raise AuditError(
         "OS501",
         "audit.atoms",
@@ -73,9 +73,9 @@ def _has_nan(domain: dp.Domain) -> bool:
         return bool(domain.member(math.nan))
 
 
-def option_source(inside: Source) -> Source:
+def option_source(inside: ValueSource) -> ValueSource:
     """Let a value be absent."""
-    return Source(
+    return ValueSource(
         (None, *inside.corners),
         lambda rng: None if rng.random() < 0.25 else inside.draw(rng),
         simplest=None,
@@ -89,7 +89,7 @@ def _bounds(domain: dp.Domain) -> tuple[Any, Any] | None:
         return None
 
 
-def _integers(kind: str, bounds: tuple[int, int] | None) -> Source:
+def _integers(kind: str, bounds: tuple[int, int] | None) -> ValueSource:
     if bounds is None:
         limit = 2 ** _INT_BITS.get(kind, _UINT_BITS.get(kind, 31))
         low, high = (0 if kind in _UINT_BITS else -limit), limit - 1
@@ -119,7 +119,7 @@ def _integers(kind: str, bounds: tuple[int, int] | None) -> Source:
             return int(min(max(rng.integers(-12, 13), low), high))
         return low + int(rng.random() * (high - low))
 
-    return Source(corners, draw, simplest=min(max(0, low), high))
+    return ValueSource(corners, draw, simplest=min(max(0, low), high))
 
 
 def _float_corners(
@@ -158,7 +158,7 @@ def _float_corners(
     return (*corners, math.nan) if nan else tuple(corners)
 
 
-def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> Source:
+def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> ValueSource:
     low, high = bounds if bounds is not None else (-math.inf, math.inf)
     corners = _float_corners(bounds, single=single, nan=nan)
     finite_low, finite_high = max(low, -1e6), min(high, 1e6)
@@ -170,4 +170,4 @@ def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> S
         value = float(np.float32(value)) if single else float(value)
         return min(max(value, low), high)
 
-    return Source(corners, draw, simplest=min(max(0.0, low), high))
+    return ValueSource(corners, draw, simplest=min(max(0.0, low), high))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from opendp.extras.numpy import NPArray2Domain
 
-from opendp_sim.audit.generators.atoms import Source, atom_source, option_source
+from opendp_sim.audit.generators.atoms import ValueSource, atom_source, option_source
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -35,7 +35,7 @@ _LONGEST, _SHAPES, _CORNERS, _TRIES, _ASKED = 4, 3, 40, 20, 3
 _FORMS: tuple[Callable[[Any], Any], ...] = (tuple, list)
 
 
-def guessed_source(member: Callable[[Any], bool]) -> Source | None:
+def guessed_source(member: Callable[[Any], bool]) -> ValueSource | None:
     """Return records for which the test holds; ``None`` when none was found."""
     makers = list(itertools.islice(_shapes(member), _SHAPES))
     if not makers:
@@ -51,7 +51,7 @@ def guessed_source(member: Callable[[Any], bool]) -> Source | None:
                 return record
         return simplest
 
-    return Source(tuple(corners[:_CORNERS]), draw, simplest)
+    return ValueSource(tuple(corners[:_CORNERS]), draw, simplest)
 
 
 _Pools = tuple[tuple[Any, ...], ...]
@@ -86,26 +86,28 @@ def _corners(
 
 
 @dataclass(frozen=True)
-class Records:
+class DatasetRecords:
     """A dataset is ``build(records)``; ``split`` takes it apart again."""
 
-    source: Source
+    source: ValueSource
     build: Callable[[Sequence[Any]], Any]
     split: Callable[[Any], list[Any]]
     size: int | None = None
     """Number of records when it is public."""
 
 
-_TAUGHT: dict[type, Callable[[Any], Records]] = {}
+_TAUGHT: dict[type, Callable[[Any], DatasetRecords]] = {}
 
 
-def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[Any], Records]]:
+def teach(
+    descriptor: type,
+) -> Callable[[Callable[[Any], DatasetRecords]], Callable[[Any], DatasetRecords]]:
     """Register a builder of datasets for an extrinsic domain.
 
     By the class of the domain's descriptor.
     """
 
-    def keep(reader: Callable[[Any], Records]) -> Callable[[Any], Records]:
+    def keep(reader: Callable[[Any], DatasetRecords]) -> Callable[[Any], DatasetRecords]:
         _TAUGHT[descriptor] = reader
         return reader
 
@@ -143,14 +145,14 @@ def _inner(domain: dp.VectorDomain) -> dp.Domain:
         ) from None
 
 
-def records_of(domain: dp.Domain) -> Records:
+def records_of(domain: dp.Domain) -> DatasetRecords:
     """Return how datasets of this domain are made of records.
 
     Raises:
         AuditError: OS501, nothing is known about such a domain.
     """
     if isinstance(domain, dp.VectorDomain):
-        return Records(_element(_inner(domain)), list, list, domain.size)
+        return DatasetRecords(_element(_inner(domain)), list, list, domain.size)
     descriptor = getattr(domain, "descriptor", None)
     for kind in type(descriptor).__mro__:
         if kind in _TAUGHT:
@@ -158,7 +160,7 @@ def records_of(domain: dp.Domain) -> Records:
     member = quiet(domain.member)
     found = guessed_source(lambda record: member([record])) if member([]) else None
     if found is not None:  # a list of records, by the domain's own word
-        return Records(found, list, list)
+        return DatasetRecords(found, list, list)
     raise AuditError(
         "OS501",
         "audit.datasets",
@@ -168,12 +170,12 @@ def records_of(domain: dp.Domain) -> Records:
     )
 
 
-def atom_of(domain: dp.Domain) -> Source:
+def atom_of(domain: dp.Domain) -> ValueSource:
     """Return the values of a scalar domain."""
     return _element(domain)
 
 
-def _element(domain: dp.Domain) -> Source:
+def _element(domain: dp.Domain) -> ValueSource:
     if isinstance(domain, dp.OptionDomain):
         return option_source(_element(domain.element_domain))
     if not isinstance(domain, dp.AtomDomain):
@@ -184,7 +186,7 @@ def _element(domain: dp.Domain) -> Source:
 
 
 @teach(NPArray2Domain)
-def _array2(descriptor: Any) -> Records:
+def _array2(descriptor: Any) -> DatasetRecords:
     """Return a builder of numpy rows, scaled into the norm ball."""
     width = descriptor.num_columns or 2
     dtype = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}.get(
@@ -221,7 +223,9 @@ def _array2(descriptor: Any) -> Records:
     corners = [*map(inside, ball), *_unbounded(descriptor, width, dtype)]
     if descriptor.cardinalities is not None:
         corners = [np.zeros(width, dtype=dtype)]
-    return Records(Source(tuple(corners), draw, corners[0]), build, list, descriptor.size)
+    return DatasetRecords(
+        ValueSource(tuple(corners), draw, corners[0]), build, list, descriptor.size
+    )
 
 
 def _unbounded(descriptor: Any, width: int, dtype: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from opendp_sim.audit.generators.datasets import Records
+from opendp_sim.audit.generators.datasets import DatasetRecords
 from opendp_sim.core.randomness import public_generator
 
 RECORD_METRICS = (
@@ -81,7 +81,7 @@ class _Genome:
 class RecordSpace:
     """Datasets made of records under one of the four dataset metrics."""
 
-    records: Records
+    records: DatasetRecords
     metric: str
     d_in: int
     longest: int = 48

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.audit.generators.atoms import Source
-from opendp_sim.audit.generators.datasets import Records, atom_of, records_of, teach
+from opendp_sim.audit.generators.atoms import ValueSource
+from opendp_sim.audit.generators.datasets import DatasetRecords, atom_of, records_of, teach
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair, PairSpace, RecordSpace
 from opendp_sim.audit.generators.user_level import PersonSpace
@@ -30,7 +30,7 @@ Record = tuple[tuple[float, ...], int, Any]
 
 
 @teach(GridRows)
-def _grid(descriptor: Any) -> Records:
+def _grid(descriptor: Any) -> DatasetRecords:
     low, high = _bounds(descriptor, 8)
 
     def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -44,7 +44,7 @@ def _grid(descriptor: Any) -> Records:
 
 
 @teach(RealRows)
-def _real(descriptor: Any) -> Records:
+def _real(descriptor: Any) -> DatasetRecords:
     low, high = _bounds(descriptor, 8.0)
 
     def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -67,7 +67,7 @@ def _bounds(descriptor: Any, reach: float) -> tuple[NDArray[np.float64], NDArray
 
 def _rows(
     descriptor: Any, low: NDArray[np.float64], high: NDArray[np.float64], inside: Any
-) -> Records:
+) -> DatasetRecords:
     """Rows with labels and person ids where the domain has them."""
     width, labels = descriptor.width, len(descriptor.labels or (0,))
 
@@ -106,11 +106,11 @@ def _rows(
             for v, t, p in zip(rows.values, tags, ids.tolist(), strict=True)
         ]
 
-    return Records(Source(tuple(corners), draw, corners[0]), build, split)
+    return DatasetRecords(ValueSource(tuple(corners), draw, corners[0]), build, split)
 
 
 @teach(RecordTable)
-def _table(descriptor: Any) -> Records:
+def _table(descriptor: Any) -> DatasetRecords:
     """Return a builder of datasets with named columns."""
     columns = descriptor.columns
     sources = [_column(column) for column in columns]
@@ -148,10 +148,10 @@ def _table(descriptor: Any) -> Records:
             for row in zip(*held, strict=True)
         ]
 
-    return Records(Source(corners, draw, corners[0]), build, split)
+    return DatasetRecords(ValueSource(corners, draw, corners[0]), build, split)
 
 
-def _column(column: Any) -> Source:
+def _column(column: Any) -> ValueSource:
     """Return a source of a column's values."""
     if column.keys:
         return _listed(range(len(column.keys)))
@@ -181,12 +181,12 @@ def _column(column: Any) -> Source:
         plain, lowest, highest = corners
         corners += [(*lowest[:1], *plain[1:]), (*plain[:-1], *highest[-1:])]
     kept = tuple(dict.fromkeys(corners))
-    return Source(kept, draw, kept[0])
+    return ValueSource(kept, draw, kept[0])
 
 
-def _listed(values: Sequence[Any]) -> Source:
+def _listed(values: Sequence[Any]) -> ValueSource:
     known = tuple(values)
-    return Source(known, lambda rng: known[int(rng.integers(len(known)))], known[0])
+    return ValueSource(known, lambda rng: known[int(rng.integers(len(known)))], known[0])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -371,7 +371,9 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
     )
 
 
-def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:
+def _generated(
+    domain: dp.Domain, generator: Callable[[np.random.Generator], Any]
+) -> DatasetRecords:
     """Return records drawn from the user's datasets."""
     try:
         known = records_of(domain)
@@ -390,7 +392,7 @@ def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any
         raise _generator("empty datasets only")
 
     first = draw(public_generator(0, "audit", "simplest"))
-    return Records(Source((), draw, first), build, split, size)
+    return DatasetRecords(ValueSource((), draw, first), build, split, size)
 
 
 def some_dataset(domain: dp.Domain, metric: dp.Metric, d_in: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.generators.datasets import Records
+from opendp_sim.audit.generators.datasets import DatasetRecords
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.core.randomness import public_generator
 
@@ -36,7 +36,7 @@ class _Genome:
 class PersonSpace:
     """Datasets of records that name their person, under the distance by person."""
 
-    records: Records
+    records: DatasetRecords
     place: int
     """Which part of a record names the person."""
     d_in: int

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.generators.atoms import Source
+from opendp_sim.audit.generators.atoms import ValueSource
 from opendp_sim.audit.generators.neighbours import Pair
 
 VECTOR_METRICS = (
@@ -31,7 +31,7 @@ class VectorSpace:
     Of at most ``d_in``; or a single number.
     """
 
-    source: Source
+    source: ValueSource
     metric: str
     d_in: Any
     size: int | None

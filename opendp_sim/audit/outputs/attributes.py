@@ -58,7 +58,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return {str(name): part for name, part in out.items() if name not in own}
 
 
-def text_of(value: Any) -> str:
+def own_text(value: Any) -> str:
     """Return the text of an object's class, or nothing.
 
     Nothing without a text of its own, or for one of its attributes.
@@ -125,18 +125,18 @@ def class_parts(kind: type) -> dict[str, Any]:
 
 def _class_part(name: str, part: Any) -> Any:
     if isinstance(part, property):
-        held = [_held(f) for f in (part.fget, part.fset, part.fdel) if f is not None]
+        held = [_cells_and_defaults(f) for f in (part.fget, part.fset, part.fdel) if f is not None]
         return [one for one in held if one] or None
     if isinstance(part, (staticmethod, classmethod)):
         part = part.__func__
     if isinstance(part, types.FunctionType):
-        return _held(part) or None
+        return _cells_and_defaults(part) or None
     if (name.startswith("__") and name.endswith("__")) or name in _INNER | _NAMED_TUPLE:
         return None
     return None if hasattr(type(part), "__get__") else part
 
 
-def _held(function: Any) -> dict[str, Any]:
+def _cells_and_defaults(function: Any) -> dict[str, Any]:
     """Return the state of a method."""
     if not isinstance(function, types.FunctionType):
         return {}

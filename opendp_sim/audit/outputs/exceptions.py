@@ -37,7 +37,7 @@ class Raised:
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Return class and text of an exception, its causes and notes."""
-        return cls(shortened("; ".join(_told(error, _DEEPEST)), _LONGEST))
+        return cls(shortened("; ".join(_error_lines(error, _DEEPEST)), _LONGEST))
 
 
 def shortened(text: str, most: int) -> str:
@@ -51,7 +51,7 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:most]}... ({len(rest)} more, {zlib.crc32(rest):08x})"
 
 
-def _told(error: BaseException, depth: int) -> Iterator[str]:
+def _error_lines(error: BaseException, depth: int) -> Iterator[str]:
     """Yield what an exception says, its notes, and what its causes say."""
     native = type(error).__name__ == "OpenDPException"
     try:
@@ -65,12 +65,12 @@ def _told(error: BaseException, depth: int) -> Iterator[str]:
         yield from [_plain(str(note)) for note in getattr(error, "__notes__", ())]
     yield from (f"caused by {cause}" for cause in reversed(causes))
     for part in getattr(error, "exceptions", ()) if isinstance(error, BaseExceptionGroup) else ():
-        yield from (f"with {told}" for told in _told(part, depth - 1) if depth)
+        yield from (f"with {told}" for told in _error_lines(part, depth - 1) if depth)
     cause = error.__cause__
     if cause is None and not error.__suppress_context__:
         cause = error.__context__
     if cause is not None and depth:
-        yield from (f"caused by {told}" for told in _told(cause, depth - 1))
+        yield from (f"caused by {told}" for told in _error_lines(cause, depth - 1))
 
 
 def _named(error: BaseException, *, native: bool) -> str:

@@ -32,9 +32,9 @@ from opendp_sim.audit.outputs.attributes import (
     class_parts,
     function_parts,
     is_local,
+    own_text,
     properties_of,
     state_in_c,
-    text_of,
 )
 from opendp_sim.audit.outputs.errstate import as_chosen
 from opendp_sim.audit.outputs.exceptions import Raised
@@ -396,7 +396,7 @@ class Reader:
             return self._named(value)
         if state_in_c(type(value)):
             self._tell(f"{name_of(value)} (its attributes were read, not its state in C)")
-        text = text_of(value)
+        text = own_text(value)
         return {**kept, "repr": text} if text else kept
 
     def _exception(self, value: BaseException, kept: dict[str, Any]) -> Any:

@@ -385,7 +385,7 @@ class Report:
             "verdict": self.verdict,
             "subject": self.origin or self.subject,
             "claim": self.claim or None,
-            "d_in": plain(self.d_in),
+            "d_in": json_ready(self.d_in),
             "asked": self.drive or None,
             "budget": self.budget,
             "seed": self.seed,
@@ -393,16 +393,16 @@ class Report:
             "seconds": round(self.seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
             "how": None if self.evidence is None else self.evidence.extra.get("how"),
-            "witness": plain(self.witness),
+            "witness": json_ready(self.witness),
             "script": self.replay if self.evidence is not None else None,
             "unread": list(self.unread),
             "versions": self.versions,
             "refuted_by": self.layer or None,
-            "evidence": plain(self.evidence),
-            "priced": plain(self.priced),
+            "evidence": json_ready(self.evidence),
+            "priced": json_ready(self.priced),
             "warnings": self.warnings,
-            "lower_bounds": plain(self.lower_bounds),
-            "layers": [plain(layer) for layer in self.layers],
+            "lower_bounds": json_ready(self.lower_bounds),
+            "layers": [json_ready(layer) for layer in self.layers],
             "replay": self.search,
         }
 
@@ -432,20 +432,22 @@ def _unread(kind: str) -> str:
     return f"output holds an object of type {kind} that was not read: not refuted says nothing about it."
 
 
-def plain(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """Return JSON-ready data."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in _INNER
+            f.name: json_ready(getattr(value, f.name))
+            for f in fields(value)
+            if f.name not in _INNER
         }
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): json_ready(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [json_ready(v) for v in value]
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return json_ready(value.tolist())
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return json_ready(value.item())
     if isinstance(value, float):
         return value if np.isfinite(value) else repr(value)
     if isinstance(value, (bool, int, str)) or value is None:

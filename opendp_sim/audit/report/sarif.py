@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from opendp_sim.audit.findings import Evidence
-from opendp_sim.audit.report.report import Report, plain, worst_of
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.audit.report.report import Report, json_ready, worst_of
+from opendp_sim.core.system.escape_text import escape
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES = {
@@ -72,7 +72,7 @@ def sarif_of(
     ]
     verdict = worst_of(reports)
     notes = [
-        {"level": "warning", "message": {"text": shown(f"left out: {name}: {why}")}}
+        {"level": "warning", "message": {"text": escape(f"left out: {name}: {why}")}}
         for name, why in left_out
     ]
     ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
@@ -96,7 +96,7 @@ def _document(
     ]
     run = {
         "tool": {"driver": {"name": "opendp-sim audit", "rules": rules}},
-        "automationDetails": {"id": f"opendp-sim audit/{shown(target)}/"},
+        "automationDetails": {"id": f"opendp-sim audit/{escape(target)}/"},
         "results": results,
         "properties": properties,
         **more,
@@ -134,11 +134,11 @@ def _result(
     result: dict[str, Any] = {
         "ruleId": layer.split(maxsplit=1)[0],
         "level": level,
-        "message": {"text": shown(f"{subject} at d_in = {report.d_in}: {told}{_seen(report)}")},
+        "message": {"text": escape(f"{subject} at d_in = {report.d_in}: {told}{_seen(report)}")},
         "properties": {
             "subject": subject,
-            "evidence": plain(evidence),
-            "witness": plain(report.witness),
+            "evidence": json_ready(evidence),
+            "witness": json_ready(report.witness),
             "replay": report.replay,
         },
     }

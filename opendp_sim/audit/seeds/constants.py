@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.state.reachable import attribute, held, names_of
+from opendp_sim.audit.state.reachable import attribute, cells_and_defaults, names_of
 
 # --------------------------------------------------------------------------------------------------
 # Rows that a function takes apart: several words in one text, joined by marks that its code names.
@@ -218,9 +218,12 @@ def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) ->
         names = names_of(function.__code__)
         out.names.update(names)
         out.words.update((SPLITS | PARTS | REPEATS) & set(names))
-        for value in (*held(function), *(function.__globals__.get(name) for name in names)):
+        for value in (
+            *cells_and_defaults(function),
+            *(function.__globals__.get(name) for name in names),
+        ):
             out.take_list(value)
-        for value in held(function):
+        for value in cells_and_defaults(function):
             out.take(value)
         owner = getattr(function, "__self__", None)
         for name in names:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.generators.atoms import Source
+from opendp_sim.audit.generators.atoms import ValueSource
 from opendp_sim.audit.generators.datasets import atom_of
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Edit, Pair, RecordSpace, _Genome
@@ -62,7 +62,7 @@ def between(known: Sequence[Any], usual: int) -> Iterator[tuple[tuple[Any, Any],
 _WORDS, _NUMBERS = 8, 8
 
 
-def rows_of(sample: Any, found: Mined) -> Iterator[Any]:
+def rows_like(sample: Any, found: Mined) -> Iterator[Any]:
     """Yield variants of a record with words and numbers of the code.
 
     One part is replaced, or several.
@@ -81,7 +81,7 @@ def rows_of(sample: Any, found: Mined) -> Iterator[Any]:
         yield type(sample)(row)
 
 
-def unlike(values: Iterable[Any]) -> list[Any]:
+def differs(values: Iterable[Any]) -> list[Any]:
     """Return values without those that were there before; lists have no hash."""
     return list({repr(value): value for value in values}.values())
 
@@ -198,7 +198,7 @@ USUAL_SIZES = (300, 3000)
 """Always tried where the number of records is free."""
 
 
-def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list[Any]:
+def _values(source: ValueSource, found: Mined, member: Callable[[Any], bool]) -> list[Any]:
     """Return mined values and their neighbours in the source's domain."""
     sample = next((v for v in (source.simplest, *source.corners) if v is not None), None)
     wanted: list[Any] = []
@@ -213,10 +213,10 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
             beside = (math.nextafter(c, math.inf), math.nextafter(c, -math.inf))
             wanted += [float(c), *beside, -float(c)]
     elif isinstance(sample, (tuple, list)):
-        wanted = list(rows_of(sample, found))
+        wanted = list(rows_like(sample, found))
     known = list(source.corners)
     out: list[Any] = []
-    for value in unlike(wanted):
+    for value in differs(wanted):
         if len(out) < _MOST_VALUES and value not in known and member(value):
             out.append(value)
     return out
@@ -239,7 +239,7 @@ def _with_texts(values: list[Any], texts: Texts, member: Callable[[Any], bool]) 
     return [*dict.fromkeys(v for v in turns if v is not None and v not in last), *last]
 
 
-def _richer(source: Source, values: list[Any], texts: Texts | None = None) -> Source:
+def _richer(source: ValueSource, values: list[Any], texts: Texts | None = None) -> ValueSource:
     if not values:
         return source
 
@@ -248,7 +248,7 @@ def _richer(source: Source, values: list[Any], texts: Texts | None = None) -> So
             return texts.draw(rng)
         return values[int(rng.integers(len(values)))] if rng.random() < 0.3 else source.draw(rng)
 
-    return Source((*source.corners, *values), draw, source.simplest)
+    return ValueSource((*source.corners, *values), draw, source.simplest)
 
 
 @dataclass(frozen=True)
@@ -380,7 +380,7 @@ class GuidedRecords(RecordSpace):
         return (first,) * (size - size // 2) + (second,) * (size // 2)
 
 
-def extremes(source: Source) -> list[tuple[Any, Any, Any]]:
+def extremes(source: ValueSource) -> list[tuple[Any, Any, Any]]:
     """Return triples of a middle, a lowest and a highest record.
 
     Of numbers, or of records that differ in one place alone.
@@ -409,7 +409,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _overflowing(source: Source, found: Mined) -> list[int]:
+def _overflowing(source: ValueSource, found: Mined) -> list[int]:
     """Return numbers of largest records whose sum passes a limit.
 
     The largest record is that of the domain, or a number of the code: a function may clamp by itself.

@@ -53,7 +53,7 @@ def functions_of(obj: Any) -> list[types.FunctionType]:
         if isinstance(value, types.FunctionType):
             if _users(value):
                 out.append(value)
-            todo += [(part, depth + 1) for part in held(value)]
+            todo += [(part, depth + 1) for part in cells_and_defaults(value)]
         elif not (isinstance(value, _LEAVES) or (isinstance(value, dict) and "__name__" in value)):
             out += _methods(value)
             todo += [(part, depth + 1) for part in gc.get_referents(value)]
@@ -153,7 +153,7 @@ def _named(value: Any) -> list[types.FunctionType]:
     return [value] if isinstance(value, types.FunctionType) and _users(value) else []
 
 
-def held(function: types.FunctionType) -> list[Any]:
+def cells_and_defaults(function: types.FunctionType) -> list[Any]:
     """Return the values of a function's cells and defaults."""
     out: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():

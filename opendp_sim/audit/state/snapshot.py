@@ -41,7 +41,7 @@ def own_of(value: Any) -> list[Any]:
     return out
 
 
-def cells_of(function: types.FunctionType) -> Iterator[Any]:
+def cell_contents(function: types.FunctionType) -> Iterator[Any]:
     """Yield what a function's cells hold."""
     for cell in function.__closure__ or ():
         try:
@@ -82,7 +82,7 @@ def held_now(value: Any) -> Iterator[Any]:
     if hasattr(value, "cache_info"):
         yield value.cache_info().misses  # another result is kept
     if isinstance(value, types.FunctionType):
-        parts = [value.__defaults__, *cells_of(value), *value.__dict__.values()]
+        parts = [value.__defaults__, *cell_contents(value), *value.__dict__.values()]
     elif isinstance(value, type):
         parts = list(vars(value).values()) if value.__flags__ & _HEAP else []
     elif isinstance(value, (dict, types.MappingProxyType)):
@@ -92,17 +92,17 @@ def held_now(value: Any) -> Iterator[Any]:
     ours = str(type(value).__module__).startswith(_OURS)
     if not (ours or isinstance(value, (type, types.ModuleType, types.FunctionType))):
         parts += own_of(value)  # a Measurement, a partial call, a Counter have attributes, too
-    yield Held(parts)
+    yield ComparedParts(parts)
 
 
-class Held:
+class ComparedParts:
     """Parts that are compared by identity, and kept."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Held) or len(self.parts) != len(other.parts):
+        if not isinstance(other, ComparedParts) or len(self.parts) != len(other.parts):
             return False
         return all(a is b for a, b in zip(self.parts, other.parts, strict=True))
 

@@ -155,7 +155,7 @@ def _key(data: Any) -> Any:
 
 
 @dataclass
-class Sample:
+class PairSample:
     """All outputs of one pair so far."""
 
     pair: Pair

@@ -98,7 +98,7 @@ def values_of(draw: Draw) -> int:
     return len(law.window(_TAIL)) if known and law is not None else MOST_RUNS + 1
 
 
-def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
+def tree_hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
     """Return a lower bound on delta at epsilon, and its event.
 
     Sums are rounded against the finding.

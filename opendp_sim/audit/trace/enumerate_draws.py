@@ -21,7 +21,7 @@ from opendp_sim.audit.trace.draw_tree import (
     Tree,
     agrees,
     clean_tapes,
-    hockey_stick,
+    tree_hockey_stick,
     tree_of,
     values_of,
 )
@@ -78,7 +78,7 @@ def _too_many(found: Found) -> bool:
 def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence | None:
     for first, second, side in ((left, right, pair), (right, left, pair.flipped())):
         for epsilon, delta in zip(tracer.curve.grid, tracer.curve.deltas, strict=True):
-            attained, event = hockey_stick(first, second, float(epsilon))
+            attained, event = tree_hockey_stick(first, second, float(epsilon))
             if not attained > float(delta) * (1 + 1e-6) + 1e-10:
                 continue
             if not (

@@ -29,7 +29,7 @@ _UNLIKE = (
 )
 
 
-def told(tracer: Tracer) -> dict[str, Any]:
+def facts_of_trace(tracer: Tracer) -> dict[str, Any]:
     """Return facts for the report.
 
     ``noise``, ``never``, ``shown`` and ``advice``.
@@ -52,11 +52,11 @@ def told(tracer: Tracer) -> dict[str, Any]:
             f"a scale too small, or a sensitivity too large, {by} would have been calculated on the "
             "costliest pair"
         )
-    advice = _advice(tracer) if shown else alone(tracer)
+    advice = _advice(tracer) if shown else is_alone(tracer)
     return {"noise": lines, "never": never, "shown": shown or tracer.hidden, "advice": advice}
 
 
-def alone(tracer: Tracer) -> str:
+def is_alone(tracer: Tracer) -> str:
     """Return advice to audit a noiseless function separately, or nothing.
 
     For noise that is added behind it.

@@ -122,7 +122,13 @@ _RACE_RUNS = 2000
 
 def trace_layer(tracer: Tracer) -> LayerResult:
     """Scan pairs, then test the findings, strongest kind first."""
-    from opendp_sim.audit.trace.explanations import alone, hinted, looked, noiseless, told  # noqa: PLC0415
+    from opendp_sim.audit.trace.explanations import (  # noqa: PLC0415
+        facts_of_trace,
+        hinted,
+        is_alone,
+        looked,
+        noiseless,
+    )
     from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
 
     begin = cpu_seconds()
@@ -131,7 +137,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     if evidence is not None and contradicted(tracer, evidence.pair):
         tracer.unlike, evidence = True, None
     with tracer.hooked():
-        facts = told(tracer) if evidence is None else {"alone": alone(tracer)}
+        facts = facts_of_trace(tracer) if evidence is None else {"alone": is_alone(tracer)}
     looks = looked(tracer, refuted=evidence is not None)
     seconds = cpu_seconds() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"

@@ -31,7 +31,7 @@ def repeated_step(tracer: Tracer) -> Evidence | None:
     """
     if not tracer.stateful:
         return None
-    subject = repeated(tracer.subject, 2)
+    subject = repeated_releases(tracer.subject, 2)
     if subject is None:
         return None
     pairs = [p for p in list(tracer.space.corners(tracer.rng))[:40] if _small(p)][:_REPEATED]
@@ -93,7 +93,7 @@ def _cancelling(subject: Subject, pair: Pair) -> tuple[Any, Any] | None:
     return (first, second) if max(times, again) >= _COMMON and first != second else None
 
 
-def repeated(subject: Subject, calls: int) -> Subject | None:
+def repeated_releases(subject: Subject, calls: int) -> Subject | None:
     """Return several calls with OpenDP's composed claim, or None.
 
     ``None`` for measures with another rule.

@@ -10,14 +10,14 @@ from rich.text import Text
 
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.attackers import attacker_of
-from opendp_sim.cli._run import table
+from opendp_sim.cli._run import plain_table
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.memory import process_memory
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.advice import advice
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.text import each_record
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.column_scales import own_units
 from opendp_sim.dsl.types.describe import dropped
 
@@ -26,21 +26,23 @@ def show_types(plan: Plan, out: Console) -> None:
     """Print the type of every stage, step by step."""
     for name, stage in plan.plain()["stages"].items():
         out.print(
-            Text(shown(f"stage {name}"), style="bold"),
-            Text(shown(f" from {stage['from']}")),
+            Text(escape(f"stage {name}"), style="bold"),
+            Text(escape(f" from {stage['from']}")),
             sep="",
         )
-        rows = table("step", "type after it", "facts")
+        rows = plain_table("step", "type after it", "facts")
         own = stage["own_steps"]
         for step in stage["steps"][-own:] if own else []:
             rows.add_row(step["step"], step["type"], _facts(step["expected"]))
-        parts = [rows, Text(shown(_judgement(stage)))] if own else [Text(shown(_judgement(stage)))]
+        parts = (
+            [rows, Text(escape(_judgement(stage)))] if own else [Text(escape(_judgement(stage)))]
+        )
         for step in stage["steps"][-own:] if own else []:
             parts += [
-                Text(shown(f"advice: {step['step']}: {text}")) for text in step.get("advice", ())
+                Text(escape(f"advice: {step['step']}: {text}")) for text in step.get("advice", ())
             ]
         if told := own_units(plan.types[name]) if own else "":
-            parts.append(Text(shown(told)))
+            parts.append(Text(escape(told)))
         out.print(Padding(Group(*parts), (0, 0, 1, 2)))
 
 
@@ -70,7 +72,7 @@ def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
     only = before is None
     body = plan.plain()
     out.print(
-        Text(shown(f"plan of {body['name']}"), style="bold"), f"  program {body['program'][:16]}"
+        Text(escape(f"plan of {body['name']}"), style="bold"), f"  program {body['program'][:16]}"
     )
     _privacy(body, out)
     if only:
@@ -107,7 +109,7 @@ def _privacy(body: dict[str, Any], out: Console) -> None:
 
 
 def _ledger(plan: Plan, out: Console) -> None:
-    found = standing(plan)
+    found = ledger_status(plan)
     if found is None:
         return
     if "refused" in found:
@@ -131,7 +133,7 @@ def _ingest(plan: Plan, out: Console) -> None:
 
 
 def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
-    rows = table("release", "mechanism", "sampler", "loss", "share", "cell deviation")
+    rows = plain_table("release", "mechanism", "sampler", "loss", "share", "cell deviation")
     for name, release in body["releases"].items():
         if release["mechanism"] == "none":
             rows.add_row(name, "none (public data)", "", "0", "", "0")
@@ -199,7 +201,7 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
 
 
 def _outputs(body: dict[str, Any], out: Console) -> None:
-    rows = table("output", "from", "expected error", "goes to")
+    rows = plain_table("output", "from", "expected error", "goes to")
     for name, output in body["outputs"].items():
         goes = output["save"] or f"serve: {output['serve']}"
         rows.add_row(name, output["from"], _facts(output["expected"]), goes)

@@ -17,12 +17,12 @@ from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units
 from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.arithmetic.rounding import up_text
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.advice import advised_of, warnings_of
 from opendp_sim.dsl.plan.errors import asked_later, how_wrong
-from opendp_sim.dsl.plan.loss_text import in_words, spent_of
+from opendp_sim.dsl.plan.loss_text import loss_sentences, spent_of
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.error_terms import Wrong
 
 _WIDE, _MARGIN = 80, 11
@@ -53,12 +53,12 @@ def show_first(
     warned = warnings_of(plan)
     for text in warned:
         _row(out, "warning", text, wide, whole=True)
-    last = _next(plan, shown(spec)) + ("" if whole else "; more: -v")
+    last = _next(plan, escape(spec)) + ("" if whole else "; more: -v")
     # A command is never cut: somebody will copy it.
     out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(last), soft_wrap=True)
     out.print()
     for line in tree(plan):
-        row = Text(shown(line))
+        row = Text(escape(line))
         row.truncate(wide, overflow="ellipsis")
         out.print(row)
     if set(advised_of(plan)) - set(warned):
@@ -93,12 +93,12 @@ def show_done(
     for word, text in _answers(plan, whole=whole, runs=runs):
         _row(out, word, text, wide, whole=whole)
     if then is not None:
-        out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(shown(then)), soft_wrap=True)
+        out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(escape(then)), soft_wrap=True)
 
 
 def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
     room = wide - _MARGIN
-    lines = wrap(shown(text), room, break_on_hyphens=False) if whole else [shown(text)]
+    lines = wrap(escape(text), room, break_on_hyphens=False) if whole else [escape(text)]
     for at, line in enumerate(lines):
         row = Text(line)
         row.truncate(room, overflow="ellipsis")
@@ -107,9 +107,9 @@ def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
 
 def _next(plan: Plan, spec: str) -> str:
     """Return the next command."""
-    found = standing(plan)
+    found = ledger_status(plan)
     if found is not None and not found.get("fits", True):
-        return f"opendp-sim ledger show {shown(found['file'])}"
+        return f"opendp-sim ledger show {escape(found['file'])}"
     return f"{_command(plan)} {spec}"
 
 
@@ -131,7 +131,7 @@ def _answers(
     yield "how wrong", _wrong(plan, predicted or {}, whole=whole)
     if plan.privacy is not None:
         cost = _spent(plan) if runs else _cost(plan)
-        yield "cost", f"{cost}. {' '.join(in_words(plan))}" if whole else cost
+        yield "cost", f"{cost}. {' '.join(loss_sentences(plan))}" if whole else cost
 
 
 def _short(name: str, most: int = _NAME) -> str:
@@ -186,7 +186,7 @@ def _sure_after(plan: Plan, runs: int) -> str:
     Without a ledger there may have been others, and the line says so.
     """
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    found = standing(plan)
+    found = ledger_status(plan)
     if found is not None and found.get("runs"):
         known, runs = runs, found["runs"]
         together = attacker_of(found["measure"], tuple(found["loss"]))
@@ -256,7 +256,7 @@ def _loss(plan: Plan) -> str:
 
 def _spent(plan: Plan) -> str:
     """Print this run's cost and the counting of runs."""
-    found = standing(plan)
+    found = ledger_status(plan)
     if found is None:
         return f"{_loss(plan)} for this run alone; no ledger adds runs up"
     room: int | None = found.get("room")
@@ -267,7 +267,7 @@ def _spent(plan: Plan) -> str:
 
 def _cost(plan: Plan) -> str:
     """Tell what a run would spend, and who counts it."""
-    loss, found = _loss(plan), standing(plan)
+    loss, found = _loss(plan), ledger_status(plan)
     if found is None:
         return f"none yet; {loss} a run; no ledger adds them up"
     if "refused" in found:

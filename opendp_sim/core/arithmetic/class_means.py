@@ -77,7 +77,7 @@ class ShrunkMeans:
     @classmethod
     def of(cls, found: ReleasedSums) -> ShrunkMeans:
         """Shrink every class's mean towards the mean of all records (positive-part James-Stein)."""
-        if _hardly_told(found):
+        if _noise_dominates(found):
             return cls._directions(found)
         width, counts = found.sums.shape[1], found.counts
         sizes = np.maximum(counts, max(1.0, found.of_count))
@@ -198,7 +198,7 @@ class ShrunkMeans:
         return np.sqrt(variance)
 
 
-def _hardly_told(found: ReleasedSums) -> bool:
+def _noise_dominates(found: ReleasedSums) -> bool:
     """Return whether noise explains nearly all differences of the sums."""
     classes, width = found.sums.shape
     if classes < 2 or width < 3:

@@ -20,7 +20,7 @@ _WORTH = 2**28
 """Cells that a process works on before it compiles a kernel: some seconds of work."""
 
 
-class Kernel:
+class CompiledLoop:
     """A loop that is compiled once it is worth it.
 
     Args:
@@ -127,11 +127,13 @@ def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) 
                 sums[label, q] += tables[0, label, at] + tables[1, label, at] * place
 
 
-COUNTED = Kernel(_counted, "int64(float64[:,::1], float64, int64, int64[::1], int64[:,:,::1])")
+COUNTED = CompiledLoop(
+    _counted, "int64(float64[:,::1], float64, int64, int64[::1], int64[:,:,::1])"
+)
 """Counts ids straight from products: ``PhaseProjection.count``."""
-TALLIED = Kernel(_tallied, "int64(int64[:,:], int64[::1], int64[:,:,:])")
+TALLIED = CompiledLoop(_tallied, "int64(int64[:,:], int64[::1], int64[:,:,:])")
 """Counts ids that are there: ``grid.count_ids``. numpy's own count keeps other threads waiting."""
-INTERPOLATED = Kernel(
+INTERPOLATED = CompiledLoop(
     _interpolated, "void(float64[:,:], float64[:,::1], int64[::1], float64[:,:,::1], float64[:,:])"
 )
 """Reads running integrals between their levels: ``ThresholdReader``."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 
-def plain(value: Any) -> Any:
+def python_value(value: Any) -> Any:
     """Convert numpy's scalars and arrays to Python's equal values.
 
     In lists and tuples too.
@@ -25,12 +25,12 @@ def plain(value: Any) -> Any:
         (3, [0.5, 1.0], [True])
     """
     if isinstance(value, list | tuple):
-        return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+        return type(value)(map(python_value, value)) if type(value) in (list, tuple) else value
     if isinstance(value, np.ma.MaskedArray) or not isinstance(value, np.generic | np.ndarray):
         return value
     array = np.asarray(value)
     if array.dtype.kind == "O":
-        return plain(array.tolist())
+        return python_value(array.tolist())
     if array.dtype == np.longdouble and array.dtype.itemsize > 8:
         double = array.astype(np.float64)
         # As text, since what takes floats takes any object that can be rounded to one.

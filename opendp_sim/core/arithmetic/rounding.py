@@ -139,7 +139,7 @@ def least(fits: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def mirrored(curve: Callable[[float], float]) -> Callable[[float], float]:
+def profile_everywhere(curve: Callable[[float], float]) -> Callable[[float], float]:
     """Return a privacy profile for every epsilon.
 
     From one that holds from 0 on.

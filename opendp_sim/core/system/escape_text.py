@@ -18,7 +18,7 @@ _BLANK = "\u2800\U00016fe4\U0001d159"
 _EMPTY = re.compile(f"[{_IGNORABLE}{_BLANK}]")
 
 
-def shown(text: str, keep: str = "") -> str:
+def escape(text: str, keep: str = "") -> str:
     r"""Return ``text`` with invisible and control characters escaped (``\x1b``).
 
     These are control, format and direction characters, spaces other than the plain one, what no character

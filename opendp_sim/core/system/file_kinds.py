@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from opendp_sim.core.system.regular_files import is_odd, text_of
+from opendp_sim.core.system.regular_files import decode_text, is_odd
 
 _HEAD, _DOCUMENT = 4096, 2**20
 """Bytes that are looked at; and further ones of JSON."""
@@ -81,7 +81,7 @@ def _of_bytes(file: Path, head: bytes) -> FileKind:
     if file.suffix in _TABLES:
         return _table(file)
     cut = 4 if len(head) >= _HEAD else 1  # a character may have been cut
-    texts = (text_of(head[: len(head) - off]) for off in range(cut))
+    texts = (decode_text(head[: len(head) - off]) for off in range(cut))
     text = next((text for text in texts if text is not None), None)
     if text is None:
         return FileKind("bytes", "a file of another kind, which is no text")

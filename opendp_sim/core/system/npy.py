@@ -21,7 +21,7 @@ from opendp_sim.core.system.syntax_trees import tried_again
 T = TypeVar("T")
 
 
-class Header(NamedTuple):
+class ArrayHeader(NamedTuple):
     """What stands before the entries of an array."""
 
     version: tuple[int, int]
@@ -30,17 +30,17 @@ class Header(NamedTuple):
     dtype: np.dtype[Any]
 
 
-def header_of(stream: IO[bytes]) -> Header:
+def header_of(stream: IO[bytes]) -> ArrayHeader:
     """Read an array's header, leaving the stream at its first entry.
 
     Raises:
         ValueError: there is none.
     """
 
-    def read() -> Header:
+    def read() -> ArrayHeader:
         version = npy.read_magic(stream)
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        return Header(version, *header(stream))
+        return ArrayHeader(version, *header(stream))
 
     return _from_here(stream, read)
 

@@ -15,7 +15,7 @@ _STORE = b"SQLite format 3"
 ZERO = "a zero byte"
 
 
-def text_of(raw: bytes) -> str | None:
+def decode_text(raw: bytes) -> str | None:
     """Return a file's text, or None for other content.
 
     Such as a store, a picture, an archive or another table.
@@ -40,7 +40,7 @@ def first_odd(raw: bytes) -> tuple[int, int]:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
         start = error.start if start < 0 else min(start, error.start)
-    before = None if start < 0 else text_of(raw[:start])
+    before = None if start < 0 else decode_text(raw[:start])
     if before is None or raw.startswith(_STORE):
         return 1, 1
     lines = before.split("\n")

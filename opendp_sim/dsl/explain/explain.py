@@ -11,11 +11,11 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import fallen, record, tier
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import CATALOGUE, SpecError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
 from opendp_sim.core.system.docstrings import doc_of
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.domains.released import asking, offering
 from opendp_sim.dsl.explain.glossary import (
     known_as,
@@ -29,12 +29,12 @@ from opendp_sim.dsl.explain.parameter_pages import (
     options,
     page_of_a_parameter,
     page_of_an_option,
-    parameters,
+    parameter_pages,
 )
-from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
+from opendp_sim.dsl.grammar.pages import word_page, words_of_a_spec
 from opendp_sim.dsl.grammar.program import Spec
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.text.diagnostic import nearest
+from opendp_sim.dsl.text.diagnostic import suggest
 from opendp_sim.dsl.text.plain_text import first_sentence, plain_text
 from opendp_sim.dsl.types.describe import stage_plain
 
@@ -78,7 +78,7 @@ def explain(word: str) -> str:
     if word in REGISTRY:
         pages = [_mechanism(REGISTRY[word])]
     elif word in words:
-        pages = [page_of(word, words[word])]
+        pages = [word_page(word, words[word])]
     if printed is not None:
         pages.append(page_of_a_name(printed))
     symbol = symbol_of(word, REGISTRY) if word not in REGISTRY else None
@@ -99,13 +99,13 @@ def explain(word: str) -> str:
         expected="a mechanism or a parameter, an error code, a printed name or symbol, or one of "
         f"{', '.join(Spec.words())}",
         got=word,
-        hint=nearest(word, [*known, *parameters(REGISTRY), *options(REGISTRY)])
-        or nearest(word.upper(), CATALOGUE)
+        hint=suggest(word, [*known, *parameter_pages(REGISTRY), *options(REGISTRY)])
+        or suggest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
 
 
-def facts_of(word: str) -> dict[str, Any]:
+def page_facts(word: str) -> dict[str, Any]:
     """Return a page's facts for programs.
 
     Empty for a word of a spec.
@@ -122,7 +122,7 @@ def facts_of(word: str) -> dict[str, Any]:
                 else {"symbol": dict(zip(("unit", "says"), symbols()[word], strict=True))}
             )
         return {"name": dict(zip(("unit", "says"), printed_names()[printed], strict=True))}
-    told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
+    told = {name: asdict(about) for name, about in parameters_of(REGISTRY[key]).items()}
     (entry,) = (entry for entry in catalogue() if entry["key"] == key)
     return {"mechanism": entry | {"parameters": told}}
 
@@ -151,7 +151,7 @@ def _error(code: str) -> str:
 
 def _mechanism(cls: type[Mechanism]) -> str:
     lines = [f"{cls.key} ({cls.room})", "", plain_text(doc_of(cls)), "", "Parameters"]
-    for name, about in describe(cls).items():
+    for name, about in parameters_of(cls).items():
         symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
         default = "required" if about.default == "required" else f"default {about.default}"
         lines += [
@@ -203,7 +203,7 @@ def explain_stage(plan: Plan, name: str) -> str:
             "explain",
             expected=f"a stage: {', '.join(plan.types)}",
             got=name,
-            hint=nearest(name, plan.types) or "name a stage of the flow.",
+            hint=suggest(name, plan.types) or "name a stage of the flow.",
         )
     about = stage_plain(plan.types[name])
     lines = [f"stage {name}", f"    from      {about['from']} (source {about['source']})"]
@@ -222,7 +222,7 @@ def explain_stage(plan: Plan, name: str) -> str:
     lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
     if name in plan.releases:
         lines += ["    release   " + _release_line(plan, name)]
-    return "\n".join(map(shown, lines))
+    return "\n".join(map(escape, lines))
 
 
 def _release_line(plan: Plan, name: str) -> str:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from opendp_sim.accounting.measures.attackers import WORDS
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.mechanism import Mechanism
 
 Page = tuple[str, str]
@@ -105,6 +105,6 @@ def _parameters(symbol: str, registry: Mapping[str, type[Mechanism]]) -> Iterato
     """Yield the parameters with this symbol."""
     known = {symbol, *(greek for greek, plain in _spellings().items() if plain == symbol)}
     for key, cls in sorted(registry.items()):
-        for name, about in describe(cls).items():
+        for name, about in parameters_of(cls).items():
             if known & set(about.symbol.split(",")) and about.symbol != "-":
                 yield f"`{name}` of `{key}`"

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from opendp_sim.core.about import About, describe, options_of
+from opendp_sim.core.about import ParameterInfo, options_of, parameters_of
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.text.plain_text import plain_text
 
 
-def parameters(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, About]]:
+def parameter_pages(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, ParameterInfo]]:
     """Return every parameter's name, with what it is by mechanism."""
-    found: dict[str, dict[str, About]] = {}
+    found: dict[str, dict[str, ParameterInfo]] = {}
     for key, cls in sorted(registry.items()):
-        for name, about in describe(cls).items():
+        for name, about in parameters_of(cls).items():
             found.setdefault(name, {})[key] = about
     for option, places in _options(registry).items():
         for inside, record in places:
-            for name, about in describe(record).items():
+            for name, about in parameters_of(record).items():
                 found.setdefault(name, {})[f"{option} ({inside})"] = about
     return found
 
@@ -50,7 +50,7 @@ def _options(
 def _option(cls: type[BaseModel], inside: str) -> str:
     first = plain_text(" ".join((cls.__doc__ or "").partition("\n\n")[0].split()))
     lines = [f"    an option of {inside}{f': {first}' if first else ''}"]
-    for name, about in describe(cls).items():
+    for name, about in parameters_of(cls).items():
         default = "required" if about.default == "required" else f"default {about.default}"
         lines += [
             f"        {name}: {about.range}; {default}; in {about.unit}",
@@ -74,7 +74,7 @@ def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> s
     Mechanisms with equal texts share a paragraph.
     """
     alike: dict[tuple[str, ...], list[str]] = {}
-    for key, about in parameters(registry).get(name, {}).items():
+    for key, about in parameter_pages(registry).get(name, {}).items():
         default = "required" if about.default == "required" else f"default {about.default}"
         said = (f"{about.range}; {default}; in {about.unit}", f"{about.text} {about.hint}".rstrip())
         alike.setdefault(said, []).append(key)

@@ -21,10 +21,10 @@ from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import Domain
-from opendp_sim.domains.cell import boxed, columned
+from opendp_sim.domains.cell import columned, object_array
 
 
-def digests(files: Mapping[str, File]) -> dict[str, str]:
+def file_digests(files: Mapping[str, File]) -> dict[str, str]:
     """Return the sha256 of each file."""
     return {name: digest_of(path) for name, path in files.items()}
 
@@ -67,7 +67,7 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
         with replacing(path, "wb") as stream:
             np.savez_compressed(stream, **_arrays(value))
     elif path.suffix == ".csv":
-        names, rows = table_of(value, getattr(domain, "labels", None))
+        names, rows = answer_table(value, getattr(domain, "labels", None))
         with replacing(path, "w") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(names)
@@ -128,7 +128,7 @@ def _stored(array: NDArray[Any]) -> NDArray[Any]:
     return np.array([json.dumps(cell) for cell in array.ravel().tolist()]).reshape(array.shape)
 
 
-def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
+def answer_table(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
     """Return column names and rows of answers.
 
     A two-axis column has one name a label.
@@ -144,7 +144,7 @@ def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], lis
             for place, tag in enumerate(tags):
                 columns[name if wide == 1 else f"{name}:{tag}"] = array[:, place]
         elif name == "label" and labels is not None and array.dtype.kind in "iu":
-            columns[name] = boxed(labels)[array]
+            columns[name] = object_array(labels)[array]
         else:
             columns[name] = np.atleast_1d(array)
     rows = [list(row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
@@ -157,7 +157,7 @@ def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
         return value
     columns = {str(name): columned(given) for name, given in value.items()}
     named = {
-        n: boxed(labels)[a] if n == "label" and a.dtype.kind in "iu" else a
+        n: object_array(labels)[a] if n == "label" and a.dtype.kind in "iu" else a
         for n, a in columns.items()
     }
     wide = any(a.ndim == 2 and a.shape[1] == len(labels) > 1 for a in columns.values())

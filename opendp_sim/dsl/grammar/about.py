@@ -15,7 +15,7 @@ FORM = ("owner", "author", "purpose", "recipients", "date")
 _LONGEST = 500
 
 
-class About(Section):
+class Provenance(Section):
     """Name the data's owner, the author, the purpose and the recipients.
 
     Free text for people: it is printed on the report and stands in certificates, and nothing is computed

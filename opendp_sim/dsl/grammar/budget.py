@@ -12,7 +12,7 @@ from opendp_sim.accounting.budget import Budget, MeasureName, Number, as_written
 from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.grammar.parse import read_section, wrong
-from opendp_sim.dsl.grammar.section import Reader, Schema, Section, word
+from opendp_sim.dsl.grammar.section import Schema, Section, ValueReader, word
 from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 
@@ -36,7 +36,7 @@ def _amount_schema() -> Schema:
     }
 
 
-_AMOUNT = Reader(_amount, _amount_schema, expected="float")
+_AMOUNT = ValueReader(_amount, _amount_schema, expected="float")
 Amount = Annotated[Number, _AMOUNT]
 Maybe = Annotated[Number | None, _AMOUNT]
 
@@ -83,10 +83,10 @@ class BudgetWords(Section):
                         label=f"{told[0]} + {told[1]} > {told[2]}",
                         help="split delta between `mechanisms` and `conversion`.")  # fmt: skip
             return
-        check_budget(self.budget(), None, path, notes)
+        check_bounds(self.budget(), None, path, notes)
 
 
-def check_budget(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
+def check_bounds(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
     """Report an invalid budget.
 
     It bounds nothing, or is no budget of ``measure`` where that is known.
@@ -105,7 +105,7 @@ def _budget(value: Any, path: Path, notes: Notes) -> Budget | None:
     return None if found is None else found.budget()
 
 
-BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
+BUDGET = ValueReader(_budget, BudgetWords.schema_of, BudgetWords)
 
 
 class LedgerRef(Section):
@@ -138,4 +138,4 @@ data:
     def rules(self, notes: Notes, path: Path) -> None:
         """The limit is one for the measure."""
         if self.measure is not None:
-            check_budget(self.limit, self.measure, (*path, "limit"), notes)
+            check_bounds(self.limit, self.measure, (*path, "limit"), notes)

@@ -17,16 +17,24 @@ from opendp_sim.domains.column import DTYPES
 from opendp_sim.domains.encoded import day, day_text
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.budget import BudgetWords, LedgerRef
-from opendp_sim.dsl.grammar.parse import named, wrong
-from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, hole_in, own, shown, word
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.grammar.parse import named_sections, wrong
+from opendp_sim.dsl.grammar.section import (
+    Refusal,
+    Section,
+    ValueReader,
+    hole_in,
+    not_a_word,
+    value_text,
+    word,
+)
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 from opendp_sim.io.builtin import BUILTINS
 from opendp_sim.io.dialect import OPTIONS
 from opendp_sim.io.file_spec import read_place
-from opendp_sim.io.open import KINDS
+from opendp_sim.io.open import SOURCE_NAMES
 
 __all__ = [
-    "COLUMNS",
+    "COLUMNS_READER",
     "SOURCE",
     "SOURCE_KINDS",
     "BudgetWords",
@@ -48,7 +56,7 @@ class ColumnWords(Section):
     """
 
     short: ClassVar[str] = "dtype"
-    name: str = own()
+    name: str = not_a_word()
     dtype: str = word(
         "array[f32, d], category, int64, float64, str, bool (0 and 1) or date (a number of days).",
         min_length=1,
@@ -113,7 +121,7 @@ class ColumnWords(Section):
                     error.code, error.where, expected=error.expected, got=error.got,
                     hint=f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`.",
                 )  # fmt: skip
-            elif part == "dtype" and (near := nearest(self.dtype.partition("[")[0], DTYPES)):
+            elif part == "dtype" and (near := suggest(self.dtype.partition("[")[0], DTYPES)):
                 error = SpecError(
                     error.code, error.where, expected=error.expected, got=error.got,
                     hint=f"{near} {error.hint}",
@@ -123,7 +131,7 @@ class ColumnWords(Section):
 
 _MEANT = {"f32": "float64", "f64": "float64", "i32": "int64", "i64": "int64", "u8": "int64"}
 """Scalars that were written with an entry's name of an array."""
-_NAMED = named(ColumnWords, Refusal("`columns` is empty", "declare each column that is used.",
+_NAMED = named_sections(ColumnWords, Refusal("`columns` is empty", "declare each column that is used.",
                                       code="OS305", label="no column"))  # fmt: skip
 
 
@@ -140,12 +148,12 @@ def _records(value: Any, path: Path, notes: Notes) -> Records | None:
     return Records(good) if len(good) == len(columns) else None
 
 
-COLUMNS = Reader(_records, _NAMED.schema, ColumnWords)
+COLUMNS_READER = ValueReader(_records, _NAMED.schema, ColumnWords)
 
 
 # --------------------------------------------------------------------------------------------------
 
-SOURCE_KINDS = (*KINDS, "memory")
+SOURCE_KINDS = (*SOURCE_NAMES, "memory")
 """What a spec can name, and arrays handed over in Python."""
 
 
@@ -202,7 +210,7 @@ def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
         return None
     if len(value) != 1:
         notes.error("OS304", "a source is one kind with its argument", path,
-                    label=f"got {shown(value)}",
+                    label=f"got {value_text(value)}",
                     help="write for example {builtin: digits} or {npz: data/rows.npz}.")  # fmt: skip
         return None
     ((kind, argument),) = value.items()
@@ -216,11 +224,11 @@ def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
         return SourceRef(kind, argument) if _options_fit(kind, argument, place, notes) else None
     if not isinstance(argument, str) or not argument:
         notes.error("OS304", f"`{kind}` takes a name or a path", place,
-                    label=f"got {shown(argument)}", help="write it as text.")  # fmt: skip
+                    label=f"got {value_text(argument)}", help="write it as text.")  # fmt: skip
         return None
     if kind == "builtin" and argument not in BUILTINS:  # files are looked for when data is opened
         notes.error("OS303", f"no built-in dataset is called `{argument}`", place, label="not known",
-                    help=nearest(argument, BUILTINS) or f"use one of {', '.join(BUILTINS)}.")  # fmt: skip
+                    help=suggest(argument, BUILTINS) or f"use one of {', '.join(BUILTINS)}.")  # fmt: skip
         return None
     if kind not in ("builtin", "memory") and not _options_fit(kind, argument, place, notes):
         return None
@@ -275,7 +283,7 @@ def _source_schema() -> dict[str, Any]:
     }
 
 
-SOURCE = Reader(_source, _source_schema, SourceRef)
+SOURCE = ValueReader(_source, _source_schema, SourceRef)
 
 
 class DataEntry(Section):
@@ -297,9 +305,9 @@ data:
     ingest: refuse                        # or enforce: clamp to the bounds, drop NaN
     # ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}
 """
-    name: str = own()
+    name: str = not_a_word()
     source: Annotated[SourceRef, SOURCE] = word("Where the records are.")
-    records: Annotated[Records, COLUMNS] = word(
+    records: Annotated[Records, COLUMNS_READER] = word(
         "What each column holds, by name.", spelled="columns"
     )
     ingest: Literal["refuse", "enforce", "assume"] = word(

@@ -14,17 +14,17 @@ from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.parse_steps import known_key, read_record, split_step
 from opendp_sim.dsl.grammar.section import (
     HOLE,
-    Reader,
     Refusal,
     Section,
+    ValueReader,
     hole_in,
-    own,
+    not_a_word,
     plain_of,
-    shown,
+    value_text,
     word,
 )
-from opendp_sim.dsl.grammar.steps import SOLVABLE, mechanisms_schema, steps_of
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.grammar.steps import SOLVABLE, mechanisms_schema, steps_reader
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 
 # --- expectations ---------------------------------------------------------------------------------
 
@@ -121,13 +121,13 @@ def _release(value: Any, path: Path, notes: Notes) -> ReleaseDecl | None:
         return _mechanism(value, path, notes)
     words = ("noise", "mechanism")
     if isinstance(value, dict):
-        strange = next((name for name in value if nearest(name, words)), None)
+        strange = next((name for name in value if suggest(name, words)), None)
         if strange is not None:
             notes.unknown(strange, words, (*path, strange), "entry")
             return None
-    near = nearest(value, ["none"]) if isinstance(value, str) else ""
+    near = suggest(value, ["none"]) if isinstance(value, str) else ""
     notes.error("OS304", "a release is {noise: ...}, {mechanism: {...}} or none", path,
-                label=f"got {shown(value)}",
+                label=f"got {value_text(value)}",
                 help=near or "write release: {noise: gaussian, scale: solve, spend: 100%}.")  # fmt: skip
     return None
 
@@ -139,8 +139,8 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
     noises = noise_keys()
     if key not in noises:
         shape = f"`noise` must be one of {', '.join(sorted(noises))}"
-        near = nearest(key, noises) if isinstance(key, str) else ""
-        notes.error("OS303", shape, (*path, "noise"), label=f"got {shown(key)}",
+        near = suggest(key, noises) if isinstance(key, str) else ""
+        notes.error("OS303", shape, (*path, "noise"), label=f"got {value_text(key)}",
                     help=near or "gaussian for gdp and zcdp budgets, laplace for pure ones.")  # fmt: skip
         return None
     words = {*REGISTRY[key].model_fields, "spend", "scale"}
@@ -228,7 +228,7 @@ def _spend(value: dict[str, Any], path: Path, notes: Notes) -> Any:
         share = None
     if share is None or not 0 < share <= 1:
         notes.error("OS401", "`spend` is a share of the budget", (*path, "spend"),
-                    label=f"got {shown(spend)}", help="write 100%, 0.25 or 1/3.")  # fmt: skip
+                    label=f"got {value_text(spend)}", help="write 100%, 0.25 or 1/3.")  # fmt: skip
         return HOLE
     return share
 
@@ -297,14 +297,14 @@ flow:
     from: sketch
     release: {noise: gaussian, scale: solve, spend: 100%}
 """
-    name: str = own()
+    name: str = not_a_word()
     source: str = word(
         "The dataset or the stage that this one starts from.", spelled="from", min_length=1
     )
-    steps: Annotated[tuple[Mechanism, ...], steps_of("rows", "sketches")] = word(
+    steps: Annotated[tuple[Mechanism, ...], steps_reader("rows", "sketches")] = word(
         "Row maps in order, and a sketch: `opendp-sim ops` lists them.", ()
     )
-    release: Annotated[ReleaseDecl | None, Reader(_release, _release_schema, ReleaseDecl)] = word(
-        "How the stage leaves the private side.", None
+    release: Annotated[ReleaseDecl | None, ValueReader(_release, _release_schema, ReleaseDecl)] = (
+        word("How the stage leaves the private side.", None)
     )
     expect: Expect | None = word("What you believe of the stage.", None)

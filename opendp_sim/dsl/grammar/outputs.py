@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.grammar.data import SOURCE, SourceRef
-from opendp_sim.dsl.grammar.section import Refusal, Section, own, word
-from opendp_sim.dsl.grammar.steps import steps_of
+from opendp_sim.dsl.grammar.section import Refusal, Section, not_a_word, word
+from opendp_sim.dsl.grammar.steps import steps_reader
 
 
 class OutputDecl(Section):
@@ -41,11 +41,11 @@ outputs:
   # One question after another: `release: {mechanism: {ind_knn: ...}}`, and an output that says
   # `serve: session`, with `queries: {npz: ...}`; see `opendp-sim explain session`.
 """
-    name: str = own()
+    name: str = not_a_word()
     source: str = word(
         "The stage that was released, or an output before this one.", spelled="from", min_length=1
     )
-    post: Annotated[tuple[Mechanism, ...], steps_of("queries")] = word(
+    post: Annotated[tuple[Mechanism, ...], steps_reader("queries")] = word(
         "Queries in order, such as [density: {confidence: 0.9}].", ()
     )
     queries: Annotated[SourceRef | None, SOURCE] = word(

@@ -91,7 +91,7 @@ def _values(annotation: Any) -> Iterator[str]:
             yield from _values(inner)
 
 
-def page_of(word: str, places: list[Place]) -> str:
+def word_page(word: str, places: list[Place]) -> str:
     """Return the page of a word.
 
     Its meaning in every place, and the words under it.

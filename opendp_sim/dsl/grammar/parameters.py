@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from opendp_sim.dsl.grammar.parse import read_section
-from opendp_sim.dsl.grammar.section import HOLE, Refusal, Section, shown, word
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.grammar.section import HOLE, Refusal, Section, value_text, word
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 from opendp_sim.dsl.text.yaml_document import plain_scalar
 
 _USE = re.compile(r"\$\{([^}]*)\}")
@@ -54,7 +54,7 @@ def resolve_parameters(
     values = _values(data.get("params") or {}, given, notes)
     if isinstance(data.get("params"), dict) is False and data.get("params") is not None:
         notes.error("OS304", "`params` must be a mapping", ("params",),
-                    label=f"got {shown(data['params'])}",
+                    label=f"got {value_text(data['params'])}",
                     help="write `name: {type: float, default: 1.0}`")  # fmt: skip
     body = {
         key: _replace(value, (key,), values, notes)
@@ -83,7 +83,7 @@ def _values(declared: Any, given: Mapping[str, Any], notes: Notes) -> dict[str, 
         if name not in declared:
             notes.error("OS308", f"no parameter is called `{name}`", ("params",), part="key",
                         label="declared here",
-                        help=nearest(name, declared) or "declare it under `params:`.")  # fmt: skip
+                        help=suggest(name, declared) or "declare it under `params:`.")  # fmt: skip
     return values
 
 
@@ -102,7 +102,7 @@ def _typed(value: Any, name: str, declared: Parameter, path: Path, notes: Notes)
         value = float(value)
     if type(value).__name__ != declared.type:
         notes.error("OS308", f"parameter `{name}` must be {declared.type}", path,
-                    label=f"got {shown(value)}",
+                    label=f"got {value_text(value)}",
                     help=f"give a value of type {declared.type}.")  # fmt: skip
         return HOLE
     low_high = declared.range
@@ -151,5 +151,5 @@ def _lookup(name: str, path: Path, values: Mapping[str, Any], notes: Notes) -> A
     if name in values:
         return values[name]
     notes.error("OS308", f"no parameter is called `{name}`", path, label="cannot be resolved",
-                help=nearest(name, values) or f"declare `{name}` under `params:`.")  # fmt: skip
+                help=suggest(name, values) or f"declare `{name}` under `params:`.")  # fmt: skip
     return HOLE

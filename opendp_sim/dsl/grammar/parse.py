@@ -13,15 +13,15 @@ from pydantic import ValidationError
 from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
-    KINDS,
-    Reader,
+    VALUE_KINDS,
     Refusal,
     Section,
+    ValueReader,
     Word,
     hole_in,
-    shown,
+    value_text,
 )
-from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, nearest
+from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, suggest
 
 _SHORT = 4
 """Letters up to which another word is no misspelling: `rdp` is not meant to be `gdp`."""
@@ -99,20 +99,20 @@ def _frozen(value: Any) -> Any:
 
 def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> None:
     """Report a value of another kind than what is expected."""
-    expected, advice = KINDS[kind] if isinstance(kind, str) else kind
+    expected, advice = VALUE_KINDS[kind] if isinstance(kind, str) else kind
     if value is HOLE:
         return
     one_of = expected.removeprefix("one of ")
     near = isinstance(value, str) and expected != one_of and _meant(value, one_of.split(", "))
     notes.error("OS304", f"`{path[-1] if path else 'spec'}` must be {expected}", path,
-                label=f"got {shown(value)}", help=near or advice)  # fmt: skip
+                label=f"got {value_text(value)}", help=near or advice)  # fmt: skip
 
 
 def _meant(value: str, words: list[str]) -> str:
     """Return advice to write the nearest word."""
     if len(value) <= _SHORT:
         words = [one for one in words if sorted(one) == sorted(value) or len(one) > _SHORT]
-    return nearest(value, words)
+    return suggest(value, words)
 
 
 def missing(w: Word, value: Any, words: Mapping[str, Word], path: Path, notes: Notes) -> None:
@@ -167,12 +167,12 @@ def _refuse(
         w.refusal.title,
         place,
         part=w.refusal.part,
-        label=w.refusal.label or f"got {shown(given)}",
+        label=w.refusal.label or f"got {value_text(given)}",
         help=w.refusal.help,
     )
 
 
-def named(section: type[Section], empty: Refusal | None) -> Reader:
+def named_sections(section: type[Section], empty: Refusal | None) -> ValueReader:
     """Declare named sections, and the refusal of an empty mapping."""
 
     def read(value: Any, path: Path, notes: Notes) -> dict[str, Any] | None:
@@ -188,7 +188,7 @@ def named(section: type[Section], empty: Refusal | None) -> Reader:
                 empty.code,
                 empty.title,
                 path,
-                label=empty.label or f"got {shown(value)}",
+                label=empty.label or f"got {value_text(value)}",
                 help=empty.help,
             )
         given = {"name": ""} if "name" in section.model_fields else {}
@@ -201,4 +201,4 @@ def named(section: type[Section], empty: Refusal | None) -> Reader:
         size: Schema = {"type": ["object", "null"]} if empty is None else {"minProperties": 1}
         return {"type": "object", "additionalProperties": section.schema_of()} | size
 
-    return Reader(read, schema, section)
+    return ValueReader(read, schema, section)

@@ -18,8 +18,8 @@ from opendp_sim.core.mechanism import (
     current_key,
     one_of,
 )
-from opendp_sim.dsl.grammar.section import HOLE, hole_in, shown
-from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, nearest
+from opendp_sim.dsl.grammar.section import HOLE, hole_in, value_text
+from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, suggest
 
 
 def read_steps(
@@ -29,7 +29,7 @@ def read_steps(
     if not isinstance(value, list):
         if value is not HOLE:
             notes.error("OS304", f"`{path[-1]}` must be a list of steps", path,
-                        label=f"got {shown(value)}",
+                        label=f"got {value_text(value)}",
                         help="write one `- step: {...}` a line.")  # fmt: skip
         return None
     steps = [_step(item, (*path, place), notes, rooms) for place, item in enumerate(value)]
@@ -61,11 +61,11 @@ def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]
             return str(key), params
         if params is not HOLE:
             notes.error("OS304", f"`{key}` takes a mapping of parameters", (*path, key),
-                        label=f"got {shown(params)}",
+                        label=f"got {value_text(params)}",
                         help=f"write `{key}: {{name: value}}`.")  # fmt: skip
         return None
     notes.error("OS304", "a step is a name, or a name with its parameters", path,
-                label=f"got {shown(item)}", help="write `- quantize: {bits: 12}`.")  # fmt: skip
+                label=f"got {value_text(item)}", help="write `- quantize: {bits: 12}`.")  # fmt: skip
     return None
 
 
@@ -148,9 +148,9 @@ def _report(
     ):
         return
     if error.expected.startswith("one of ") and isinstance(error.got, str):
-        advice = nearest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
+        advice = suggest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
     elif error.expected.startswith("one of {") and isinstance(error.got, dict) and error.got:
-        advice = nearest(str(next(iter(error.got))), [option.key for option in _options(cls)])
+        advice = suggest(str(next(iter(error.got))), [option.key for option in _options(cls)])
     elif error.expected.startswith("str") and (plain := _unquoted(error.got)):
         advice = f"YAML reads it as a number or a truth: write it in quotes, {plain}"
     elif error.expected.startswith("bool"):
@@ -161,7 +161,7 @@ def _report(
         error.code,
         f"`{error.where}` must be {error.expected}",
         where,
-        label=f"got {error.got if error.got in (MISSING, TOO_FEW) else shown(error.got)}",
+        label=f"got {error.got if error.got in (MISSING, TOO_FEW) else value_text(error.got)}",
         help=advice or error.hint,
     )
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.dsl.grammar.budget import BUDGET, check_budget
+from opendp_sim.dsl.grammar.budget import BUDGET, check_bounds
 from opendp_sim.dsl.grammar.data import DataEntry
 from opendp_sim.dsl.grammar.parse import read_words
 from opendp_sim.dsl.grammar.section import Refusal, Section, word
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 
 _COUNT = Refusal("a unit hides at least one record", "1 is usual; at most 1,000,000.", code="OS401")
 
@@ -97,7 +97,7 @@ def read_privacy(
     if unit is not None and not _hides_somebody(unit, data, notes):
         unit, whole = None, False
     if budget is not None and "measure" in found:
-        whole = check_budget(budget, found["measure"], (*path, "budget"), notes) and whole
+        whole = check_bounds(budget, found["measure"], (*path, "budget"), notes) and whole
     return (Privacy(**found) if whole else None), unit
 
 
@@ -108,7 +108,7 @@ def _hides_somebody(unit: Unit, data: Mapping[str, DataEntry | None], notes: Not
     if unit.of == "row" or unit.of in named or len(known) < len(data):
         return True
     persons = {e.records.privacy_id.name for e in known if e.records.privacy_id}
-    near = nearest(unit.of, ["row", *persons]).removesuffix("?")
+    near = suggest(unit.of, ["row", *persons]).removesuffix("?")
     advice = near or (f"write `of: {min(persons)}`" if persons else "write `of: row`")
     notes.error("OS303", "the unit names no column with `role: privacy_id`",
                 ("privacy", "unit", "of"), label=f"`{unit.of}`",

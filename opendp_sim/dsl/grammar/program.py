@@ -14,26 +14,26 @@ import os
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from opendp_sim.dsl.grammar.about import About
+from opendp_sim.dsl.grammar.about import Provenance
 from opendp_sim.dsl.grammar.budget import LedgerRef
 from opendp_sim.dsl.grammar.data import DataEntry, SourceRef
 from opendp_sim.dsl.grammar.flow import Expect, ReleaseDecl, StageDecl
 from opendp_sim.dsl.grammar.outputs import OutputDecl
 from opendp_sim.dsl.grammar.parameters import Parameter
-from opendp_sim.dsl.grammar.parse import named
+from opendp_sim.dsl.grammar.parse import named_sections
 from opendp_sim.dsl.grammar.privacy import Privacy, Unit
 from opendp_sim.dsl.grammar.section import Refusal, Section, plain_of, word
 
 __all__ = [
     "TEMPLATE",
     "VERSION",
-    "About",
     "DataEntry",
     "Expect",
     "LedgerRef",
     "OutputDecl",
     "Privacy",
     "Program",
+    "Provenance",
     "ReleaseDecl",
     "SourceRef",
     "Spec",
@@ -59,20 +59,20 @@ name: ???                                 # a short name; it stands in certifica
         refusal=Refusal("another version of the language", f"write `spec: {VERSION}`."),
     )
     name: str = word("A short name; it stands in certificates and ledgers.", min_length=1)
-    about: About | None = word("What whoever decides about it has to know.", None)
-    params: Annotated[dict[str, Parameter], named(Parameter, None)] = word(
+    about: Provenance | None = word("What whoever decides about it has to know.", None)
+    params: Annotated[dict[str, Parameter], named_sections(Parameter, None)] = word(
         "Public numbers that a command line can change.", {}
     )
-    data: Annotated[dict[str, DataEntry], named(DataEntry, Refusal(
+    data: Annotated[dict[str, DataEntry], named_sections(DataEntry, Refusal(
         "`data` must name at least one dataset", "write `data: {name: {source: ..., columns: ...}}`.",
     ))] = word("Datasets by name.")  # fmt: skip
     privacy: Privacy | None = word(
         "What the program promises; needless where all data is public.", None
     )
-    flow: Annotated[dict[str, StageDecl], named(StageDecl, Refusal(
+    flow: Annotated[dict[str, StageDecl], named_sections(StageDecl, Refusal(
         "`flow` must name at least one stage", "write `flow: {name: {from: ..., steps: [...]}}`.",
     ))] = word("Stages by name.")  # fmt: skip
-    outputs: Annotated[dict[str, OutputDecl], named(OutputDecl, Refusal(
+    outputs: Annotated[dict[str, OutputDecl], named_sections(OutputDecl, Refusal(
         "a program needs at least one output",
         "write `outputs: {name: {from: ..., save: out/name.npz}}`.",
         code="OS305",
@@ -81,7 +81,7 @@ name: ???                                 # a short name; it stands in certifica
 
 TEMPLATE = "".join(
     section.template
-    for section in (Spec, About, Parameter, DataEntry, Privacy, StageDecl, OutputDecl)
+    for section in (Spec, Provenance, Parameter, DataEntry, Privacy, StageDecl, OutputDecl)
 )
 """What ``init`` writes: commented, with holes (``???``) that fail ``check``."""
 
@@ -109,7 +109,7 @@ class Program:
     privacy: Privacy | None
     flow: tuple[StageDecl, ...]
     outputs: tuple[OutputDecl, ...]
-    about: About | None = None
+    about: Provenance | None = None
     written_folder: str = field(default=".", compare=False)
     values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """The public parameters that were in force, for the certificate."""

@@ -86,7 +86,7 @@ def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> D
     """Read a spec file."""
     notes = Notes()
     file = File(path)
-    document = yaml.read(file, notes)
+    document = yaml.read_yaml(file, notes)
     return _draft(document.data, given or {}, notes, document, str(file.parent))
 
 

@@ -20,21 +20,21 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from opendp_sim.dsl.grammar.json_schema import Schema, inlined, without_null
-from opendp_sim.dsl.text.diagnostic import FORMER, Notes, Part, Path
+from opendp_sim.dsl.text.diagnostic import FORMER, KeyOrValue, Notes, Path
 
 __all__ = [
     "HOLE",
-    "KINDS",
-    "Reader",
+    "VALUE_KINDS",
     "Refusal",
     "Schema",
     "Section",
+    "ValueReader",
     "Word",
     "hole_in",
     "inlined",
-    "own",
+    "not_a_word",
     "plain_of",
-    "shown",
+    "value_text",
     "word",
 ]
 
@@ -54,7 +54,7 @@ def hole_in(value: Any) -> bool:
     return any(map(hole_in, value)) if isinstance(value, list) else value is HOLE
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Describe a public value of a program, shortly."""
     if isinstance(value, dict):
         return "a mapping"
@@ -78,11 +78,11 @@ class Refusal:
     label: str | None = None
     within: bool = False
     """Whether the entry of a list is pointed at, not the list."""
-    part: Part = "value"
+    part: KeyOrValue = "value"
 
 
 @dataclass(frozen=True)
-class Reader:
+class ValueReader:
     """Read a value that is not plain.
 
     None stands for a wrong value, which was reported.
@@ -142,7 +142,7 @@ def word(
     return Field(default, description=text, json_schema_extra=about, **bounds)
 
 
-def own() -> Any:
+def not_a_word() -> Any:
     """Declare a field that is no word of the section."""
     return Field(exclude=True)
 
@@ -154,7 +154,7 @@ class Word:
     spelled: str
     field: str
     info: FieldInfo
-    reader: Reader | None
+    reader: ValueReader | None
     section: type[Section] | None
     formerly: tuple[str, ...]
     refusal: Refusal | None
@@ -167,11 +167,11 @@ class Word:
     def kind(self) -> tuple[str, str]:
         """(what is expected, advice)."""
         if self.reader is not None:
-            return KINDS[self.reader.expected]
+            return VALUE_KINDS[self.reader.expected]
         return expected_of(self.info.annotation)
 
 
-KINDS = {
+VALUE_KINDS = {
     "str": ("text", "write a word, in quotes if needed"),
     "int": ("a whole number", "write digits, without a point"),
     "float": ("a number", "write for example 1.0 or 1.0e-6"),
@@ -195,8 +195,8 @@ def expected_of(annotation: Any) -> tuple[str, str]:
         listed = ", ".join(map(str, get_args(annotation)))
         return f"one of {listed}", f"use one of {listed}"
     if origin in (tuple, list):
-        return KINDS["list"]
-    return KINDS.get(getattr(annotation, "__name__", ""), KINDS["mapping"])
+        return VALUE_KINDS["list"]
+    return VALUE_KINDS.get(getattr(annotation, "__name__", ""), VALUE_KINDS["mapping"])
 
 
 class Section(BaseModel):
@@ -263,7 +263,7 @@ def _declared(cls: type[Section]) -> Iterator[Word]:
         if info.exclude:
             continue
         about: Any = info.json_schema_extra or _About()
-        readers = [m for m in info.metadata if isinstance(m, Reader)]
+        readers = [m for m in info.metadata if isinstance(m, ValueReader)]
         kinds = [a for a in (info.annotation, *get_args(info.annotation)) if isinstance(a, type)]
         inner = next((a for a in kinds if not readers and issubclass(a, Section)), None)
         yield Word(

@@ -12,14 +12,14 @@ from opendp_sim.core.mechanism import REGISTRY, Mechanism
 from opendp_sim.dsl.grammar.json_schema import Schema, inlined
 from opendp_sim.dsl.grammar.parse import wrong
 from opendp_sim.dsl.grammar.parse_steps import read_steps
-from opendp_sim.dsl.grammar.section import Reader
+from opendp_sim.dsl.grammar.section import ValueReader
 from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 SOLVABLE = ("scale", "rho", "epsilon")
 """A mechanism's parameter that the language may solve from the budget, in order of preference."""
 
 
-def steps_of(*rooms: str) -> Reader:
+def steps_reader(*rooms: str) -> ValueReader:
     """Declare a list of steps out of ``rooms``."""
 
     def read(value: Any, path: Path, notes: Notes) -> tuple[Mechanism, ...] | None:
@@ -34,7 +34,7 @@ def steps_of(*rooms: str) -> Reader:
             "items": {"anyOf": [form for key, cls in _of(rooms) for form in _forms(key, cls)]},
         }
 
-    return Reader(read, schema, expected="list")
+    return ValueReader(read, schema, expected="list")
 
 
 def mechanisms_schema() -> Schema:

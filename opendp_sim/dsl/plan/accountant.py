@@ -35,7 +35,7 @@ Steps = Sequence[tuple[str, dp.Transformation]]
 """The row maps and the sketch before a release, by key, as OpenDP's own objects."""
 
 
-def steps_of(typed: Typed, norm: Norm | None) -> Steps:
+def steps_before(typed: Typed, norm: Norm | None) -> Steps:
     """Return the steps before a release."""
     return [
         (s.mechanism.key, build(s.claim, s.mechanism.key, s.domain, s.metric, norm))
@@ -43,7 +43,7 @@ def steps_of(typed: Typed, norm: Norm | None) -> Steps:
     ]
 
 
-def chained(steps: Steps) -> dp.Transformation | None:
+def chain_steps(steps: Steps) -> dp.Transformation | None:
     """Return the chained steps, or None for bare records."""
     transformation = None
     for _, made in steps:
@@ -56,7 +56,7 @@ def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
 
     None for bare records.
     """
-    return chained(steps_of(typed, norm))
+    return chain_steps(steps_before(typed, norm))
 
 
 def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
@@ -136,7 +136,7 @@ _BETTER = {
 }
 
 
-def loss_of(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
+def map_value(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
     """Return the map's value at ``d_in`` as floats.
 
     A tuple; a curve is read at ``delta``.
@@ -232,7 +232,7 @@ def _rho_for(epsilon: float, delta: float) -> float:
     return float(dp.m.make_gaussian(*space, scale).map(1))
 
 
-def claim_of(
+def total_at(
     total: dp.Measurement, target: Target, d_in: int, limit: float | None = None
 ) -> Loss | None:
     """Return the total as (epsilon, delta) where asked.
@@ -245,7 +245,7 @@ def claim_of(
     if target.conversion_delta is None:
         return None
     if target.measure == "gdp":
-        square = 2 * Fraction(loss_of(total, d_in)[0])
+        square = 2 * Fraction(map_value(total, d_in)[0])
         return epsilon_within(square, target.conversion_delta, limit), target.conversion_delta
     converted = dp.c.make_zCDP_to_approxDP(total)
     curve: Any = converted.map(d_in)

@@ -21,7 +21,7 @@ from opendp_sim.accounting.file_schemas import (
     read_strictly,
 )
 from opendp_sim.accounting.ledger.ledger import head_of
-from opendp_sim.accounting.release.release import versions
+from opendp_sim.accounting.release.release import library_versions
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import regular
@@ -29,7 +29,7 @@ from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.records import ledger_path
 from opendp_sim.dsl.text.compare_documents import same, told_differences
 
-FORMAT = "opendp_sim/plan/1"
+PLAN_FORMAT = "opendp_sim/plan/1"
 
 
 _STATED = ("name", "privacy", "stages")
@@ -69,10 +69,10 @@ def save_plan(plan: Plan, path: str | File) -> None:
     write_json(
         target,
         {
-            "format": FORMAT,
+            "format": PLAN_FORMAT,
             "spec": spec,
             "values": dict(plan.program.values),
-            "versions": versions(),
+            "versions": library_versions(),
             "ledger": _head(plan),
             "plan": plan.plain(),
         },
@@ -106,7 +106,7 @@ def _read(path: str | File) -> bytes | None:
         found = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None
-    return text if isinstance(found, dict) and found.get("format") == FORMAT else None
+    return text if isinstance(found, dict) and found.get("format") == PLAN_FORMAT else None
 
 
 def spec_of(path: str | File) -> tuple[File, Plain]:
@@ -162,7 +162,7 @@ def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
         raise _moved(
             path, "the spec that was planned", f"a spec that was edited since{_where(found, plan)}"
         )
-    if versions() != found.versions:
+    if library_versions() != found.versions:
         raise _moved(path, "the versions that were planned with", "other versions")
     if not resuming and _head(plan) != found.ledger:
         raise _moved(path, "the ledger as it was", "a ledger with other entries")

@@ -27,7 +27,7 @@ def unit_of_answers(plan: Planned, output: str) -> str:
     return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
 
 
-def unit_of(plan: Planned, name: str) -> str | None:
+def error_unit(plan: Planned, name: str) -> str | None:
     """Return an error's unit, or None.
 
     Of answers or of their sums.
@@ -62,7 +62,7 @@ def of_one_unit(
 
     What one record may be off by has another unit than a sum, and no budget changes it.
     """
-    units = {name: unit_of(plan, name) for name in errors}
+    units = {name: error_unit(plan, name) for name in errors}
     first = next((unit for unit in units.values() if unit is not None), "")
     kept: dict[str, Sequence[float]] = {
         name: [value / divisor_of(name) for value in errors[name]]

@@ -20,7 +20,7 @@ from opendp_sim.dsl.types.error_terms import BESIDE, RECORDS, Wrong, of_release,
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 
 __all__ = [
-    "ANSWERS",
+    "ANSWERING_KINDS",
     "DIRECT",
     "DRAWN",
     "FIXED",
@@ -155,7 +155,7 @@ _NO_COEFFICIENT = (
 )
 DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
-ANSWERS = DIRECT | {"interval_count", "counts"}
+ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 """The same with those that need a parameter, or no question."""
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
@@ -179,7 +179,7 @@ def how_wrong(plan: Planned) -> dict[str, Wrong]:
     """
     told = {}
     for name, output in plan.outputs.items():
-        found = _told(output, plan.releases[output.stage.name])
+        found = _stated_error(output, plan.releases[output.stage.name])
         if found is not None:
             told[name] = found
     return told
@@ -205,7 +205,7 @@ def asked_later(plan: Planned) -> dict[str, Wrong]:
     return told
 
 
-def _told(output: OutputType, release: ReleasePlan) -> Wrong | None:
+def _stated_error(output: OutputType, release: ReleasePlan) -> Wrong | None:
     if release.bound is None:
         return Wrong("no noise: the data is public")
     stated = of_release(release.bound.claim.expected)
@@ -234,7 +234,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             yield _of_shares(whole, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
             yield _of_means(whole, expected["least records"], unit, can_predict=likes)
-        yield _of_sums(whole, record, unit, direct=last.key in ANSWERS, can_predict=likes)
+        yield _of_sums(whole, record, unit, direct=last.key in ANSWERING_KINDS, can_predict=likes)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"

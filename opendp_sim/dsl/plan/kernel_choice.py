@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Engine = Literal["fourier", "gauss_transform"]
+KernelSketch = Literal["fourier", "gauss_transform"]
 FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, unless told otherwise."""
 _CELLS = 2**22
@@ -25,12 +25,12 @@ def gaussian_kernel_step(
     width: int,
     longest: float | None,
     *,
-    engine: Engine | None = None,
+    engine: KernelSketch | None = None,
     pure: bool = False,
     frequencies: int = FREQUENCIES,
     seed: int = 0,
     per_label: bool = False,
-) -> tuple[Mapping[str, Any], Engine]:
+) -> tuple[Mapping[str, Any], KernelSketch]:
     """Return the sketch step for ``exp(-(r / sigma)**2)``.
 
     And the sketch's name.

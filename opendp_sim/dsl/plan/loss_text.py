@@ -74,7 +74,7 @@ def delta_in_words(delta: float, of: str = "people") -> str:
     )
 
 
-def in_words(plan: Plan) -> Iterator[str]:
+def loss_sentences(plan: Plan) -> Iterator[str]:
     """Yield a sentence each about epsilon, delta, and who counts the runs."""
     spent = spent_of(plan)
     if spent is not None:

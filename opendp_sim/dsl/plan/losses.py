@@ -25,14 +25,14 @@ from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.dsl.plan.solve import Loss
 from opendp_sim.dsl.types.records import Bound, Typed
 
-Exact = tuple[Fraction, ...]
+ExactLoss = tuple[Fraction, ...]
 TOLERANCE = 1e-9
 """Relative: OpenDP rounds every step outward, by an ulp or two each."""
 _TINY = 1e-12
 """An epsilon below which the two conversions are not compared: their logarithms cancel."""
 
 
-def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, Exact]:
+def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, ExactLoss]:
     """Return the (measure, loss) of one release.
 
     From the sensitivity or from the mechanism's own map.
@@ -59,7 +59,7 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
     return claim.measure, tuple(Fraction(part) for part in parts)
 
 
-def _on_curve(square: Fraction, delta: float) -> Exact:
+def _on_curve(square: Fraction, delta: float) -> ExactLoss:
     """Return a Gaussian curve at ``delta``, or refuse."""
     if delta >= MOST_DELTA:
         raise BudgetError(
@@ -80,8 +80,8 @@ def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
 
 
 def cast_exactly(
-    have: str, loss: Exact, want: MeasureName, delta: float, *, gaussian: bool
-) -> Exact:
+    have: str, loss: ExactLoss, want: MeasureName, delta: float, *, gaussian: bool
+) -> ExactLoss:
     """Return a loss under the program's measure.
 
     The casts of ``accountant.cast``, in rationals.
@@ -110,7 +110,7 @@ def cast_exactly(
     )  # fmt: skip
 
 
-def total(losses: Sequence[Exact]) -> Exact:
+def total(losses: Sequence[ExactLoss]) -> ExactLoss:
     """Return the sum of losses, part by part.
 
     Basic composition of pure, zCDP, and their approximate kinds.
@@ -118,7 +118,7 @@ def total(losses: Sequence[Exact]) -> Exact:
     return tuple(sum(parts, Fraction(0)) for parts in zip(*losses, strict=True))
 
 
-def converted(measure: MeasureName, loss: Exact, delta: float) -> tuple[float, float]:
+def converted(measure: MeasureName, loss: ExactLoss, delta: float) -> tuple[float, float]:
     """Return a Gaussian or zCDP total as (epsilon, delta)."""
     if measure == "gdp":
         return gdp_to_epsilon(float_up(2 * loss[0]), delta), delta

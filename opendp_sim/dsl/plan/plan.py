@@ -32,14 +32,14 @@ from opendp_sim.dsl.plan.accountant import (
     Target,
     cast,
     chain,
-    chained,
-    claim_of,
+    chain_steps,
     compose,
-    loss_of,
+    map_value,
     maps_of,
     prefix,
-    steps_of,
+    steps_before,
     target_of,
+    total_at,
 )
 from opendp_sim.dsl.plan.gaussian_facts import attackers_of, check_gaussian, gaussian_facts
 from opendp_sim.dsl.plan.records import Planned
@@ -49,7 +49,13 @@ from opendp_sim.dsl.plan.text import ErrorCurve, as_html, as_yaml, lines_of
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.checks import check_numerics, check_shares, spend_of
 from opendp_sim.dsl.types.describe import memory_of, stage_plain
-from opendp_sim.dsl.types.infer import bind_release, by_curve, release_record, type_stages, users_of
+from opendp_sim.dsl.types.infer import (
+    bind_release,
+    by_curve,
+    release_record,
+    type_stages,
+    users_before,
+)
 from opendp_sim.dsl.types.outputs import type_outputs, unreleased
 from opendp_sim.dsl.types.records import Bound, Typed
 from opendp_sim.io.blocks import widest
@@ -108,7 +114,7 @@ def account(
     if notes.findings:
         return out, target, (), None, ()
     total, claim = _total(measurements, sorted(private), out, privacy, target, notes)
-    one = loss_of(compose(measurements), 1)
+    one = map_value(compose(measurements), 1)
     return {name: out[name] for name in released}, target, total, claim, one
 
 
@@ -139,15 +145,15 @@ def _release(
     delta = target.delta_of(spend_of(release), privacy.budget)
 
     probe = bind_release(typed, release_record(release, probe=True))
-    steps = steps_of(typed, probe.norm)
-    before = chained(steps)
+    steps = steps_before(typed, probe.norm)
+    before = chain_steps(steps)
     # The conversion of rho to epsilon needs the other half.
     converts = privacy.measure == "approx" and probe.claim.measure.startswith("approx_zero")
     own_delta = delta / 2 if converts else delta
 
     @cache  # the answer is asked for again
     def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
-        record = release_record(release, value, own_delta, distance=users_of(typed, d_in))
+        record = release_record(release, value, own_delta, distance=users_before(typed, d_in))
         bound = bind_release(typed, record)
         own = chain(before, bound)
         gaussian = bound.claim.mu_squared is not None
@@ -158,17 +164,17 @@ def _release(
         reach = None if before is None else before.map(d_in)
         alike = (release.solve, probe.record.key, probe.claim.measure, share, reach)
         value = solved[alike] = solve(
-            lambda v: loss_of(at(v)[2], d_in),
+            lambda v: map_value(at(v)[2], d_in),
             share,
             f"flow.{typed.name}.release",
             rising=release.solve != "scale",
             guess=solved.get(alike),
         )
     bound, own, joined = at(value)
-    both = _finite(typed, loss_of(own, d_in, delta), loss_of(joined, d_in))
+    both = _finite(typed, map_value(own, d_in, delta), map_value(joined, d_in))
     again = _derived(typed, privacy, bound, delta, both)
     spend = spend_of(release) if release.solve else None
-    steps = steps if bound.norm == probe.norm else steps_of(typed, bound.norm)
+    steps = steps if bound.norm == probe.norm else steps_before(typed, bound.norm)
     maps = tuple(maps_of(steps, d_in))
     had = ReleasePlan(typed, bound, spend, bound.claim.measure, *both, maps, again)
     return had, joined
@@ -208,8 +214,8 @@ def _total(
 ) -> tuple[Loss, Loss | None]:
     d_in = privacy.unit.d_in
     composed = compose(measurements)
-    total = loss_of(composed, d_in)
-    claim = claim_of(composed, target, d_in, privacy.budget.down("epsilon"))
+    total = map_value(composed, d_in)
+    claim = total_at(composed, target, d_in, privacy.budget.down("epsilon"))
     exact = losses.total([out[name].again for name in names])
     losses.agree("privacy.total", total, exact, converted=privacy.measure == "approx")
     if claim is not None and target.conversion_delta is not None:

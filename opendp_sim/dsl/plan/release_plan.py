@@ -29,7 +29,7 @@ class ReleasePlan:
     """In the program's measure."""
     maps: tuple[tuple[str, float], ...] = ()
     """Every map of the chain at the unit's distance: (step, distance after it)."""
-    again: losses.Exact = ()
+    again: losses.ExactLoss = ()
     """The same from the types, in exact numbers."""
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.accounting.budget_warnings import large_delta, little_protection
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.errors import asked_later, how_wrong
 from opendp_sim.dsl.plan.records import Planned
@@ -56,7 +56,7 @@ def lines_of(plan: Planned) -> list[tuple[str, str]]:
 
 def _lines(plan: Planned) -> Iterator[tuple[str, str]]:
     yield "plan", f"{plan.program.name}: no data was opened and nothing was spent"
-    yield "promise", promise(plan.promised)
+    yield "promise", claim_sentence(plan.promised)
     budget = None if plan.privacy is None else plan.privacy.budget
     yield "warning", little_protection(budget) or ""
     yield "warning", large_delta(None if budget is None else budget.down("delta")) or ""

@@ -26,7 +26,7 @@ from opendp_sim.domains.records import Records
 from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.errors import safe_deviations
-from opendp_sim.dsl.run.inputs import source_of
+from opendp_sim.dsl.run.inputs import source_named
 from opendp_sim.dsl.run.outputs import answer
 from opendp_sim.dsl.text import yaml_document as yaml
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -65,7 +65,7 @@ def ask(
     points = None
     if public is not None:
         points = read_queries(
-            lambda: source_of(public, features, ".", {}), "public", private=NOTHING_PRIVATE
+            lambda: source_named(public, features, ".", {}), "public", private=NOTHING_PRIVATE
         )
     if queries is None:
         if any(claim.takes == "release" and claim.asks for claim in claims):
@@ -86,7 +86,7 @@ def ask(
 def _blocks_of(queries: SourceRef, features: Records) -> Iterator[Block]:
     """Yield the queries of a source."""
     return query_blocks(
-        lambda: source_of(queries, features, ".", {}), "query", private=NOTHING_PRIVATE
+        lambda: source_named(queries, features, ".", {}), "query", private=NOTHING_PRIVATE
     )
 
 
@@ -144,7 +144,7 @@ _FAR = 5.0
 
 
 def released_records(result: Any) -> tuple[float, float] | None:
-    """Return the number of records that a release or its answers count, and how far noise moves it.
+    """Return the released number of records and its noise.
 
     Args:
         result: a release, or answers by column as `density` and `distance` give them.
@@ -173,7 +173,9 @@ def released_records(result: Any) -> tuple[float, float] | None:
 
 
 def records_note(result: Any, expected: int | None) -> str:
-    """Return a line on the released number of records, empty where none is known.
+    """Return a line on the released number of records.
+
+    Empty where none is known.
 
     It is a function of the release and of the spec: nothing private is looked at.
     """
@@ -199,7 +201,7 @@ _NAMED = 10
 """Answers that are named; a terminal shows as many."""
 
 
-def notes_of(
+def answer_notes(
     release: Release,
     queries: SourceRef | None,
     posts: Sequence[str],

@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.certificate.certificate import FORMAT, assumptions, digest_of, quoted
+from opendp_sim.accounting.certificate.certificate import (
+    CERTIFICATE_FORMAT,
+    assumptions,
+    digest_of,
+    quoted,
+)
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.composition import Total, plain_loss
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
-from opendp_sim.accounting.release.release import versions
+from opendp_sim.accounting.release.release import library_versions
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.dsl.plan.plan import Plan
@@ -55,7 +60,7 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
     typed = plan.outputs[output].stage
     keys = (*typed.mechanisms, *_asked(plan, output))
     return {
-        "format": FORMAT,
+        "format": CERTIFICATE_FORMAT,
         "output": output,
         "names": {"program": plan.program.name, "dataset": typed.entry.name, "output": output},
         "owner": None if plan.program.about is None else plan.program.about.owner,
@@ -89,7 +94,7 @@ def statement(
     return derived_statement(plan, output) | {
         "time": time,
         "values": dict(plan.program.values),
-        "versions": versions(),
+        "versions": library_versions(),
         "file": {"name": name, "sha256": digest_of(made), "bytes": made.stat().st_size},
         "ledger": ledger,
     }
@@ -101,10 +106,10 @@ def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
     After entry ``upto``.
     """
     about = {"file": ledger.path.name, "start": ledger.start, "terms": ledger.terms.plain()}
-    return {**about, **standing(ledger.total(upto=upto))}
+    return {**about, **spent_and_left(ledger.total(upto=upto))}
 
 
-def standing(total: Total) -> dict[str, Any]:
+def spent_and_left(total: Total) -> dict[str, Any]:
     """Return the spent and the remaining budget.
 
     An infinite number is left out.
@@ -123,7 +128,9 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def bound(stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None) -> dict[str, Any]:
+def signed_certificate(
+    stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None
+) -> dict[str, Any]:
     """Return the whole certificate.
 
     The statement, the entry that pays for it, and a signature.

@@ -24,7 +24,7 @@ from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
-from opendp_sim.core.interrupts import held
+from opendp_sim.core.interrupts import signals_blocked
 from opendp_sim.dsl.files.paths import one_file
 from opendp_sim.dsl.files.staging import listed_program
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -192,7 +192,7 @@ def unit_text(plan: Plan) -> str:
     return f"{unit.kind} {unit.count} of {unit.of}"
 
 
-def terms_of(plan: Plan) -> Terms | None:
+def ledger_terms(plan: Plan) -> Terms | None:
     """Return the ledger terms of the plan's dataset, or None."""
     entry = ledger_entry(plan)
     if entry is None or entry.ledger is None or plan.privacy is None:
@@ -277,7 +277,7 @@ def open_ledger(
             older copy.
         BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
     """
-    terms, path = terms_of(plan), ledger_path(plan)
+    terms, path = ledger_terms(plan), ledger_path(plan)
     if terms is None or path is None or plan.charge is None:
         return None
     terms.limit.check(terms.measure, "ledger.limit")
@@ -302,7 +302,7 @@ def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, 
         SpecError (OS306): the plan charges no ledger's file. BudgetError (OS403): it is there. (OS407):
             it was lost, and ``forget`` is not set.
     """
-    terms, path = terms_of(plan), ledger_path(plan)
+    terms, path = ledger_terms(plan), ledger_path(plan)
     if terms is None or path is None or is_shared(path):
         raise SpecError(
             "OS306", "data", expected="a private dataset with a ledger in a file", got="none",
@@ -355,7 +355,7 @@ def reserve(
         **_stored(stores or {}),
         "seal": seal,
     }
-    with held():
+    with signals_blocked():
         try:
             made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
         except BaseException as error:
@@ -382,7 +382,7 @@ def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
         ledger.may_refuse(enforced=entry.ingest == "enforce")
 
 
-def _told(plan: Plan, code: str) -> dict[str, str]:
+def _refusal_record(plan: Plan, code: str) -> dict[str, str]:
     """Return the ledger's record of a refusal."""
     entry = ledger_entry(plan)
     enforced = entry is not None and entry.ingest == "enforce"
@@ -390,7 +390,7 @@ def _told(plan: Plan, code: str) -> dict[str, str]:
 
 
 @contextmanager
-def gate(
+def return_if_refused(
     plan: Plan,
     ledger: Ledger | None,
     reserved: Entry | None,
@@ -407,8 +407,8 @@ def gate(
     except DataError as error:
         if ledger is not None and reserved is not None:
             kind = "void" if _harmless(error) else "refusal"
-            with held():
-                told = _told(plan, error.code)
+            with signals_blocked():
+                told = _refusal_record(plan, error.code)
                 if ledger.settle(reserved, kind, told).kind == kind:  # type: ignore[arg-type]
                     charged("")  # else others were refused meanwhile, and the reserve stands
         raise
@@ -425,7 +425,7 @@ def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
     except Exception as error:
         if ledger is not None and not _harmless(error):
             code = error.code if isinstance(error, SimError) else "OS902"
-            ledger.refusal({"program": plan.program.hash, **_told(plan, code)})
+            ledger.refusal({"program": plan.program.hash, **_refusal_record(plan, code)})
         raise
 
 

@@ -27,7 +27,7 @@ from opendp_sim.core.system.lazy_import import spatial
 from opendp_sim.domains.released import Answers, Released
 from opendp_sim.domains.rows import RealRows, Rows, as_rows
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.inputs import query_records, source_of
+from opendp_sim.dsl.run.inputs import query_records, source_named
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.fold import collect_rows
@@ -70,7 +70,7 @@ class Comparison:
     geometry: tuple[str, ...] = ()
 
 
-def refuse_private(plan: Plan) -> None:
+def refuse_incomparable(plan: Plan) -> None:
     """Refuse a plan without comparable public answers.
 
     Before anything runs.
@@ -101,7 +101,7 @@ def compare(done: Applied) -> list[Comparison]:
     Raises:
         SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
     """
-    refuse_private(done.plan)
+    refuse_incomparable(done.plan)
     return [_one(name, output, done) for name, output in _to_compare(done.plan).items()]
 
 
@@ -241,15 +241,15 @@ def _through(
     """Return private rows and queries behind these steps."""
     stages = output.stage.stages
     entry, folder = output.stage.entry, done.plan.program.folder
-    rows = collect_rows(used, source_of(entry.source, entry.records, folder, {}).blocks)
+    rows = collect_rows(used, source_named(entry.source, entry.records, folder, {}).blocks)
     asked = output.decl.query
     assert asked is not None  # noqa: S101 - `compare` picks outputs with queries
     features = query_records(entry.records, stages)
-    blocks = list(source_of(asked, features, folder, {}).blocks())
+    blocks = list(source_named(asked, features, folder, {}).blocks())
     block = {key: np.concatenate([b[key] for b in blocks]) for key in blocks[0]}
     label = getattr(stages[0].mechanism, "label", None)
     try:
-        every = list(source_of(asked, entry.records, folder, {}).blocks())
+        every = list(source_named(asked, entry.records, folder, {}).blocks())
         labels = None if label is None else np.concatenate([b[label] for b in every])
     except DataError:
         labels = None

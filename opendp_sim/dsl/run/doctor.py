@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError
-from opendp_sim.core.system.regular_files import regular, text_of
+from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import MISSING, is_int64
 from opendp_sim.domains.column import texts_there
 from opendp_sim.domains.normalise import as_array, normal
@@ -33,11 +33,11 @@ from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
 from opendp_sim.dsl.grammar.reader import draft_of_file
 from opendp_sim.dsl.grammar.section import HOLE, hole_in
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.find_dialect import Found, find_dialect
-from opendp_sim.dsl.run.inputs import Memory, source_of
+from opendp_sim.dsl.run.find_dialect import DialectFit, find_dialect
+from opendp_sim.dsl.run.inputs import Memory, source_named
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.io.blocks import length_of
-from opendp_sim.io.protocol import Table
+from opendp_sim.io.protocol import PieceSource
 
 _DTYPES = ("int64", "float64", "date", "bool", "str")
 _SAMPLE, _LINE = 1000, 400
@@ -87,7 +87,7 @@ class Look:
     dropped: int = 0
     columns: list[ColumnLook] = field(default_factory=list)
     refused: str = ""
-    found: Found = field(default_factory=Found)
+    found: DialectFit = field(default_factory=DialectFit)
     as_declared: int = -1
 
     @property
@@ -129,12 +129,17 @@ def doctor(plan: Plan, memory: Memory | None = None) -> list[Look]:
 
 
 def look_at(entries: Iterable[DataEntry], folder: str, memory: Memory | None = None) -> list[Look]:
-    """Look at datasets, those that are public left out. The result is private."""
+    """Inspect datasets, except public ones.
+
+    The result is private.
+    """
     return [_look(entry, folder, memory or {}) for entry in entries if not entry.public]
 
 
 def entries_of(path: str | File, given: Mapping[str, Any] | None = None) -> list[DataEntry]:
-    """Return the datasets of a spec that may have holes but in its sources.
+    """Return a spec's datasets.
+
+    It may have holes except in its sources.
 
     A column whose bounds, keys or dtype are a hole is read without bounds, as text.
 
@@ -179,7 +184,9 @@ def _filled(given: Any) -> dict[str, Any] | None:
 
 
 def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
-    """Return a spec's text with the form that was found; its comments and holes stay.
+    """Return a spec's text in the detected form.
+
+    Its comments and holes stay.
 
     Args:
         text: of the spec.
@@ -225,9 +232,12 @@ def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
 
 
 def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
-    """Open the source; a text file in the dialect that reads most cells of a sample."""
+    """Open the source.
+
+    A text file in the dialect that reads most cells of a sample.
+    """
     if entry.source.kind != "csv":
-        return source_of(entry.source, entry.records, folder, memory)
+        return source_named(entry.source, entry.records, folder, memory)
     given = _options(entry.source)
     try:
         found.found = find_dialect(given, entry.records, File(folder))
@@ -240,12 +250,12 @@ def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
     if found.found.options:
         with suppress(SimError):
             declared = Look(entry.name, entry.ingest)
-            source = source_of(entry.source, entry.records, folder, memory)
+            source = source_named(entry.source, entry.records, folder, memory)
             declared.columns = [ColumnLook(c.name, c.dtype) for c in entry.records.columns]
             for block in source.blocks():
                 _count(block, entry.records, declared)
             found.as_declared = declared.dropped
-    return source_of(_with(entry.source, found.found.options), entry.records, folder, memory)
+    return source_named(_with(entry.source, found.found.options), entry.records, folder, memory)
 
 
 def _options(source: SourceRef) -> dict[str, Any]:
@@ -263,7 +273,9 @@ def _header(source: SourceRef, folder: str) -> str:
         with regular(File(folder) / str(named)).open("rb") as file:
             raw = file.readline(_LINE)
             cuts = range(4 if len(raw) == _LINE else 1)  # the end may be amid a letter
-            line = next((t for n in cuts if (t := text_of(raw[: len(raw) - n])) is not None), None)
+            line = next(
+                (t for n in cuts if (t := decode_text(raw[: len(raw) - n])) is not None), None
+            )
             return "(no UTF-8 text)" if line is None else ascii(line.strip())
     except OSError:
         return "(no such file)"
@@ -272,7 +284,7 @@ def _header(source: SourceRef, folder: str) -> str:
 # --- one column -----------------------------------------------------------------------------------
 
 
-def _sampled(column: Column, source: Table) -> ColumnLook:
+def _sampled(column: Column, source: PieceSource) -> ColumnLook:
     """Compare the declared dtype with others on the first records.
 
     ``missing`` is -1 if it is refused. Private.
@@ -299,7 +311,10 @@ def _sampled(column: Column, source: Table) -> ColumnLook:
 
 
 def _of_numbers(raw: NDArray[Any]) -> bool:
-    """Return whether most cells of a column start with a number: it is never a text."""
+    """Return whether most cells of a column start with numbers.
+
+    Such a column is never text.
+    """
     cells = [cell for cell in raw.tolist() if isinstance(cell, str) and cell.strip()]
     return sum(bool(_NUMBER.match(cell)) for cell in cells) * 2 > len(cells)
 
@@ -307,7 +322,7 @@ def _of_numbers(raw: NDArray[Any]) -> bool:
 _NUMBER = re.compile(r"\s*[^\w\s]{0,2}\s*[.,]?\d+([.,\s\u00a0\u202f']\d+)*(\D|$)")
 
 
-def _first(source: Table, name: str) -> NDArray[Any] | None:
+def _first(source: PieceSource, name: str) -> NDArray[Any] | None:
     for piece in source.pieces(_SAMPLE):
         return as_array(piece[name])[:_SAMPLE]
     return None

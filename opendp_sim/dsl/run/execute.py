@@ -32,17 +32,17 @@ from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
 from opendp_sim.dsl.run.charge import (
     counting,
-    gate,
     may_be_refused,
     open_ledger,
     reserve,
+    return_if_refused,
     settle_store,
     unserved,
 )
 from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
-from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
+from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle_charge, stage, stated_of
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -256,7 +256,7 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-class Engine(Protocol):
+class SumEngine(Protocol):
     """What sums up private records elsewhere (``opendp_sim.engines``)."""
 
     def check(self, plan: Plan) -> None:
@@ -283,7 +283,7 @@ def apply(
     anywhere: bool = False,
     replace: bool = False,
     workers: int | None = None,
-    engine: Engine | None = None,
+    engine: SumEngine | None = None,
     told: Callable[[str, int], None] = lambda _phase, _rows: None,
     charged: Callable[[str], None] = lambda _text: None,
     resume: int | None = None,
@@ -459,7 +459,7 @@ def make_run(
             raise refused
         try:
             if waiting is None:
-                done.charge = settle(ledger, reserved, {})
+                done.charge = settle_charge(ledger, reserved, {})
                 open_stores()
             else:
                 written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
@@ -515,7 +515,7 @@ def _gated(
         What further releases read; sums before noise; and what a mechanism failed with, which is
         judged after the gate: the charge stands (``charge.md``, Lemma 7).
     """
-    with gate(plan, run.ledger, reserved, run.charged):
+    with return_if_refused(plan, run.ledger, reserved, run.charged):
         if run.engine is not None:
             asked = any(release.interactive for release in plan.releases.values())
             inputs = open_private(plan, memory, run.told, public) if asked else public

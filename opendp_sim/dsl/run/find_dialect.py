@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from opendp_sim.core.errors import DataError, SimError
-from opendp_sim.domains.cell import MISSING, real, whole
+from opendp_sim.domains.cell import MISSING, integer_cell, real
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files
 from opendp_sim.io.dialect import Dialect
-from opendp_sim.io.file_spec import Place, read_place, same_file
+from opendp_sim.io.file_spec import FileOptions, read_place, same_file
 
 SAMPLE = 5000
 """Records of a sample."""
@@ -45,7 +45,7 @@ _OFTEN = 0.005
 
 
 @dataclass
-class Found:
+class DialectFit:
     """What a sample told of a text file. Private.
 
     Attributes:
@@ -59,8 +59,8 @@ class Found:
     examples: dict[str, list[str]] = field(default_factory=dict)
 
 
-def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Found:
-    """Return the options under which a sample of a file reads most cells.
+def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> DialectFit:
+    """Return the options that read most of a sample's cells.
 
     Args:
         given: the declared options of the source, with ``file``.
@@ -70,7 +70,7 @@ def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Fo
     Raises:
         DataError: no header line was found that has the declared columns.
     """
-    found = Found()
+    found = DialectFit()
     options = _form(given, records, folder, found)
     cells, lines = _sample(read_place(options, folder, "csv"), records)
     _ragged(options, records, folder, found, lines)
@@ -83,7 +83,9 @@ def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Fo
     return found
 
 
-def _form(given: Mapping[str, Any], records: Records, folder: Path, found: Found) -> dict[str, Any]:
+def _form(
+    given: Mapping[str, Any], records: Records, folder: Path, found: DialectFit
+) -> dict[str, Any]:
     """Find encoding, delimiter, lines before the header, and places of equal headers."""
     declared: DataError | None = None
     encodings = [{}] if "encoding" in given else [{}, {"encoding": "utf-16"}]
@@ -118,14 +120,14 @@ _SAID = {
 
 
 def _placed(
-    options: dict[str, Any], records: Records, folder: Path, found: Found
+    options: dict[str, Any], records: Records, folder: Path, found: DialectFit
 ) -> dict[str, Any]:
-    """Return places for headers that stand more than once: those whose cells read best."""
+    """Return places for repeated headers, by best read cells."""
     place = read_place(options, folder, "csv")
     with same_file(place.file) as (raw, _):
         header = [
             name.strip()
-            for name in csv_files.header_of(place, csv_files.records_of(place, raw)) or ()
+            for name in csv_files.csv_header(place, csv_files.csv_records(place, raw)) or ()
         ]
     columns = dict(options.get("columns", {}))
     for column in records.columns:
@@ -147,12 +149,15 @@ def _placed(
     return {**options, "columns": columns}
 
 
-def _sample(place: Place, records: Records) -> tuple[dict[str, list[str]], list[list[str]]]:
-    """Return the first cells of every column as text, and the first lines."""
-    plain = Place(place.file, place.columns, place.delimiter, place.dialect)
+def _sample(place: FileOptions, records: Records) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Return every column's first cells, and the first lines.
+
+    As text.
+    """
+    plain = FileOptions(place.file, place.columns, place.delimiter, place.dialect)
     with same_file(place.file) as (raw, _):
-        lines = csv_files.records_of(plain, raw)
-        layout = csv_files.layout_of(plain, records, csv_files.header_of(plain, lines))
+        lines = csv_files.csv_records(plain, raw)
+        layout = csv_files.layout_of(plain, records, csv_files.csv_header(plain, lines))
         kept = [line for line in islice(lines, SAMPLE) if line]
     picked = [dict(zip(layout.wanted, layout.picked(line), strict=True)) for line in kept]
     cells = {
@@ -163,7 +168,11 @@ def _sample(place: Place, records: Records) -> tuple[dict[str, list[str]], list[
 
 
 def _ragged(
-    options: dict[str, Any], records: Records, folder: Path, found: Found, lines: list[list[str]]
+    options: dict[str, Any],
+    records: Records,
+    folder: Path,
+    found: DialectFit,
+    lines: list[list[str]],
 ) -> None:
     """Propose ``ragged`` where it reads records that are missing now."""
     if options.get("ragged"):
@@ -193,7 +202,7 @@ def _reads(column: Column) -> Callable[[str], bool]:
         return lambda cell: bool(cell.strip())
     if column.numpy_dtype.kind == "f":
         return lambda cell: abs(real(cell)) < float("inf")
-    return lambda cell: whole(cell) != MISSING
+    return lambda cell: integer_cell(cell) != MISSING
 
 
 def _read(dialect: Dialect, cells: list[str], column: Column) -> Iterator[bool]:
@@ -203,8 +212,10 @@ def _read(dialect: Dialect, cells: list[str], column: Column) -> Iterator[bool]:
         yield value is not None and reads(value)
 
 
-def _numbers(base: Dialect, numbers: dict[str, list[str]], records: Records, found: Found) -> None:
-    """Find the form of numbers: the first of those that read most cells."""
+def _numbers(
+    base: Dialect, numbers: dict[str, list[str]], records: Records, found: DialectFit
+) -> None:
+    """Find the first form of numbers that reads most cells."""
     columns = {c.name: c for c in records.columns}
     strips = [base.strip, tuple(dict.fromkeys((*base.strip, *_affixes(numbers, columns, base))))]
     best, most = base, -1
@@ -268,7 +279,7 @@ def _heaps(
     numbers: dict[str, list[str]],
     records: Records,
     folder: Path,
-    found: Found,
+    found: DialectFit,
 ) -> None:
     """Name values far outside that many cells of a column have."""
     dialect = read_place(options, folder, "csv").dialect

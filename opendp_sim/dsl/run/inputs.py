@@ -20,7 +20,7 @@ from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.blocks import Block, length_of
-from opendp_sim.io.checked import Checked
+from opendp_sim.io.checked import GatedSource
 from opendp_sim.io.csv_files import NO_HEADER
 from opendp_sim.io.file_spec import NO_FILE
 from opendp_sim.io.frames import from_table, waits
@@ -40,7 +40,7 @@ __all__ = [
     "private_of",
     "query_records",
     "read_queries",
-    "source_of",
+    "source_named",
 ]
 
 Memory = Mapping[str, Any]
@@ -65,7 +65,7 @@ class Inputs:
     finish: Callable[[], None] = lambda: None
 
 
-def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
+def source_named(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
     """Return a spec's source, or the arrays of its name."""
     if ref.kind != "memory":
         return open_source(ref.kind, ref.argument, records, File(folder))
@@ -121,7 +121,7 @@ def check_forms(plan: Plan, memory: Memory) -> None:
             continue
         refused: DataError | None = None
         try:
-            check_form(source_of(entry.source, entry.records, plan.program.folder, memory))
+            check_form(source_named(entry.source, entry.records, plan.program.folder, memory))
         except DataError as error:
             refused = _naming(error, entry.name, entry.source)
         if refused is not None and refused.got != NO_HEADER:
@@ -172,14 +172,14 @@ def _opened(
             own = origin_of_ref(entry.source, plan.program.folder, memory)
             refuse_private(own, private, f"data.{name}.source")
         try:
-            source = source_of(entry.source, entry.records, plan.program.folder, memory)
+            source = source_named(entry.source, entry.records, plan.program.folder, memory)
             source = public_rows(source, private, f"data.{name}.source")
         except DataError as error:
             refused = _naming(error, name, entry.source)
             refused.unread = _unread(error, entry.source, memory)
             break
         told("checking", 0)  # before the first block: a bar shows the phase, come what may
-        checked = Checked(source, entry.ingest, lambda rows: told("checking", rows))
+        checked = GatedSource(source, entry.ingest, lambda rows: told("checking", rows))
         if ends is None:
             _finish(checked, entry)
         else:
@@ -190,7 +190,7 @@ def _opened(
     return blocks
 
 
-def _finish(checked: Checked, entry: DataEntry) -> None:
+def _finish(checked: GatedSource, entry: DataEntry) -> None:
     """End the check, and raise what it refuses under the dataset's name."""
     refused: DataError | None = None
     try:
@@ -232,7 +232,9 @@ def open_points(output: OutputType, folder: str, memory: Memory, *, private: Ori
     assert output.decl.public is not None  # noqa: S101 - the caller asked
     features = query_records(output.stage.entry.records, output.stage.stages)
     where, ref = f"outputs.{output.decl.name}.public", output.decl.public
-    block = read_queries(lambda: source_of(ref, features, folder, memory), where, private=private)
+    block = read_queries(
+        lambda: source_named(ref, features, folder, memory), where, private=private
+    )
     check_enough(length_of(block), where)
     return block
 
@@ -246,7 +248,9 @@ def open_queries(
     """
     features = query_records(output.stage.entry.records, output.stage.stages)
     where = f"outputs.{output.decl.name}.queries"
-    block = read_queries(lambda: source_of(ref, features, folder, memory), where, private=private)
+    block = read_queries(
+        lambda: source_named(ref, features, folder, memory), where, private=private
+    )
     if any(getattr(mechanism, "public", None) == "queries" for mechanism in output.decl.post):
         check_enough(length_of(block), where)
     return block

@@ -11,27 +11,27 @@ from typing import Any
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.composition import Charge, Total, converted_at, total_of
-from opendp_sim.accounting.ledger._entries import counted
+from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger, is_there
 from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
 from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
-from opendp_sim.dsl.run.charge import refuse_lost, terms_of
+from opendp_sim.dsl.run.charge import ledger_terms, refuse_lost
 
 _MOST = 1000
 """Runs that are counted; more are as good as no end."""
 
 
-def standing(plan: Plan) -> dict[str, Any] | None:
+def ledger_status(plan: Plan) -> dict[str, Any] | None:
     """Return a ledger's status for a plan, or None.
 
     File, unit, limit; spent, the plan's loss, left.
 
     Nothing is written. A ledger that cannot be read has ``refused`` instead: why not.
     """
-    terms, path = terms_of(plan), ledger_path(plan)
+    terms, path = ledger_terms(plan), ledger_path(plan)
     if terms is None or path is None or plan.charge is None:
         return None
     about: dict[str, Any] = {"file": str(path), "unit": terms.unit, "takes": plan.charge.text}
@@ -39,7 +39,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         there = is_there(path)
         if there:
             with Ledger.open(path, terms) as ledger:
-                spent, made = ledger.total(), len(counted(ledger.entries))
+                spent, made = ledger.total(), len(counting_entries(ledger.entries))
         else:
             refuse_lost(plan, path)
             spent, made = total_of((), terms.measure, terms.limit), 0

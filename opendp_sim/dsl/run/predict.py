@@ -17,7 +17,7 @@ from opendp_sim.dsl.run.inputs import (
     private_of,
     query_records,
     read_queries,
-    source_of,
+    source_named,
 )
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
@@ -65,7 +65,9 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     start = chosen[0] if chosen else 0
     features = query_records(output.stage.entry.records, stages)
     private = private_of(plan.program)
-    alike = read_queries(lambda: source_of(like, features, ".", {}), "plan.like", private=private)
+    alike = read_queries(
+        lambda: source_named(like, features, ".", {}), "plan.like", private=private
+    )
     asked = output.decl.query
     assert asked is not None  # noqa: S101 - the caller picked outputs with queries
     queries = open_queries(asked, output, plan.program.folder, {}, private=private)

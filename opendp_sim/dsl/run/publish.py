@@ -25,7 +25,12 @@ from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.dsl.files.staging import RunFolder, Saved, changed
 from opendp_sim.dsl.files.write import unwritable, write_output
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.certificate import bound, certificate_path, ledger_part, statement
+from opendp_sim.dsl.run.certificate import (
+    certificate_path,
+    ledger_part,
+    signed_certificate,
+    statement,
+)
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.io.blocks import Block
 
@@ -54,7 +59,9 @@ class Run:
     engine: Any = None
 
 
-def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
+def settle_charge(
+    ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]
+) -> Entry | None:
     """Settle a reserve as a charge, durably.
 
     The same again if it was settled so before.
@@ -184,7 +191,7 @@ def publish(
     ledger = run.ledger
     digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
     with _kept():
-        done.charge = settle(ledger, reserved, {"files": digests})
+        done.charge = settle_charge(ledger, reserved, {"files": digests})
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
     try:
@@ -235,7 +242,7 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
         sync_folder(final.parent)
         moved(made, final)
-    write_json(beside, bound(stated, done.charge, run.signer))
+    write_json(beside, signed_certificate(stated, done.charge, run.signer))
     done.files[file.output], done.certificates[file.output] = final, beside
 
 

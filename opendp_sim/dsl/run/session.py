@@ -21,10 +21,10 @@ import numpy as np
 from opendp_sim.accounting.ledger._entries import stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres import is_shared
-from opendp_sim.accounting.session.identity import Place, claimed_name
+from opendp_sim.accounting.session.identity import StorePlace, claimed_name
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.domains.ids import boxed, persons
+from opendp_sim.domains.ids import id_array, persons
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
@@ -34,11 +34,11 @@ from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of, 
 from opendp_sim.dsl.run.publish import Run
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import (
-    alone,
     lock_free,
     lock_place,
     make_store,
     open_references,
+    session_part,
     sessions_of,
     store_path,
     take_turn,
@@ -53,7 +53,7 @@ from opendp_sim.io.protocol import from_arrays
 # Plain values, as they come in lines of JSON, as checked columns: or one refusal that quotes none.
 
 
-def columns_of(records: Records, rows: Any) -> dict[str, Any]:
+def checked_columns(records: Records, rows: Any) -> dict[str, Any]:
     """Convert plain values to checked columns.
 
     The text of a value never leaves this function.
@@ -84,9 +84,9 @@ def described(columns: Sequence[Column]) -> str:
 def _raw(column: Column, values: list[Any]) -> Any:
     """Return a column's plain values as an array."""
     if column.dtype == "str":
-        return boxed(persons([*values, "-"])[:-1])
+        return id_array(persons([*values, "-"])[:-1])
     if column.keys and not any(isinstance(value, bool) for value in values):
-        return boxed(values)
+        return id_array(values)
     found = np.asarray(persons(values) if column.role else values)
     if found.dtype.kind == "b" or (column.is_vector and any(map(has_truths, values))):
         raise ValueError
@@ -203,7 +203,7 @@ class Served:
         refuse_private(origin_of(queries), self.private, "queries")
         if not all(isinstance(query, Mapping) for query in queries):
             queries = [self._named(query) for query in queries]
-        return columns_of(self.features, queries)
+        return checked_columns(self.features, queries)
 
     def update(self, what: str, records: Any) -> None:
         """Insert, relabel or delete records.
@@ -214,11 +214,11 @@ class Served:
         """
         who = self.records.privacy_id
         if what != "delete":
-            getattr(self.session, what)(columns_of(self.records, records))
+            getattr(self.session, what)(checked_columns(self.records, records))
         elif who is None:
             self.session.delete(records)
         else:
-            ids = columns_of(Records((who,)), [{who.name: person} for person in records])
+            ids = checked_columns(Records((who,)), [{who.name: person} for person in records])
             self.session.delete(ids[who.name])
 
     def _named(self, query: Any) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def serve(
     with ExitStack() as stack, ExitStack() as undo:
         place = undo.enter_context(lock_place(path, output))
         ledger = open_ledger(plan, stack, store=place.mark)
-        public = open_references(alone(plan, output), held)
+        public = open_references(session_part(plan, output), held)
         run = Run(File(plan.program.folder), ledger, charged=charged)
         opening = _Opening(plan, output, place, undo)
         if is_paid(ledger, place.mark):
@@ -292,7 +292,9 @@ def serve(
     charged(f"what was answered is charged in {path}, and stands")
     typed = output.stage
     features = query_records(typed.entry.records, typed.stages)
-    closing = _untold if ledger is None else partial(tell_end, plan, session, opening.name, turn)
+    closing = (
+        _no_progress if ledger is None else partial(tell_end, plan, session, opening.name, turn)
+    )
     private = private_of(plan.program, held)
     return Served(session, typed.entry.records, features, closing, private)
 
@@ -354,7 +356,7 @@ class _Opening:
 
     plan: Plan
     output: OutputType
-    place: Place
+    place: StorePlace
     undo: ExitStack
     name: str = ""
     session: Session | None = None
@@ -378,14 +380,14 @@ class _Opening:
 
         A store of other data or another spec is a refusal by the data as well.
         """
-        plan, paid = alone(self.plan, self.output), self.place.mark is not None
+        plan, paid = session_part(self.plan, self.output), self.place.mark is not None
         self.claim(run.ledger, name)
         inputs = look_again(plan, run, memory, [name])
         with counting(plan, run.ledger if paid else None):
             self.open(inputs, name)
 
 
-def _untold() -> None:
+def _no_progress() -> None:
     """Record nothing, since there is no ledger."""
 
 

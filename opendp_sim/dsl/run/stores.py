@@ -18,12 +18,12 @@ from pathlib import Path
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.session.end import End, note_end, noted_end, remove_note
-from opendp_sim.accounting.session.identity import Place
+from opendp_sim.accounting.session.identity import StorePlace
 from opendp_sim.accounting.session.postgres import place_at
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpecError
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
@@ -37,7 +37,7 @@ def sessions_of(plan: Plan) -> dict[str, OutputType]:
     return {name: o for name, o in plan.outputs.items() if o.decl.serve == "session"}
 
 
-def alone(plan: Plan, output: OutputType) -> Plan:
+def session_part(plan: Plan, output: OutputType) -> Plan:
     """Return the part of a plan that one session reads.
 
     Program, loss and ledger stay those of all.
@@ -66,7 +66,7 @@ def store_path(plan: Plan, output: OutputType) -> Path:
     )  # fmt: skip
 
 
-def lock_place(path: Path, output: OutputType) -> Place:
+def lock_place(path: Path, output: OutputType) -> StorePlace:
     """Lock the place of a session's store, or refuse it.
 
     Raises:
@@ -77,7 +77,7 @@ def lock_place(path: Path, output: OutputType) -> Place:
     return place_at(path)
 
 
-Places = Mapping[str, Place]
+Places = Mapping[str, StorePlace]
 """The locked places of stores, by output."""
 
 
@@ -133,7 +133,9 @@ def open_references(
     }
 
 
-def make_store(plan: Plan, output: OutputType, inputs: Inputs, place: Place, name: str) -> Session:
+def make_store(
+    plan: Plan, output: OutputType, inputs: Inputs, place: StorePlace, name: str
+) -> Session:
     """Open a session over its store, made if absent.
 
     Nothing is answered.
@@ -147,7 +149,7 @@ def open_session(
     inputs: Inputs,
     path: Path,
     name: str | None = None,
-    place: Place | None = None,
+    place: StorePlace | None = None,
 ) -> Session:
     """Open an output's session over a store at ``path``.
 
@@ -188,7 +190,7 @@ def take_turn(session: Session, ledger: Ledger, name: str) -> str:
     """
     if (told := ledger.head_told(name)) is not None:
         session.check_head(*told)
-    if (end := _noted(ledger, name)) is not None:
+    if (end := _noted_end(ledger, name)) is not None:
         session.check_head(end.place, end.head, ended=True)
     turn = session.take_turn(name, ledger.turn_of(name) or "", ledger.path.name)
     ledger.opened(name, turn, session.tell())
@@ -197,7 +199,7 @@ def take_turn(session: Session, ledger: Ledger, name: str) -> str:
     return turn
 
 
-def _noted(ledger: Ledger, name: str) -> End | None:
+def _noted_end(ledger: Ledger, name: str) -> End | None:
     """Return the noted end of a store's last session, or None."""
     end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
     return None if end is None or end.turn != ledger.turn_of(name) else end
@@ -219,7 +221,7 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
     noted, heard, stopped = False, None, True
     try:
         noted = _note(path, session, name, turn)
-        heard = _heard(path, session, name, turn)
+        heard = _record_end(path, session, name, turn)
         noted = noted and heard is not None  # or nobody would ask for the note
         stopped = False
     finally:
@@ -249,7 +251,7 @@ def _is_noted(path: Path, name: str, turn: str) -> bool:
     return False
 
 
-def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
+def _record_end(path: Path, session: Session, name: str, turn: str) -> bool | None:
     """Record the chain's end in the ledger, within a deadline."""
     until = time.monotonic() + _PATIENCE
     while True:
@@ -268,9 +270,9 @@ def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
 
 def _warn(path: Path) -> None:
     warnings.warn(
-        f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
-        "again, a copy that was made during the session would be taken for it. Open and close it once "
-        "more.",
+        f"the ledger {escape(str(path))} did not record the end of this session: until its store is "
+        "opened again, a copy that was made during the session would be taken for it. Open and close it "
+        "once more.",
         RuntimeWarning,
         stacklevel=5,
     )

@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Any, Literal, NoReturn
 
 from opendp_sim.core.errors import CATALOGUE, SimError, SpecError, came
-from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.escape_text import escape
 
 Path = tuple[str | int, ...]
-Part = Literal["key", "value"]
+KeyOrValue = Literal["key", "value"]
 FORMER: dict[str | int, tuple[str, ...]] = {}
 """Former names of words; the grammar declares them, and a document may still be written in them."""
 
@@ -29,7 +29,7 @@ class Cause:
 
     path: Path
     label: str
-    part: Part = "key"
+    part: KeyOrValue = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Diagnostic:
     path: Path
     label: str
     help: str
-    part: Part = "value"
+    part: KeyOrValue = "value"
     causes: tuple[Cause, ...] = ()
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
         said = (
             f"{first.code} {pretty(first.path)}: {first.title}; {first.label}. Hint: {first.help}"
         )
-        self.args = (shown(said),)  # a title is a sentence, not what was expected
+        self.args = (escape(said),)  # a title is a sentence, not what was expected
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the findings, without the document that they are about."""
@@ -96,7 +96,7 @@ class Notes:
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
         self.objections = 0
-        self._seen: set[tuple[Path, Part]] = set()
+        self._seen: set[tuple[Path, KeyOrValue]] = set()
 
     def error(
         self,
@@ -106,7 +106,7 @@ class Notes:
         *,
         label: str,
         help: str,  # noqa: A002 - the printed word
-        part: Part = "value",
+        part: KeyOrValue = "value",
         causes: tuple[Cause, ...] = (),
     ) -> None:
         """Add a finding, unless the same place was already objected to."""
@@ -119,7 +119,7 @@ class Notes:
             help, part, causes = "mend those above first; the others follow.", "value", ()  # noqa: A001
         self.findings.append(Diagnostic(code, title, path, label, help, part, causes))
 
-    def from_error(self, error: SimError, path: Path, part: Part = "value") -> None:
+    def from_error(self, error: SimError, path: Path, part: KeyOrValue = "value") -> None:
         """Add an error of another room as a finding at ``path``."""
         got = came(error.got)
         self.error(
@@ -146,7 +146,7 @@ class Notes:
             path,
             part="key",
             label="not known here",
-            help=home or nearest(str(word), known) or f"use one of {listed}",
+            help=home or suggest(str(word), known) or f"use one of {listed}",
         )
 
     def raise_if_any(self, document: object = None) -> None:
@@ -161,7 +161,7 @@ class Notes:
         raise Refused(found, document)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean `x`?`` or an empty text."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""
@@ -173,7 +173,7 @@ _STRANGE = 100
 
 def misspelt(word: str, strange: Iterable[str]) -> bool:
     """Return whether an early unknown word resembles an expected one."""
-    return any(nearest(str(other), [word]) for other in islice(strange, _STRANGE))
+    return any(suggest(str(other), [word]) for other in islice(strange, _STRANGE))
 
 
 def pretty(path: Path) -> str:

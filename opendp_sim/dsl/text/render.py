@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from opendp_sim.core.system.escape_text import cut, shown
+from opendp_sim.core.system.escape_text import cut, escape
 from opendp_sim.dsl.text.diagnostic import Diagnostic, pretty
 from opendp_sim.dsl.text.yaml_document import Document, Span
 
@@ -55,7 +55,7 @@ def _place(document: Document, span: Span) -> dict[str, Any]:
 def _one(found: Diagnostic, document: Document | None) -> str:
     head, tip = f"error[{found.code}]: {_text(found.title)}", _text(found.help)
     if document is None or not document.lines:
-        place = shown(document.name if document is not None else pretty(found.path))
+        place = escape(document.name if document is not None else pretty(found.path))
         if document is not None and document.spans:  # of a text that is not quoted
             span = document.locate(found.path, found.part)
             place += f":{span.line}:{span.column}"
@@ -66,7 +66,11 @@ def _one(found: Diagnostic, document: Document | None) -> str:
     marks.sort(key=lambda mark: (mark[0].line, mark[0].column))
     wide = len(str(marks[-1][0].line))
     gutter = " " * (wide + 1)
-    body = [head, f"{' ' * wide}--> {shown(document.name)}:{main.line}:{main.column}", f"{gutter}|"]
+    body = [
+        head,
+        f"{' ' * wide}--> {escape(document.name)}:{main.line}:{main.column}",
+        f"{gutter}|",
+    ]
     previous, shift, text = 0, 0, ""
     for span, sign, label in marks:
         near = span.line == previous and span.column <= shift + len(text)
@@ -74,19 +78,19 @@ def _one(found: Diagnostic, document: Document | None) -> str:
             body.append("...")
         if not near:
             shift, text = _excerpt(document, span)
-            body.append(f"{span.line:>{wide}} | {shown(text)}")
+            body.append(f"{span.line:>{wide}} | {escape(text)}")
         previous = span.line
         start = span.column - 1 - shift
         end = min(start + span.length, max(len(text), start + 1))
-        before = len(shown(text[:start].ljust(start)))
-        under = len(shown(text[start:end].ljust(end - start)))
+        before = len(escape(text[:start].ljust(start)))
+        under = len(escape(text[start:end].ljust(end - start)))
         body.append(f"{gutter}| {' ' * before}{sign * under} {_text(label)}")
     body.append(f"{gutter}= help: {tip}")
     return "\n".join(body)
 
 
 def _text(text: str) -> str:
-    return shown(cut(text, _TEXT))
+    return escape(cut(text, _TEXT))
 
 
 def _excerpt(document: Document, span: Span) -> tuple[int, str]:

@@ -28,8 +28,8 @@ from ruamel.yaml.events import (
 )
 
 from opendp_sim.core.system.file_kinds import FileKind, kind_of_file
-from opendp_sim.core.system.regular_files import ZERO, first_odd, no_text, regular, text_of
-from opendp_sim.dsl.text.diagnostic import FORMER, Diagnostic, Notes, Part, Path
+from opendp_sim.core.system.regular_files import ZERO, decode_text, first_odd, no_text, regular
+from opendp_sim.dsl.text.diagnostic import FORMER, Diagnostic, KeyOrValue, Notes, Path
 
 # --------------------------------------------------------------------------------------------------
 # Scalars of YAML 1.2's core schema: what a plain word of a spec means.
@@ -104,9 +104,9 @@ class Document:
     name: str
     lines: list[str]
     data: Any = None
-    spans: dict[tuple[Path, Part], Span] = field(default_factory=dict)
+    spans: dict[tuple[Path, KeyOrValue], Span] = field(default_factory=dict)
 
-    def locate(self, path: Path, part: Part = "value") -> Span:
+    def locate(self, path: Path, part: KeyOrValue = "value") -> Span:
         """Return the place of ``path`` or its nearest ancestor."""
         path = self._as_written(path)
         while True:
@@ -142,7 +142,7 @@ class _Stop(Exception):  # noqa: N818 - control flow inside this module
     """The document cannot be read further."""
 
 
-def read(path: File, notes: Notes) -> Document:
+def read_yaml(path: File, notes: Notes) -> Document:
     """Read a spec file.
 
     A failure to read is a finding in ``notes``.
@@ -163,7 +163,7 @@ def read(path: File, notes: Notes) -> Document:
         document = Document(name, [])
         _too_large(notes)
         return document
-    text, found = text_of(raw), kind_of_file(path)
+    text, found = decode_text(raw), kind_of_file(path)
     if text is not None and found.name in _OTHERS:
         notes.error("OS304", f"`{name}` is no spec", (), label=found.said,
                     help=_instead(found))  # fmt: skip
@@ -333,7 +333,7 @@ class _Builder:
             "OS302", f"specs refuse {what}", path, label="not allowed in a spec", help=advice
         )
 
-    def _mark(self, event: Event, path: Path, part: Part) -> None:
+    def _mark(self, event: Event, path: Path, part: KeyOrValue) -> None:
         start, end = event.start_mark, event.end_mark
         same = end.line == start.line
         length = end.column - start.column if same else self._rest(start.line, start.column)

@@ -13,7 +13,7 @@ from opendp_sim.core.arithmetic.lazy_matrices import Drawn
 from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.frame import told
+from opendp_sim.domains.frame import frame_text
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows
@@ -108,7 +108,7 @@ def dropped(entry: DataEntry) -> str:
 
 def _extras(rows: GridRows | RealRows) -> str:
     labels = f", {len(rows.labels)} labels" if rows.labels else ""
-    return labels + (", with persons" if rows.ids else "") + told(rows.frame)
+    return labels + (", with persons" if rows.ids else "") + frame_text(rows.frame)
 
 
 def _span(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> str:

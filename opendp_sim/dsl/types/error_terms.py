@@ -49,7 +49,7 @@ class Wrong:
         text = self.short or self.text
         if not self._known:
             return text
-        share = share_of(self.size / 100)
+        share = share_text(self.size / 100)
         return f"{text} ({share.removesuffix(' as much')}{'' if 'times' in share else ' of'} 100)"
 
     @property
@@ -58,7 +58,7 @@ class Wrong:
         text = f"{self.text}{self.more}"
         if not self._known:
             return text
-        first, second = (share_of(self.size / of) for of in BESIDE)
+        first, second = (share_text(self.size / of) for of in BESIDE)
         return (
             f"{text}. Beside 100 {self.noun} that count for an answer this is {first}, beside 10,000 it "
             f"is {second}"
@@ -69,7 +69,7 @@ class Wrong:
         return self.noun == RECORDS and 0 < self.size < 1e12
 
 
-def share_of(share: float) -> str:
+def share_text(share: float) -> str:
     """Return a share as a percentage or a multiple.
 
     A multiple from 1 on.

@@ -20,7 +20,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.dsl.grammar.parse_steps import locate
 from opendp_sim.dsl.grammar.program import Program, ReleaseDecl, StageDecl, Unit
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 from opendp_sim.dsl.types.checks import check_expect
 from opendp_sim.dsl.types.records import Bound, Typed
 
@@ -82,7 +82,7 @@ def _visit(
         if decl.source not in types:
             known = [*declared, *(entry.name for entry in program.data)]
             notes.error("OS303", f"no stage or dataset is called `{decl.source}`", (*path, "from"),
-                        label="not known", help=nearest(decl.source, known)
+                        label="not known", help=suggest(decl.source, known)
                         or f"use one of {', '.join(known)}.")  # fmt: skip
     types[decl.name] = None if base is None else _stage(decl, base, notes, unit)
     return types[decl.name]
@@ -203,7 +203,7 @@ def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
     return replace(typed, release=curved)
 
 
-def users_of(typed: Typed, d_in: int) -> int:
+def users_before(typed: Typed, d_in: int) -> int:
     """Return the distance before a release, in users.
 
     In whole steps, at the unit's distance.

@@ -15,7 +15,7 @@ from opendp_sim.core.space import Domain
 from opendp_sim.domains.released import Answers, Released
 from opendp_sim.dsl.grammar.parse_steps import locate
 from opendp_sim.dsl.grammar.program import OutputDecl, Program
-from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 from opendp_sim.dsl.types.error_terms import accuracy_of
 from opendp_sim.dsl.types.infer import bind_release, release_record
 from opendp_sim.dsl.types.records import Bound, Typed
@@ -199,7 +199,7 @@ def _from_stage(
         known = [o.name for o in program.outputs if o.name != decl.name]
         known += [s.name for s in program.flow]
         notes.error("OS303", f"no stage or output is called `{decl.source}`", path,
-                    label="not known", help=nearest(decl.source, known)
+                    label="not known", help=suggest(decl.source, known)
                     or f"use one of {', '.join(known)}.")  # fmt: skip
         return None
     typed = types[decl.source]

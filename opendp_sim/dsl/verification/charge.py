@@ -28,10 +28,10 @@ from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
-from opendp_sim.dsl.run.certificate import ledger_part, standing
-from opendp_sim.dsl.run.charge import terms_of, unit_text
+from opendp_sim.dsl.run.certificate import ledger_part, spent_and_left
+from opendp_sim.dsl.run.charge import ledger_terms, unit_text
 from opendp_sim.dsl.text.compare_documents import ROOM, same
-from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED, Report
+from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED, Verification
 
 # --------------------------------------------------------------------------------------------------
 # What a certificate says of its ledger, compared with all that follows without the ledger.
@@ -67,7 +67,7 @@ def stated_wrongly(
     total = _total(part.spent, terms)
     if total is None:
         return "ledger.spent.loss"
-    again = _as_stated(standing(total), part.spent)
+    again = _as_stated(spent_and_left(total), part.spent)
     if not same(part.spent, again["spent"]):
         return "ledger.spent"
     own = total_of((plan.charge,), terms.measure, terms.limit).loss
@@ -104,13 +104,13 @@ def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------
 
 
-def check_charge(report: Report) -> None:
+def check_charge(report: Verification) -> None:
     """Compare the quoted entry with the certificate's parts.
 
     The program, the claim, the file and the statement.
     """
     plan, record = report.plan, report.record
-    terms = terms_of(plan) if plan.charge is not None else None
+    terms = ledger_terms(plan) if plan.charge is not None else None
     if terms is None:
         report.equal(record.charge, None, "charge")
         report.equal(record.ledger, None, "ledger")
@@ -148,7 +148,7 @@ def check_charge(report: Report) -> None:
     )
 
 
-def _body(report: Report, charge: Quoted) -> dict[str, Any]:
+def _body(report: Verification, charge: Quoted) -> dict[str, Any]:
     """Return what the quoted entry says, or refuse what is no entry."""
     try:
         body = plain_json(charge.body)
@@ -159,7 +159,7 @@ def _body(report: Report, charge: Quoted) -> dict[str, Any]:
     return body
 
 
-def _check_digests(report: Report, body: dict[str, Any]) -> None:
+def _check_digests(report: Verification, body: dict[str, Any]) -> None:
     """Compare the entry's digests with file and statement."""
     record, files = report.record, body.get("files")
     mine = files.get(record.output) if isinstance(files, dict) else None
@@ -169,7 +169,9 @@ def _check_digests(report: Report, body: dict[str, Any]) -> None:
         report.equal(found, value, f"charge.body.files.{record.output}.{name}")
 
 
-def ledger_file(report: Report, spec: str | File | None, ledger: str | File | None) -> File | None:
+def ledger_file(
+    report: Verification, spec: str | File | None, ledger: str | File | None
+) -> File | None:
     """Return the ledger's probable file.
 
     As named, beside the spec, or at the base of relative paths.
@@ -198,7 +200,7 @@ def ledger_file(report: Report, spec: str | File | None, ledger: str | File | No
     return found
 
 
-def check_ledger(report: Report, file: File | None) -> None:
+def check_ledger(report: Verification, file: File | None) -> None:
     """Compare the quoted entry with the ledger itself.
 
     And the spent and remaining budget.
@@ -224,11 +226,11 @@ def check_ledger(report: Report, file: File | None) -> None:
         raise report.differs(f"the ledger ({error.got})") from None
 
 
-def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:
+def _in_ledger(report: Verification, ledger: Ledger, file: File) -> None:
     record, entries = report.record, ledger.entries
     assert record.charge is not None  # noqa: S101 - the caller asked
     assert record.ledger is not None  # noqa: S101 - the caller asked
-    report.equal(ledger.terms, terms_of(report.plan), "ledger.terms")
+    report.equal(ledger.terms, ledger_terms(report.plan), "ledger.terms")
     number = record.charge.entry
     if not 1 <= number <= len(entries):
         raise report.differs(f"charge.entry: {file.name} has no entry {number}")

@@ -27,7 +27,7 @@ UNKNOWN_SIGNER = "whose key that is"
 UNSIGNED = "who made it"
 
 
-def verdict(spec: object, left: Sequence[str]) -> str:
+def conclusion(spec: object, left: Sequence[str]) -> str:
     """Return the conclusion, and the first remaining comparison.
 
     Where nothing was refused.
@@ -49,7 +49,7 @@ def verdict(spec: object, left: Sequence[str]) -> str:
 
 
 @dataclass
-class Report:
+class Verification:
     """Hold a certificate, its plan made again, and findings."""
 
     path: File

@@ -23,7 +23,7 @@ from opendp_sim.accounting.certificate.certificate import (
     read_certificate,
 )
 from opendp_sim.accounting.certificate.signature import check_signature, public_key
-from opendp_sim.accounting.release.release import Release, versions
+from opendp_sim.accounting.release.release import Release, library_versions
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl.grammar.reader import draft_of, draft_of_file
 from opendp_sim.dsl.plan.plan import Plan, plan_of
@@ -31,7 +31,13 @@ from opendp_sim.dsl.run.certificate import certificate_path, derived_statement
 from opendp_sim.dsl.text.compare_documents import same, told_differences
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.verification.charge import check_charge, check_ledger, ledger_file
-from opendp_sim.dsl.verification.report import ASSUMED, OWN_SPEC, UNKNOWN_SIGNER, UNSIGNED, Report
+from opendp_sim.dsl.verification.report import (
+    ASSUMED,
+    OWN_SPEC,
+    UNKNOWN_SIGNER,
+    UNSIGNED,
+    Verification,
+)
 
 
 def verify(
@@ -57,7 +63,7 @@ def verify(
             and the package ``cryptography`` is not installed.
     """
     record, plain = read_certificate(path)
-    report = Report(File(path), plain, record, _replayed(record, File(path)))
+    report = Verification(File(path), plain, record, _replayed(record, File(path)))
     _derive(report)
     _spec(report, spec)
     _file(report)
@@ -106,12 +112,12 @@ def _replayed(record: Certificate, path: File) -> Plan:
     )  # fmt: skip
 
 
-def _derive(report: Report) -> None:
+def _derive(report: Verification) -> None:
     """Compare all that follows from the program and this package."""
     found, plan = report.plain, report.plan
     own = json.loads(json.dumps(derived_statement(plan, report.record.output)))
     found = found | {"assumptions": as_worded_now(report.record.assumptions)}
-    same = report.record.versions == versions()
+    same = report.record.versions == library_versions()
     if not same and HANDED not in found["assumptions"]:  # certificates of before do not have it
         own["assumptions"] = [text for text in own["assumptions"] if text != HANDED]
     report.equal(plan.program.hash, found["plan"].get("program"), "plan.program")
@@ -137,7 +143,7 @@ def _derive(report: Report) -> None:
         report.left.append("that the owner is who the certificate says")
 
 
-def _compare(report: Report, ours: Any, theirs: Any, where: str, *, evidence: bool) -> None:
+def _compare(report: Verification, ours: Any, theirs: Any, where: str, *, evidence: bool) -> None:
     if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
         for key in ours:
             _compare(report, ours[key], theirs[key], f"{where}.{key}", evidence=evidence)
@@ -150,7 +156,7 @@ def _compare(report: Report, ours: Any, theirs: Any, where: str, *, evidence: bo
         raise report.differs(where)
 
 
-def _spec(report: Report, spec: str | File | None) -> None:
+def _spec(report: Verification, spec: str | File | None) -> None:
     if spec is None:
         report.left.append(f"{OWN_SPEC} (name it with --spec)")
         return
@@ -176,7 +182,7 @@ def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
         return plan_of(draft_of_file(spec))
 
 
-def _file(report: Report) -> None:
+def _file(report: Verification) -> None:
     """Compare the output beside the certificate."""
     about = report.record.file
     saved = report.path.with_name(about.name)
@@ -194,7 +200,7 @@ def _file(report: Report) -> None:
         _header(report, saved)
 
 
-def _header(report: Report, saved: File) -> None:
+def _header(report: Verification, saved: File) -> None:
     """Compare a release's own claim with the certificate's."""
     name = report.plan.outputs[report.record.output].stage.name
     stages = report.plan.releases[name].asked_stages
@@ -207,7 +213,7 @@ def _header(report: Report, saved: File) -> None:
     report.checked.append("the release's header states the same claim and the same steps")
 
 
-def _signature(report: Report, signer: str | File | None) -> None:
+def _signature(report: Verification, signer: str | File | None) -> None:
     signature = report.record.signature
     if signature is None:
         if signer is not None:

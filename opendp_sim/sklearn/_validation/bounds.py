@@ -20,7 +20,7 @@ _BITS = 14
 
 
 @dataclass(frozen=True)
-class Box:
+class FeatureBounds:
     """Bound features in public.
 
     One pair for all, or one a column; and a bound on the L2 norm.
@@ -50,11 +50,11 @@ class Box:
         bounds = {"bounds": list(self.pairs[0])} if self.lower is not None and self.alike else {}
         return {"dtype": f"array[{dtype}, {width}]", **bounds}
 
-    def beside(self, width: int, lower: float, upper: float, columns: int) -> Box:
+    def beside(self, width: int, lower: float, upper: float, columns: int) -> FeatureBounds:
         """Return the bounds of ``width`` features with ``columns`` more columns beside them."""
         low, high = (self.lower or ()), (self.upper or ())
         low, high = (part * width if len(part) == 1 else part for part in (low, high))
-        return Box(low + (lower,) * columns, high + (upper,) * columns)
+        return FeatureBounds(low + (lower,) * columns, high + (upper,) * columns)
 
     def steps(self) -> list[Mapping[str, Any]]:
         """Return the row maps from features to the grid.
@@ -88,7 +88,7 @@ class Box:
         return [] if self.alike else [high - low for low, high in self.pairs]
 
 
-def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> Box:
+def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> FeatureBounds:
     """Return the public box of the features, or refuse (OS101, OS102).
 
     Args:
@@ -111,7 +111,7 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> Box:
             "bounds=(0, 16), (lows, highs) with one number a column, or {column: (low, high)}.",
         )
     if bounds is None:
-        return Box(None, None, norm)
+        return FeatureBounds(None, None, norm)
     where = f"{who}.bounds"
     if isinstance(bounds, Mapping):
         bounds = _by_column(bounds, getattr(estimator, "feature_names_in_", None), width, where)
@@ -128,7 +128,7 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> Box:
     low, high = (part * size if len(part) == 1 else part for part in (low, high))
     if not all(a < b and math.isfinite(b - a) for a, b in zip(low, high, strict=True)):
         raise _bad_bounds(where, "a low bound that is not below its high one")
-    return Box(low, high, norm)
+    return FeatureBounds(low, high, norm)
 
 
 def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) -> Any:

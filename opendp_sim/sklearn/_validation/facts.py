@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.budget import Number, as_written
-from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn._validation.tables import is_text
 
 
 @dataclass(frozen=True)
-class Classes:
+class PublicClasses:
     """Hold the public labels, sorted.
 
     scikit-learn's ``classes_``, and the keys of a spec.
@@ -66,7 +66,7 @@ def by_class(score: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
 
 
-def classes_of(classes: Any, who: str) -> Classes:
+def classes_of(classes: Any, who: str) -> PublicClasses:
     """Return the public classes, or refuse (OS101).
 
     The labels that occur in y are private.
@@ -91,7 +91,7 @@ def classes_of(classes: Any, who: str) -> Classes:
             got="another list",
             hint='for example classes=["ham", "spam"] or classes=range(10).',
         )
-    return Classes(np.unique(np.asarray(listed)))
+    return PublicClasses(np.unique(np.asarray(listed)))
 
 
 def _is_key(value: Any) -> bool:
@@ -118,7 +118,7 @@ def bound(name: str, value: Any, *, below: float = math.inf) -> Number:
 
 def number(name: str, value: Any, *, above: float, below: float = math.inf) -> float:
     """Return a real parameter strictly between two numbers, or refuse (OS101)."""
-    value = plain(value)
+    value = python_value(value)
     real = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     if not (real and above < value < below):
         raise EstimatorRefused(
@@ -133,7 +133,7 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
 
 def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
     """Return a parameter of a few words, or refuse (OS101)."""
-    value = plain(value)
+    value = python_value(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(
             "OS101",

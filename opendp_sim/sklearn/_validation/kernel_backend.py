@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from opendp_sim.core.arithmetic.plain_numbers import plain
-from opendp_sim.dsl.plan.kernel_choice import Engine, gaussian_kernel_step
-from opendp_sim.sklearn._validation.bounds import Box
+from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.dsl.plan.kernel_choice import KernelSketch, gaussian_kernel_step
+from opendp_sim.sklearn._validation.bounds import FeatureBounds
 from opendp_sim.sklearn._validation.facts import choice, number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 
@@ -16,7 +16,7 @@ _ENGINES = ("auto", "fourier", "gauss_transform", "race")
 
 
 def kernel_step(
-    est: Any, box: Box, width: int, *, per_label: bool
+    est: Any, box: FeatureBounds, width: int, *, per_label: bool
 ) -> tuple[Mapping[str, Any], str]:
     """Return a kernel estimator's sketch step and chosen sketch.
 
@@ -40,7 +40,7 @@ def kernel_step(
         bandwidth * math.sqrt(2.0),  # scikit-learn's kernel is exp(-r**2 / (2 h**2))
         width,
         box.longest,
-        engine=cast("Engine", engine) if engine != "auto" else None,
+        engine=cast("KernelSketch", engine) if engine != "auto" else None,
         pure=est.measure == "pure",
         frequencies=count,
         seed=seed,
@@ -48,7 +48,7 @@ def kernel_step(
     )
 
 
-def log_volume(box: Box, width: int, bandwidth: float, engine: str) -> float:
+def log_volume(box: FeatureBounds, width: int, bandwidth: float, engine: str) -> float:
     """Return the log of the kernel's volume.
 
     In data units; 0 for a kernel without one.
@@ -64,7 +64,7 @@ def seed_of(random_state: Any) -> int:
 
     None is 0. Noise has no seed.
     """
-    random_state = plain(random_state)
+    random_state = python_value(random_state)
     if random_state is None:
         return 0
     if not isinstance(random_state, int) or not 0 <= random_state < 2**63:
@@ -79,7 +79,7 @@ def seed_of(random_state: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    value = plain(value)
+    value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**20:
         raise EstimatorRefused(
             "OS101",

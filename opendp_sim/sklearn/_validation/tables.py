@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from opendp_sim.domains.cell import boxed, text
+from opendp_sim.domains.cell import object_array, text
 from opendp_sim.domains.normalise import bare, is_typed, normal
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.columns import frame_columns, stored_as, typed
+from opendp_sim.io.columns import frame_columns, stored_as, typed_column
 from opendp_sim.io.frames import from_table, told_apart
 from opendp_sim.io.gate import check_form
 from opendp_sim.sklearn._validation.refusals import InputRefused, InputTypeRefused, as_refusals
@@ -117,7 +117,7 @@ def matrix_of(table: Any) -> NDArray[Any]:
     return array
 
 
-def column_of(values: Any, name: str) -> NDArray[Any]:
+def label_array(values: Any, name: str) -> NDArray[Any]:
     """Return a target or a label as an array of shape (n,).
 
     Raises:
@@ -152,11 +152,11 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
 
     A list, or an array of objects, has no type: each cell stands for the text that it is written as.
     """
-    ids = column_of(values, "groups")
+    ids = label_array(values, "groups")
     if ids.dtype.kind in "iu":
         return ids, "int64"
     if ids.dtype.kind == "O":
-        return boxed([text(cell) or None for cell in ids]), "str"
+        return object_array([text(cell) or None for cell in ids]), "str"
     if ids.dtype.kind in "UST":
         return ids, "str"
     raise InputRefused(
@@ -180,7 +180,7 @@ def is_text(values: Any) -> bool:
     return stored_as(kind).startswith(("str", "utf8", "large_string", "<u", ">u"))
 
 
-def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
+def checked_table(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
     """Return a table as an array, checking its columns.
 
     Remembers, or compares, their number and names.
@@ -293,7 +293,7 @@ def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
         raise _no_rows()
     out = np.empty((len(rows), *widths), dtype=object)
     for place, row in enumerate(rows):
-        out[place] = boxed(list(row))
+        out[place] = object_array(list(row))
     return out
 
 
@@ -302,12 +302,12 @@ def _one_column(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return bare(values)
     if isinstance(values, list | tuple):
-        return boxed([_opened(cell) for cell in values])
+        return object_array([_opened(cell) for cell in values])
     frame = frame_columns(values)
     if frame is not None and len(frame) == 1:
         return _one_column(frame[0], name)
     with as_refusals():
-        found = typed(values, name) if frame is None else None
+        found = typed_column(values, name) if frame is None else None
     return _plain(values) if found is None else found
 
 

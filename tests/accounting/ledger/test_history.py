@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger._entries import Entry, canonical
+from opendp_sim.accounting.ledger._entries import Entry, canonical_json
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
 from opendp_sim.core.errors import BudgetError
 
@@ -26,7 +26,7 @@ class Told(LedgerHistory):
         self.entries = tuple(Entry(at, body, "") for at, body in enumerate(bodies, 1))
 
     def _meta(self, key):
-        return canonical(GENESIS if key == "genesis" else HEAD)
+        return canonical_json(GENESIS if key == "genesis" else HEAD)
 
 
 def test_a_reserve_counts_until_it_is_settled_by_anything_but_a_charge():

@@ -17,14 +17,14 @@ import pytest
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger import postgres as _postgres
-from opendp_sim.accounting.ledger._entries import chained
+from opendp_sim.accounting.ledger._entries import entry_hash
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of, is_there
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.run.charge import gate, reserve, terms_of
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.charge import ledger_terms, reserve, return_if_refused
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from tests._small import write_small
 from tests.accounting._server import Cut, Server
 
@@ -272,7 +272,7 @@ def test_an_older_history_is_found_by_a_head_kept_elsewhere(place: str, server: 
     head = ledger.head
     assert ledger.verify(head) == 1
     with pytest.raises(BudgetError, match="OS403"):
-        ledger.verify(chained("", "another"))
+        ledger.verify(entry_hash("", "another"))
 
 
 def test_refusals_of_many_drivers_are_capped(place: str) -> None:
@@ -303,13 +303,13 @@ def test_runs_under_enforce_have_refusals_of_their_own(place: str, tmp_path: Pat
 def test_a_refusal_that_stays_charged_is_not_taken_back(place: str, tmp_path: Path) -> None:
     """Others were refused while this run looked at its data: what it was told of the charge stands."""
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
-    terms_, told = terms_of(plan), list[str]()
+    terms_, told = ledger_terms(plan), list[str]()
     with Ledger.open(place, terms_) as ledger:
         reserved = reserve(plan, ledger, charged=told.append)
         for _ in range(REFUSALS):
             ledger.refusal({"program": "p", "code": "OS603"})
         cut = DataError("OS603", "records", expected="an entry", got="none", hint="clean it.")
-        with pytest.raises(DataError), gate(plan, ledger, reserved, told.append):
+        with pytest.raises(DataError), return_if_refused(plan, ledger, reserved, told.append):
             raise cut
         assert [e.kind for e in ledger.entries][-1] == "refusal"
         assert len(ledger.charges) == 1
@@ -382,13 +382,13 @@ def test_a_ledger_that_a_database_lost_is_missed_by_its_certificates(
 def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server) -> None:
     """It made the ledger, and with it its limit, which a later spec could not state otherwise."""
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
-    before = standing(plan)
+    before = ledger_status(plan)
     assert before is not None
     assert (before["new"], before["runs"]) == (True, 0)
     assert head_of(place) is None
     assert not is_there(place)
     apply(plan)
-    after = standing(plan)
+    after = ledger_status(plan)
     assert after is not None
     assert (after["new"], after["runs"]) == (False, 1)
     assert head_of(place) is not None

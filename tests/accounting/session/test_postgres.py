@@ -306,7 +306,7 @@ def test_a_frozen_server_is_given_up_and_keeps_an_entry_once(
     purses, stopped, real = (
         np.ones(3, dtype=np.int64),
         list[int](),
-        _session_postgres.Tables.execute,
+        _session_postgres.StoreTables.execute,
     )
     with store_at(place, "one") as store:
 
@@ -317,7 +317,7 @@ def test_a_frozen_server_is_given_up_and_keeps_an_entry_once(
                 threading.Timer(0.5, os.kill, (stopped[0], signal.SIGCONT)).start()
             return real(self, statement, values)
 
-        monkeypatch.setattr(_session_postgres.Tables, "execute", execute)
+        monkeypatch.setattr(_session_postgres.StoreTables, "execute", execute)
         store.commit("updates", {}, [], lambda: purses)
         assert stopped
         assert store.head[0] == 1

@@ -45,9 +45,9 @@ def test_a_history_says_what_the_open_store_said(kept):
 
 def test_a_history_without_its_head_is_damaged():
     with closing(sqlite3.connect(":memory:")) as tables:
-        tables.executescript(chain.TABLES)
+        tables.executescript(chain.CREATE_TABLES)
         history = SessionHistory()
-        history._db, history._folded = tables, chain.nothing("")
+        history._db, history._folded = tables, chain.empty_folded("")
         for said in (history.purses, lambda: history.head):
             with pytest.raises(BudgetError, match="OS407"):
                 said()

@@ -13,7 +13,7 @@ import pytest
 
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import unpacked_arrays
-from opendp_sim.accounting.session._tables import filled, read_purses
+from opendp_sim.accounting.session._tables import create_store, read_purses
 from opendp_sim.core.errors import BudgetError
 
 
@@ -33,7 +33,7 @@ def packed(*numbers: int) -> bytes:
 )
 def test_purses_are_read_or_refused(who: bytes, paid: bytes, left: list[int] | None) -> None:
     with closing(sqlite3.connect(":memory:")) as store:
-        filled(store, {}, "name")
+        create_store(store, {}, "name")
         store.execute("INSERT INTO purses VALUES (1, ?)", (packed(10, 10, 10),))
         row = (2, "answers", b"", who, paid, 1, "", chain.start("name"))
         store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)

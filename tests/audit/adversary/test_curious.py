@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from opendp_sim.audit.adversary.query_search import VALUES, Asked, Curious, kind_of_key
+from opendp_sim.audit.adversary.query_search import VALUES, Asked, AttributeMapping, kind_of_key
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_the_name_of_a_key_says_what_it_holds(key: object, kind: str) -> None:
 
 
 def test_what_is_asked_for_is_there_whatever_way_it_is_asked_for() -> None:
-    asked = Curious()
+    asked = AttributeMapping()
     assert asked["eps"] == VALUES["c"][0]
     assert asked.get("low", 7) == asked.low
     assert asked.pop("high") == VALUES["h"][0]
@@ -42,20 +42,20 @@ def test_a_question_is_read_by_attributes_as_well() -> None:
         Asked(eps=0.5).low  # noqa: B018
 
 
-def _as_long_as_parts(asked: Curious) -> None:
+def _as_long_as_parts(asked: AttributeMapping) -> None:
     number = 0
     while f"part{number}" in asked:
         number += 1
 
 
-def _until_none_is_left(asked: Curious) -> None:
+def _until_none_is_left(asked: AttributeMapping) -> None:
     while "part" in asked:
         asked.pop("part")
 
 
 @pytest.mark.parametrize("loop", [_as_long_as_parts, _until_none_is_left])
 def test_a_loop_that_goes_on_as_long_as_a_key_is_there_ends(
-    loop: Callable[[Curious], None],
+    loop: Callable[[AttributeMapping], None],
 ) -> None:
     with pytest.raises(LookupError):
-        loop(Curious())
+        loop(AttributeMapping())

@@ -26,7 +26,7 @@ from opendp_sim.audit.report.report import stronger_lines, worst_of
 from opendp_sim.audit.trace.context import BARE, UNSEEN
 from opendp_sim.audit.trace.draw_tree import Tree
 from opendp_sim.audit.trace.enumerate_draws import _likeliest
-from opendp_sim.audit.trace.explanations import alone, looked
+from opendp_sim.audit.trace.explanations import is_alone, looked
 from opendp_sim.audit.trace.layer import LAYER
 from tests.audit.growing import audit_until, shown
 
@@ -177,10 +177,10 @@ def test_noise_behind_a_function_is_not_called_missing_and_the_function_is_audit
     assert priced in text
     hidden = _tracer(_view(), hidden=True)
     hidden.functions = [squares]
-    told = alone(hidden)
+    told = is_alone(hidden)
     assert told.startswith("audit(transformation, d_in), before its noise (the function at test_")
     hidden.functions = [lambda _: object()]  # another one at every call
-    assert alone(hidden) == ""
+    assert is_alone(hidden) == ""
 
 
 def test_words_never_tried_are_said_of_text_only() -> None:

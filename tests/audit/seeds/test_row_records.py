@@ -9,7 +9,7 @@ import pytest
 
 from opendp_sim.audit.options import searched_space
 from opendp_sim.audit.seeds.constants import Mined
-from opendp_sim.audit.seeds.from_code import rows_of, unlike
+from opendp_sim.audit.seeds.from_code import differs, rows_like
 from opendp_sim.audit.subject import read_subject
 from opendp_sim.core.randomness import public_generator
 
@@ -17,14 +17,14 @@ FOUND = Mined(numbers={100.0, 0.5}, words={"hr", "it"}, listed={"hr", "it"})
 
 
 def test_one_part_or_all_of_them_are_what_the_code_names() -> None:
-    rows = list(rows_of(("a", 1), FOUND))
+    rows = list(rows_like(("a", 1), FOUND))
     assert {("it", 1), ("hr", 1), ("a", 100), ("it", 100), ("hr", 0)} <= set(rows)
     assert all(type(row) is tuple and type(row[1]) is int for row in rows)
 
 
 @pytest.mark.parametrize("sample", [(), (True, None), [1.5, "a"], ((1, 2), "a")])
 def test_parts_of_other_kinds_stay_as_they_are(sample: Any) -> None:
-    rows = list(rows_of(sample, FOUND))
+    rows = list(rows_like(sample, FOUND))
     assert all(type(row) is type(sample) and len(row) == len(sample) for row in rows)
     for place, part in enumerate(sample):
         if not isinstance(part, (str, int, float)) or isinstance(part, bool):
@@ -32,7 +32,7 @@ def test_parts_of_other_kinds_stay_as_they_are(sample: Any) -> None:
 
 
 def test_values_are_told_apart_by_what_they_are() -> None:
-    assert unlike([1, 1.0, True, [1], [1], (1,)]) == [1, 1.0, True, [1], (1,)]
+    assert differs([1, 1.0, True, [1], [1], (1,)]) == [1, 1.0, True, [1], (1,)]
 
 
 def test_a_domain_that_only_says_who_is_a_member_gets_rows_of_the_code() -> None:

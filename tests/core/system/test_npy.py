@@ -19,7 +19,7 @@ from opendp_sim.core.system.docstrings import from_source
 from opendp_sim.core.system.npy import array_of, arrays_of, header_of
 from opendp_sim.core.system.syntax_trees import tried_again
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.engines.messages import packed, unpacked
+from opendp_sim.engines.messages import pack, unpack
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.open import open_source
 from tests.cases.race import release
@@ -54,7 +54,7 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def _message(_: Path) -> bool:
-    return _same(unpacked(packed(_SEVERAL)), _SEVERAL)
+    return _same(unpack(pack(_SEVERAL)), _SEVERAL)
 
 
 def _record_of_a_session(_: Path) -> bool:
@@ -68,7 +68,7 @@ def _archive_of_a_session(_: Path) -> bool:
 
 def _release(folder: Path) -> bool:
     made = release()
-    return _same(release_file.read(made.save(folder / "release.npz"))[1], made.arrays)
+    return _same(release_file.read_file(made.save(folder / "release.npz"))[1], made.arrays)
 
 
 def _builtin(_: Path) -> bool:

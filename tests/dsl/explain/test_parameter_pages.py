@@ -9,16 +9,16 @@ from opendp_sim.core.errors import SpecError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import explain
 from opendp_sim.dsl.explain.glossary import symbol_of
-from opendp_sim.dsl.explain.parameter_pages import page_of_a_parameter, parameters
+from opendp_sim.dsl.explain.parameter_pages import page_of_a_parameter, parameter_pages
 from tests._tiers import some
 
-NAMES = sorted(parameters(REGISTRY))
+NAMES = sorted(parameter_pages(REGISTRY))
 
 
 @pytest.mark.parametrize("name", some(NAMES, 3))
 def test_every_parameter_is_explained(name: str) -> None:
     page = explain(name)
-    for key, about in parameters(REGISTRY)[name].items():
+    for key, about in parameter_pages(REGISTRY)[name].items():
         if name not in REGISTRY and symbol_of(name, REGISTRY) is None:
             assert key in page
             assert about.text.split(".")[0] in page

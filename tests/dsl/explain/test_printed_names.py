@@ -7,10 +7,10 @@ from pathlib import Path
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.core.about import describe
+from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.explain.explain import explain, facts_of
+from opendp_sim.dsl.explain.explain import explain, page_facts
 from opendp_sim.dsl.explain.glossary import printed_names, symbols
 from opendp_sim.dsl.plan.plan import plan_file
 from tests.cases import cases
@@ -66,19 +66,19 @@ def test_every_symbol_of_a_parameter_has_a_page():
     symbols = {
         part
         for cls in REGISTRY.values()
-        for about in describe(cls).values()
+        for about in parameters_of(cls).values()
         for part in about.symbol.split(",")
     }
     for symbol in symbols - {"-", ""}:
         assert "In proofs it stands for" in explain(symbol), symbol
     assert explain("δ") == explain("delta").partition("\n\ndelta (a word")[0]
-    assert facts_of("d_in")["symbol"]["unit"] == "records or persons"
+    assert page_facts("d_in")["symbol"]["unit"] == "records or persons"
 
 
 def test_a_name_is_found_as_people_write_it():
     assert explain("least records:a") == explain("least records")
     assert explain("noise error") == explain("noise_error")
-    assert facts_of("upper")["name"]["unit"] == "the answer's own unit"
+    assert page_facts("upper")["name"]["unit"] == "the answer's own unit"
     assert explain("density").startswith("density (queries)")
     with pytest.raises(SpecError, match="did you mean `least_records`"):
         explain("lest_records")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.grammar.about import FORM, About
+from opendp_sim.dsl.grammar.about import FORM, Provenance
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.verification.verify import verify
 from opendp_sim.report.page import page_of
@@ -30,7 +30,7 @@ def told(folder, **words):
 def test_what_people_are_told_changes_no_number(tmp_path):
     plain = plan_file(write_small(tmp_path))
     plan = plan_file(told(tmp_path, **SAID))
-    assert plan.program.about == About(**SAID)
+    assert plan.program.about == Provenance(**SAID)
     assert plan.program.plain()["about"] == SAID
     assert plan.program.hash != plain.program.hash
     assert (plan.total, plan.claim) == (plain.total, plain.claim)

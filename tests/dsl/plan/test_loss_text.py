@@ -11,16 +11,16 @@ import pytest
 from rich.console import Console
 
 from opendp_sim.accounting.budget import Budget
-from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli.output.summary import show_first
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, in_words, spent_of
+from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, loss_sentences, spent_of
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.plan.records import Planned
-from opendp_sim.dsl.run.charge import terms_of
-from opendp_sim.dsl.run.ledger_status import _guessed, room, standing
+from opendp_sim.dsl.run.charge import ledger_terms
+from opendp_sim.dsl.run.ledger_status import _guessed, ledger_status, room
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[3] / "specs"
@@ -39,7 +39,7 @@ def test_a_plan_promises_what_its_document_does(tmp_path):
     plain = plan.plain()
     said = plain["privacy"] | {"total": plain["total"], "claim": plain["claim"]}
     assert isinstance(plan, Planned)
-    assert promise(plan.promised) == promise(said)
+    assert claim_sentence(plan.promised) == claim_sentence(said)
 
 
 def test_what_limits_nothing_says_so():
@@ -53,25 +53,25 @@ def test_a_delta_is_an_addition_and_none_is_said():
 
 
 def test_a_ledger_is_asked_for_where_there_is_none(tmp_path):
-    without = list(in_words(plan_file(SPECS / "digit-modes.yaml")))
+    without = list(loss_sentences(plan_file(SPECS / "digit-modes.yaml")))
     assert spent_of(plan_file(SPECS / "digit-modes.yaml")) == (1.0,)
     assert "No ledger adds them up" in without[-1]
     assert "no exceptions" in without[1]
-    assert not any("o ledger" in text for text in in_words(plan_file(write_small(tmp_path))))
+    assert not any("o ledger" in text for text in loss_sentences(plan_file(write_small(tmp_path))))
 
 
 def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
     """Counted by doing it: so many charges pass, and the next is refused."""
     spec = write_small(tmp_path)
     plan = plan_file(spec)
-    runs = standing(plan)["room"]
+    runs = ledger_status(plan)["room"]
     assert 2 <= runs <= 20
-    with Ledger.open(tmp_path / "points.ledger", terms_of(plan)) as ledger:
+    with Ledger.open(tmp_path / "points.ledger", ledger_terms(plan)) as ledger:
         for _ in range(runs):
             ledger.charge(plan.charge, {"name": "small"})
         with pytest.raises(BudgetError, match="OS402"):
             ledger.charge(plan.charge, {"name": "small"})
-    found = standing(plan)
+    found = ledger_status(plan)
     assert (found["room"], found["fits"]) == (0, False)
     out = Console(file=io.StringIO(), width=80)
     show_first(plan, str(spec), out)

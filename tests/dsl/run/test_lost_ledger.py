@@ -10,7 +10,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run.charge import trace_of
-from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.text.diagnostic import Refused
 from tests._cli import run as _run
 from tests._small import write_small
@@ -39,7 +39,7 @@ def test_a_lost_ledger_is_refused_whatever_knows_of_it(tmp_path, kept):
     assert "--forget" in caught.value.hint
     assert "OS407" in _run("apply", spec).stderr
     assert not (tmp_path / "points.ledger").exists()
-    assert "refused" in standing(plan_file(spec))
+    assert "refused" in ledger_status(plan_file(spec))
     assert "was charged here before" in " ".join(_run("plan", spec, "-v").stdout.split())
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.dsl.run.session import columns_of
+from opendp_sim.dsl.run.session import checked_columns
 
 RECORDS = Records((Column("x", "float64", bounds=(0.0, 1.0)), Column("n", "int64", bounds=(0, 9))))
 
 
 def test_rows_become_columns_of_the_declared_types():
-    found = columns_of(RECORDS, [{"x": 0.5, "n": 3, "more": "left out"}, {"x": 1, "n": 4}])
+    found = checked_columns(RECORDS, [{"x": 0.5, "n": 3, "more": "left out"}, {"x": 1, "n": 4}])
     assert found["x"].dtype == np.float64
     assert found["n"].tolist() == [3, 4]
 
@@ -33,5 +33,5 @@ def test_rows_become_columns_of_the_declared_types():
 )
 def test_what_fits_no_column_is_refused_without_a_value(rows):
     with pytest.raises(DataError, match="OS607") as refused:
-        columns_of(RECORDS, rows)
+        checked_columns(RECORDS, rows)
     assert "424242" not in str(refused.value)

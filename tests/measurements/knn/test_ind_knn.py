@@ -22,7 +22,7 @@ from opendp_sim.core.errors import (
     SpaceError,
 )
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.domains.ids import boxed, packed, unpacked
+from opendp_sim.domains.ids import id_array, packed, unpacked
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.dsl.types.error_terms import of_release
@@ -445,11 +445,11 @@ def test_ids_of_the_other_kind_are_refused_and_change_nothing(ids, foreign):
 )
 def test_kept_ids_come_back_as_they_were(ids):
     assert unpacked(packed(ids)).tolist() == ids
-    assert len(packed(ids)) == len(packed(boxed(ids)))
+    assert len(packed(ids)) == len(packed(id_array(ids)))
     # A store is bound to these bytes: they are JSON's, however they are made.
     written = json.dumps(ids, ensure_ascii=False).encode("utf-8", "surrogatepass")
     assert packed(ids).tobytes() == written
-    owners = Owners(boxed(ids))
+    owners = Owners(id_array(ids))
     first = list(dict.fromkeys(ids))  # purses are numbered as their owners come
     assert owners.meet(ids).tolist() == [first.index(one) for one in ids]
     assert owners.count == len(first)
@@ -609,7 +609,7 @@ def test_two_halves_of_a_character_are_the_same_person_in_updates() -> None:
     """JSON's escapes joined them into the character: a person who was deleted stayed, and had two purses."""
     space = GridRows(width=2, labels=(0, 1), ids=True, unit=0.01, lower=(-100,), upper=(100,))
     for who in ("\ud83d\ude00", "\U0001f600"):
-        rows = Rows(np.array([[100.0, 0.0]]), np.array([0]), boxed([who]))
+        rows = Rows(np.array([[100.0, 0.0]]), np.array([0]), id_array([who]))
         service = IndKnn(
             rho=4.0,
             queries=1,

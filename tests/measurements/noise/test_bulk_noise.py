@@ -15,7 +15,7 @@ import opendp.prelude as dp
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from opendp_sim.core.bridge import parts_of
+from opendp_sim.core.bridge import noise_parts
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.metrics import VectorNorm
@@ -265,7 +265,7 @@ def test_release_is_its_noiseless_part_plus_the_declared_noise(family, record):
         with pytest.raises(SimError, match="OS602"):
             claim.function(bad)
     make, _, metric = MAKERS[family]
-    assert parts_of(make(VECTOR, metric, scale=5.0)).noise.sampler == "bulk"
+    assert noise_parts(make(VECTOR, metric, scale=5.0)).noise.sampler == "bulk"
 
 
 @pytest.mark.audit

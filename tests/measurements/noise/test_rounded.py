@@ -14,7 +14,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.core.bridge import parts_of
+from opendp_sim.core.bridge import noise_parts
 from opendp_sim.core.errors import SimError
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
@@ -332,9 +332,9 @@ def test_the_declared_deviation_is_the_law_s(scale):
     k = np.arange(1, int(12 * scale) + 14)
     tails = np.array([math.erfc((i - 0.5) / (scale * math.sqrt(2))) for i in k])
     variance = float(((2 * k - 1) * tails).sum())
-    assert parts_of(made).noise.deviation == pytest.approx(math.sqrt(variance), rel=1e-7)
+    assert noise_parts(made).noise.deviation == pytest.approx(math.sqrt(variance), rel=1e-7)
     finer = make_rounded_gaussian(VECTOR, L2, scale=scale, factor=12)
-    assert parts_of(finer).noise.deviation == pytest.approx(
+    assert noise_parts(finer).noise.deviation == pytest.approx(
         math.sqrt(scale**2 + 1 / (12 * 144)), rel=1e-6
     )
 

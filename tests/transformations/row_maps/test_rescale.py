@@ -17,7 +17,7 @@ from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import ParameterError, SimError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
-from opendp_sim.domains.frame import composed, middles_and_units, told
+from opendp_sim.domains.frame import composed, frame_text, middles_and_units
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
@@ -132,9 +132,9 @@ def test_columns_become_alike_and_the_type_says_how() -> None:
     middles, units = middles_and_units(again.output.frame, 3)  # type: ignore[union-attr]
     assert middles + units * twice == pytest.approx(values, rel=1e-12)
     assert composed(((1e308, 1e308),), ((10.0, 10.0),), 1) is None
-    assert told(()) == ""
-    assert "4 to 20000" in told(claim.output.frame)  # type: ignore[union-attr]
-    assert "declared" in told(rescale(STONES, centre="none", scale="unit").output.frame)  # type: ignore[union-attr]
+    assert frame_text(()) == ""
+    assert "4 to 20000" in frame_text(claim.output.frame)  # type: ignore[union-attr]
+    assert "declared" in frame_text(rescale(STONES, centre="none", scale="unit").output.frame)  # type: ignore[union-attr]
 
 
 def test_a_grid_stands_for_points_of_the_data() -> None:
