@@ -30,62 +30,35 @@ __all__ = ["COMMANDS", "app", "loaded", "main"]
 COMMANDS = {
     "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
     "types": ("spec:types_command", "Print the type of every stage."),
-    "plan": (
-        "spec:plan_command",
-        "Print who is protected, how sure, and how wrong answers will be; no private data is opened.",
-    ),
-    "apply": (
-        "apply:apply_command",
-        "Run a spec, or exactly the plan in a plan document, and write outputs and certificates.",
-    ),
-    "answer": (
-        "after:answer_command",
-        "Answer public queries from a saved release: no data, no further loss.",
-    ),
+    "plan": ("spec:plan_command", "Print a plan's protection and errors."),
+    "apply": ("apply:apply_command", "Run a spec, or the plan in a plan document."),
+    "answer": ("after:answer_command", "Answer public queries from a saved release."),
     "session": (
         "session:session_app",
         "Answer queries from private data, each charged, durably, before its answer leaves.",
     ),
-    "verify": (
-        "after:verify_command",
-        "Derive every number of a certificate again, compare every part, and say what cannot be checked.",
-    ),
+    "verify": ("after:verify_command", "Verify a certificate."),
     "ledger": ("after:ledger_app", "Read a ledger, or begin one."),
     "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
-    "report": (
-        "report:report_command",
-        "Write one page about a spec, plan, certificate, ledger, session or audit, for whoever decides.",
-    ),
+    "report": ("report:report_command", "Write one page for the person who decides."),
     "plot": (
         "plot:plot_command",
         "Draw a plan, release, selection, ledger or audit; needs the extra `plot`.",
     ),
     "audit": (
         "audit:audit_command",
-        "Try to refute a claim: `refuted`, `priced` or `not refuted`, with what would have been seen.",
+        "Print `refuted` with a counterexample, `priced`, or `not refuted`.",
     ),
     "doctor": (
         "doctor:doctor_command",
-        "PRIVATE: count dropped and clamped records, and find a file's dialect; behind a flag.",
+        "Count dropped and clamped records (private), and find a dialect.",
     ),
-    "explain": (
-        "about:explain_command",
-        "Print the page of a mechanism, an error code, a word of a spec, or a stage.",
-    ),
+    "explain": ("about:explain_command", "Print the page of a mechanism, code, word or stage."),
     "ops": ("about:ops_command", "List every mechanism that a spec can name."),
     "schema": ("about:schema_command", "Print the JSON Schema of specs, for editors."),
-    "stubs": (
-        "about:stubs_command",
-        "Compare the package's type stubs with its records, for whoever adds a mechanism.",
-    ),
-    "lsp": (
-        "lsp:lsp_command",
-        "Help an editor with specs: findings, hover, completion, the plan's cost; needs the extra `lsp`.",
-    ),
-    "init": (
-        "about:init_command",
-        "Write a commented template; its holes (???) fail `check` until they are filled in.",
-    ),
+    "stubs": ("about:stubs_command", "Compare the type stubs with the mechanisms' records."),
+    "lsp": ("lsp:lsp_command", "Help an editor with specs."),
+    "init": ("about:init_command", "Write a commented template."),
 }
 """A command's name: where it is (a function, or a Typer app of its own), and its line of help."""
 

@@ -101,9 +101,9 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from opendp_sim.io.parquet import parquet_source
-from opendp_sim.io.file_spec import Place
+from opendp_sim.io.file_spec import FileOptions
 from opendp_sim.domains.records import Column, Records
-source = parquet_source(Place(Path(sys.argv[1]), {}), Records((Column("x", "array[f64, 2]", (0, 1)),)))
+source = parquet_source(FileOptions(Path(sys.argv[1]), {}), Records((Column("x", "array[f64, 2]", (0, 1)),)))
 first = next(iter(source.blocks(1000)))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert sum(len(block["x"]) for block in source.blocks(1000)) == 3_000_000

@@ -21,7 +21,7 @@ def python_value(value: Any) -> Any:
 
     Example:
         >>> import numpy as np
-        >>> plain((np.int64(3), np.array([0.5, np.float32(1)]), [np.array(True)]))
+        >>> python_value((np.int64(3), np.array([0.5, np.float32(1)]), [np.array(True)]))
         (3, [0.5, 1.0], [True])
     """
     if isinstance(value, list | tuple):

@@ -162,7 +162,7 @@ def test_what_never_succeeds_ends() -> None:
 _CODE = """
 import gc, sys, threading, time
 import numpy as np
-from opendp_sim.engines.messages import packed, unpacked
+from opendp_sim.engines.messages import pack, unpack
 
 class Ending:
     def __init__(self):
@@ -171,12 +171,12 @@ class Ending:
         time.sleep(0)
         Ending()
 
-data, failed = packed(np.arange(5)), []
+data, failed = pack(np.arange(5)), []
 end = time.monotonic() + float(sys.argv[1])
 def work():
     while time.monotonic() < end:
         try:
-            unpacked(data)
+            unpack(data)
         except Exception as error:
             failed.append(error)
 gc.set_threshold(10)

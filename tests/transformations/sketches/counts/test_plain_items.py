@@ -100,7 +100,7 @@ def test_a_catalogue_holds_canonical_items(items: list[str]) -> None:
         VoteCounts(item="word", items=items).bind(RECORDS, USER)
 
 
-@pytest.mark.parametrize("cell", [None, 5, b"a", np.nan, ["a"]], ids=repr)
+@pytest.mark.parametrize("cell", [None, True, b"a", np.nan, ["a"]], ids=repr)
 @pytest.mark.parametrize("settings", [{"max_items": 1}, {}])
 def test_what_is_no_text_is_refused_wherever_it_stands(
     cell: object, settings: dict[str, Any]
