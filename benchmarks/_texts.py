@@ -31,6 +31,7 @@ _MASKS = (
     (re.compile(r"\b[0-9a-f]{12,}\b"), "<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.+Z-]+"), "<time>"),
     (re.compile(r"\b0x[0-9a-f]+\b"), "<address>"),
+    (re.compile(r"\btmp[0-9a-z_]{8}\b"), "<folder>"),
     (re.compile(r"\d+:\d\d:\d\d"), "<elapsed>"),
     (re.compile(r'"bytes": \d+'), '"bytes": <of noise>'),
 )

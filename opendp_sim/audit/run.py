@@ -447,13 +447,13 @@ def assert_not_refuted(
     report = audit(obj, d_in, budget, **options)
     if report.evidence is not None:
         raise AssertionError(str(report))
-    if report.verdict == "priced":
-        warnings.warn(str(report), UserWarning, stacklevel=2)
-    for text in report.warnings:
-        warnings.warn(f"{report.origin or report.subject}: {text}", UserWarning, stacklevel=2)
     if report.empty:
         raise AuditError(
             "OS501", "audit.releases", expected="an object that releases something",
             got=report.raised, hint="every release raised; call it in Python on a dataset of its domain.",
         )  # fmt: skip
+    if report.verdict == "priced":
+        warnings.warn(str(report), UserWarning, stacklevel=2)
+    for text in report.warnings:
+        warnings.warn(f"{report.origin or report.subject}: {text}", UserWarning, stacklevel=2)
     return report

@@ -15,7 +15,7 @@ from opendp_sim.audit.checks.distribution import _bound_text
 from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.outputs.encoding import encode
-from opendp_sim.audit.statistics.betting import Wealth, settle
+from opendp_sim.audit.statistics.betting import Wealth, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
     draws_needed,
     smallest_chance,
@@ -41,7 +41,7 @@ def _shows(
         bet = best_bet(score, *(encode(list(side)) for side in past), curve, slice(None))
         fresh = draw(min(batch, rounds - wealth.rounds))
         assert bet is not None
-        if wealth.add(settle(bet, *(encode(list(side)) for side in fresh)), -math.log(BETA)):
+        if wealth.add(settle_bets(bet, *(encode(list(side)) for side in fresh)), -math.log(BETA)):
             return True
         past = [np.concatenate(sides) for sides in zip(past, fresh, strict=True)]
         batch = int(batch * (1.5 if batch < 300 else 1.25))

@@ -21,7 +21,7 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
 from opendp_sim.audit.outputs.encoding import Raised, encode
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle
+from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
     certified_delta,
     draws_needed,
@@ -78,9 +78,9 @@ def test_wealth_is_fair_at_the_boundary_of_the_claim():
         factor = np.zeros(2)
         for a, pa in ((1.0, p), (0.0, 1 - p)):
             for b, pb in ((1.0, q), (0.0, 1 - q)):
-                factor += pa * pb * np.exp(settle(bet, encode([a]), encode([b]))[:, 0])
+                factor += pa * pb * np.exp(settle_bets(bet, encode([a]), encode([b]))[:, 0])
         assert factor == pytest.approx(1.0)
-        assert np.isfinite(settle(bet, encode([0.0]), encode([1.0]))).all()
+        assert np.isfinite(settle_bets(bet, encode([0.0]), encode([1.0]))).all()
 
 
 @pytest.mark.parametrize("excess", [0.7, 1.0, 1.3])
@@ -100,7 +100,9 @@ def test_betting_both_ways_is_a_supermartingale_exactly_within_the_claim(excess:
     mean = np.zeros(3)
     for a, pa in left_law.items():
         for b, pb in right_law.items():
-            change = settle(replace(high, against=low), encode([values[a]]), encode([values[b]]))
+            change = settle_bets(
+                replace(high, against=low), encode([values[a]]), encode([values[b]])
+            )
             assert np.isfinite(change).all()
             mean += pa * pb * np.exp(change[:, 0])
     if excess == 1.0:
@@ -126,7 +128,7 @@ def test_stakes_of_two_bets_never_risk_the_whole_wealth():
         total = np.array(joined.stakes) + np.array(joined.against.stakes)
         assert (np.array(joined.against.stakes) > 0).any()
         assert (total <= 0.98 + 1e-12).all()
-        assert np.isfinite(settle(joined, encode([-9.0]), encode([9.0]))).all()
+        assert np.isfinite(settle_bets(joined, encode([-9.0]), encode([9.0]))).all()
 
 
 def test_wealth_stops_at_the_goal():

@@ -557,7 +557,7 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
             pass
     else:
         monkeypatch.setattr("opendp_sim.dsl.run.stores.note_end", _full)
-        with pytest.warns(RuntimeWarning, match="did not hear"), served:
+        with pytest.warns(RuntimeWarning, match="did not record the end"), served:
             pass
     busy.release()
     assert len(list(folder.glob("*.end"))) == noted
@@ -591,7 +591,10 @@ def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr("opendp_sim.dsl.run.stores._record_end", stopped)
         patch.setattr("opendp_sim.dsl.run.stores.note_end", _full)
-        with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            pytest.warns(RuntimeWarning, match="did not record the end"),
+        ):
             served.__exit__(None, None, None)
 
 
@@ -646,7 +649,7 @@ def test_a_store_that_was_rewritten_with_its_hashes_after_an_end_is_refused(fold
     spec = folder / "people.yaml"
     run(spec, lines=[*ONE] * 3)
     with closing(sqlite3.connect(folder / "people.session", isolation_level=None)) as db:
-        told, folded = chain.read_head(db), chain.read_folded(db)
+        told, folded = chain.read_chain_head(db), chain.read_folded(db)
         units = np.frombuffer(db.execute("SELECT units FROM purses").fetchone()[0], "<i8")
         copy = np.full_like(units, units.max()).tobytes()
         (payload,) = db.execute("SELECT payload FROM entry WHERE kind = 'answers'").fetchone()
@@ -656,12 +659,12 @@ def test_a_store_that_was_rewritten_with_its_hashes_after_an_end_is_refused(fold
             for *row, _ in db.execute(chain._ROWS + "ORDER BY place").fetchall():
                 kept = chain.linked(kept, tuple(row))
             folded = chain.Folded(told.place, told.hash, 0, kept, {})
-            chain.write(db, "folded", folded)
-        row = (told.place + 1, "answers", payload, None, None, 0, chain.bound(copy, folded))
+            chain.write_value(db, "folded", folded)
+        row = (told.place + 1, "answers", payload, None, None, 0, chain.copy_hash(copy, folded))
         head = chain.Head(row[0], chain.linked(told.hash, row))
         db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, head.hash))
         db.execute("DELETE FROM purses")
         db.execute("INSERT INTO purses VALUES (?, ?)", (head.place, copy))
-        chain.write(db, "head", head)
+        chain.write_value(db, "head", head)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec))

@@ -128,7 +128,7 @@ def test_a_file_is_said_to_be_missing_when_it_is_opened_and_not_afterwards(
     from tests._small import write_small
 
     spec = write_small(tmp_path)
-    real = inputs.Checked if when == "reading" else inputs.check_forms
+    real = inputs.GatedSource if when == "reading" else inputs.check_forms
     name = real.__name__
 
     def check(*args):

@@ -529,7 +529,7 @@ def test_no_value_leaves_a_task_that_fails(
     for name in ("race", "words", "text_persons"):
         job = job_of(made.plan_for(name, tmp_path), "n", 2)
         with monkeypatch.context() as patch:
-            for place in ("build_sketch", "fold_whole", "unpacked", "packed"):
+            for place in ("build_sketch", "fold_whole", "unpack", "pack"):
                 patch.setattr(work, place, quoting)
             if job.buckets is None:
                 told = [work.whole(job.text, task) for task in job.tasks]

@@ -21,7 +21,7 @@ from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.outputs.encoding import WIDEST, Encoded
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle
+from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
     certified_delta,
     certified_epsilon,
@@ -130,7 +130,7 @@ class Race:
         bet = both_ways(bet, choice.other, *(past[::-1] if choice.swapped else past))
         fresh = self.extend(sample, count)
         left, right = fresh[::-1] if choice.swapped else fresh
-        if self.wealth.add(settle(bet, left, right), -math.log(self.beta)):
+        if self.wealth.add(settle_bets(bet, left, right), -math.log(self.beta)):
             pair = sample.pair.flipped() if choice.swapped else sample.pair
             # Nothing of what the bets saw, but the cells they were on and what a run costs.
             self.won = replace(sample, pair=pair, left=[], right=[]), bet

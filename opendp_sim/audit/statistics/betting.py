@@ -124,7 +124,7 @@ class Wealth:
         return self.peak >= -math.log(beta)
 
 
-def settle(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
+def settle_bets(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
     """Return the log-factors of each wealth by round, (players, rounds).
 
     On fresh outputs.

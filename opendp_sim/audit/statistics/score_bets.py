@@ -17,7 +17,7 @@ from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import Encoded, Raised, outcome, unordered
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle
+from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
 from opendp_sim.audit.statistics.events import best_bet
 from opendp_sim.audit.statistics.kelly import both_ways
 from opendp_sim.audit.statistics.sampling import Rounds, both_sides
@@ -85,7 +85,7 @@ def lean_bets(
         sides = (right, left) if swap else (left, right)
         bet = both_ways(behind, ahead, *sides) if swap else both_ways(ahead, behind, *sides)
         fresh = _draw(run, pair, count, rounds)
-        if wealth.add(settle(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
+        if wealth.add(settle_bets(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
             oriented = pair.flipped() if swap else pair
             return Won(oriented, bet, wealth, cpu_seconds() - begin)
         left, right = Encoded.join([left, fresh[0]]), Encoded.join([right, fresh[1]])

@@ -42,7 +42,7 @@ from opendp_sim.dsl.run.charge import (
 from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
-from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle_charge, stage, stated_of
+from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -459,7 +459,7 @@ def make_run(
             raise refused
         try:
             if waiting is None:
-                done.charge = settle_charge(ledger, reserved, {})
+                done.charge = settle(ledger, reserved, {})
                 open_stores()
             else:
                 written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)

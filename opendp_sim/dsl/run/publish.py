@@ -59,9 +59,7 @@ class Run:
     engine: Any = None
 
 
-def settle_charge(
-    ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]
-) -> Entry | None:
+def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
     """Settle a reserve as a charge, durably.
 
     The same again if it was settled so before.
@@ -191,7 +189,7 @@ def publish(
     ledger = run.ledger
     digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
     with _kept():
-        done.charge = settle_charge(ledger, reserved, {"files": digests})
+        done.charge = settle(ledger, reserved, {"files": digests})
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
     try:

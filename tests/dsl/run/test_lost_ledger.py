@@ -136,7 +136,7 @@ def test_the_end_of_a_session_makes_no_ledger(tmp_path):
     served = serve(plan_file(spec))
     served.ask([[0.5, 0.5]])
     (tmp_path / "led").rename(tmp_path / "away")
-    with pytest.warns(RuntimeWarning, match="did not hear"):
+    with pytest.warns(RuntimeWarning, match="did not record the end"):
         served.__exit__(None, None, None)
     assert not (tmp_path / "led").exists()
     with pytest.raises(BudgetError, match="OS407"):
@@ -162,7 +162,7 @@ def test_the_end_of_a_session_is_told_to_its_own_ledger_only(tmp_path):
     with Ledger.open(tmp_path / "away") as ledger:
         terms = ledger.terms
     Ledger.open(place, terms, forget=True).close()
-    with pytest.warns(RuntimeWarning, match="did not hear"):
+    with pytest.warns(RuntimeWarning, match="did not record the end"):
         served.__exit__(None, None, None)
     with Ledger.open(place) as ledger:
         assert not ledger.entries

@@ -42,16 +42,16 @@ OPENERS = {
 }
 """What turns a name or a table into rows."""
 NOT_PUBLIC = {
-    "accounting.release.query.columns_of": "makes columns of rows that `answers_of` opens",
+    "accounting.release.query.query_columns": "makes columns of rows that `answers_of` opens",
     "accounting.release.query.read_queries": "hands on what its caller compares with",
     "dsl.run.doctor._opened": "private data, for its curator",
     "dsl.run.inputs.check_forms": "private data: its form",
     "dsl.run.inputs.open_public": "opens queries and points",
-    "dsl.run.inputs.source_of": "opens what its caller has compared",
-    "dsl.run.session.columns_of": "plain values, compared by `Served.queries`",
+    "dsl.run.inputs.source_named": "opens what its caller has compared",
+    "dsl.run.session.checked_columns": "plain values, compared by `Served.queries`",
     "engines.job.source_of_task": "private data",
     "sklearn._validation.tables._framed": "the form of a table",
-    "sklearn.base.table_of": "private data",
+    "sklearn.base.checked_source": "private data",
 }
 """Functions that open rows and are no doors."""
 
