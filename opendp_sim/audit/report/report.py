@@ -218,7 +218,7 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """Return warnings on a claim that was not refuted."""
-        if self.evidence is not None:
+        if self.evidence is not None or self.empty:  # of no release there is nothing to warn of
             return []
         return [str(layer.facts["warning"]) for layer in self.layers if layer.facts.get("warning")]
 
