@@ -150,7 +150,11 @@ from opendp_sim.dsl import apply, plan_file; from opendp_sim.dsl.run import exec
 if sys.argv[2] == "before":
     execute.open_private = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 elif sys.argv[2] == "between":
-    released.build_sketch = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    real, sums = released.build_sketch, []
+    def build(*given, **named):  # the first sum is the rehearsal's, over no record
+        sums.append(1)
+        return real(*given, **named) if len(sums) == 1 else os.kill(os.getpid(), signal.SIGKILL)
+    released.build_sketch = build
 else:
     publish.write_output = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 apply(plan_file(sys.argv[1]))
