@@ -112,7 +112,9 @@ def test_the_spec_is_applied_asked_answered_verified_and_reported(tmp_path):
         assert "ind_knn" in (tmp_path / "page.html").read_text() or about.endswith(".session")
     with Ledger.open(tmp_path / "five-systems.ledger") as ledger:
         assert [charge.loss for charge in ledger.charges] == [plan.charge.loss]
-        assert ledger.total().loss == plan.total
+        # the budget that was asked for, where OpenDP's total is a part in 2**36 below it (composition.md)
+        for spent, planned_loss in zip(ledger.total().loss, plan.total, strict=True):
+            assert 0 <= spent - planned_loss <= spent * 2**-36
 
 
 def test_python_runs_it_from_a_table_and_serves_it(tmp_path, monkeypatch):
