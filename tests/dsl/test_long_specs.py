@@ -17,7 +17,7 @@ from opendp_sim.dsl.files import paths as places
 from opendp_sim.dsl.grammar.flow import StageDecl
 from opendp_sim.dsl.grammar.parse import read_words
 from opendp_sim.dsl.grammar.reader import draft_of
-from opendp_sim.dsl.plan import accountant, plan as account
+from opendp_sim.dsl.plan import accountant
 from opendp_sim.dsl.plan.plan import plan_file, plan_of
 from opendp_sim.dsl.plan.solve import solve
 from opendp_sim.dsl.text.diagnostic import Notes, Refused
@@ -97,8 +97,8 @@ def test_releases_that_are_alike_are_solved_once(tmp_path, monkeypatch):
         tmp_path, ("outputs:\n", more + "outputs:\n" + outputs), ("spend: 100%", "spend: 1/2")
     )
     asked, built = [], []
-    real, build = account.map_value, accountant.build
-    monkeypatch.setattr(account, "map_value", lambda *given: asked.append(given) or real(*given))
+    real, build = accountant.map_value, accountant.build
+    monkeypatch.setattr(accountant, "map_value", lambda *given: asked.append(given) or real(*given))
     monkeypatch.setattr(accountant, "build", lambda *given: built.append(given) or build(*given))
     plan = plan_file(spec)
     assert len(asked) < 3 * 20 + 8 * 4 + 2

@@ -1,28 +1,35 @@
-"""Account with OpenDP.
+"""Account a program's losses with OpenDP.
 
-Chains, casts, and one composition; ``solve.py`` inverts its maps.
-
-No formula of ours decides anything here; ``losses.py`` has the second opinion.
+``account`` plans every release: the least noise within its share, by ``solve.py``, which inverts
+OpenDP's maps. No formula of ours decides anything here; ``losses.py`` has the second opinion.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
-from opendp_sim.accounting.measures.conversion import gaussian_of_pure
-from opendp_sim.accounting.measures.gaussian import epsilon_within
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
+from opendp_sim.accounting.measures.gaussian import delta_up, epsilon_within
 from opendp_sim.core import dp
-from opendp_sim.core.arithmetic.rounding import float_down, float_up
-from opendp_sim.core.bridge import build
+from opendp_sim.core.arithmetic.rounding import float_down, float_up, whole_distance
+from opendp_sim.core.bridge import build, curve_measurement
 from opendp_sim.core.claims import Norm
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, InternalError, ParameterError, SimError
+from opendp_sim.dsl.grammar.program import Privacy, Program
+from opendp_sim.dsl.plan import losses
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.solve import Loss, solve
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.types.checks import check_numerics, check_shares, spend_of
+from opendp_sim.dsl.types.infer import bind_release, by_curve, release_record, users_before
 from opendp_sim.dsl.types.records import Bound, Typed
 
 _NO_END = Fraction(2) ** 1024
@@ -269,3 +276,242 @@ def _or_infinite(evaluate: Callable[[], Any]) -> Any:
         if error.variant != "Overflow":
             raise
         return math.inf
+
+
+# --------------------------------------------------------------------------------------------------
+# The losses of a program: the least noise within each release's share, and the total, twice.
+
+_Solved = dict[tuple[Any, ...], float]
+"""What was solved for releases that look alike: a guess for the next one, which its own map confirms."""
+_KEPT: dict[str, _Solved] = {}
+_MOST_KEPT = 256
+"""By program: one planned again looks at OpenDP twice, and no plan depends on another program."""
+
+
+def account(
+    program: Program, types: Mapping[str, Typed], notes: Notes
+) -> tuple[dict[str, ReleasePlan], Target | None, Loss, Loss | None, Loss]:
+    """Return the plans of releases with their total.
+
+    And the target, the claim and the loss at one record.
+
+    What cannot be had is reported in ``notes``.
+    """
+    released = {name: t for name, t in types.items() if t.release is not None}
+    out = {n: ReleasePlan(t, None) for n, t in released.items() if t.release_kind == "none"}
+    private = {name: t for name, t in released.items() if name not in out}
+    privacy = program.privacy
+    if privacy is None or not private:
+        return out, None, (), None, ()
+    check_shares(private, notes)
+    check_numerics(private, privacy, notes)
+    if notes.findings:
+        return out, None, (), None, ()
+    with_delta = any(_has_delta(t) for t in private.values())
+    try:
+        target = target_of(privacy.budget, privacy.measure, with_delta=with_delta)
+    except SimError as error:
+        notes.from_error(error, ("privacy", "budget"))
+        return out, None, (), None, ()
+    measurements: list[dp.Measurement] = []
+    if len(_KEPT) > _MOST_KEPT:
+        _KEPT.clear()
+    solved = _KEPT.setdefault(program.hash, {})
+    # By name: float sums depend on their order, and a program's hash does not.
+    for name, typed in sorted(private.items()):
+        try:
+            plan, measurement = _least_noise(typed, privacy, target, solved)
+        except InternalError:
+            raise  # a contradiction in the house is nobody's mistake in the spec
+        except SimError as error:
+            where = ("privacy", "measure") if error.code == "OS405" else ("flow", name, "release")
+            notes.from_error(error, where)
+            continue
+        out[name] = plan
+        measurements.append(measurement)
+    if notes.findings:
+        return out, target, (), None, ()
+    total, claim = _total(measurements, sorted(private), out, privacy, target, notes)
+    one = map_value(compose(measurements), 1)
+    return {name: out[name] for name in released}, target, total, claim, one
+
+
+def _has_delta(typed: Typed) -> bool:
+    """Whether a release has a delta of its own."""
+    assert typed.release is not None  # noqa: S101 - the caller asked
+    bound = bind_release(typed, release_record(typed.release, probe=True))
+    return bound.claim.measure.startswith(("approx", "smoothed"))
+
+
+def _least_noise(
+    typed: Typed, privacy: Privacy, target: Target, solved: _Solved
+) -> tuple[ReleasePlan, dp.Measurement]:
+    """Plan a release by its exact curve, where possible."""
+    if (curved := by_curve(typed, privacy.measure)) is not None:
+        # A curve is stated up to some scale and number of rounds; beyond, its bound in rho is near it.
+        with suppress(ParameterError, BudgetError):
+            return _release(curved, privacy, target, solved)
+    return _release(typed, privacy, target, solved)
+
+
+def _release(
+    typed: Typed, privacy: Privacy, target: Target, solved: _Solved
+) -> tuple[ReleasePlan, dp.Measurement]:
+    release, d_in = typed.release, privacy.unit.d_in
+    assert release is not None  # noqa: S101 - the caller asked
+    share = target.share(spend_of(release))
+    delta = target.delta_of(spend_of(release), privacy.budget)
+
+    probe = bind_release(typed, release_record(release, probe=True))
+    steps = steps_before(typed, probe.norm)
+    before = chain_steps(steps)
+    # The conversion of rho to epsilon needs the other half.
+    converts = privacy.measure == "approx" and probe.claim.measure.startswith("approx_zero")
+    own_delta = delta / 2 if converts else delta
+
+    @cache  # the answer is asked for again
+    def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
+        record = release_record(release, value, own_delta, distance=users_before(typed, d_in))
+        bound = bind_release(typed, record)
+        own = chain(before, bound)
+        gaussian = bound.claim.mu_squared is not None
+        return bound, own, cast(own, bound.claim.measure, privacy.measure, delta, gaussian=gaussian)
+
+    value = None
+    if release.solve is not None:
+        reach = None if before is None else before.map(d_in)
+        alike = (release.solve, probe.record.key, probe.claim.measure, share, reach)
+        value = solved[alike] = solve(
+            lambda v: map_value(at(v)[2], d_in),
+            share,
+            f"flow.{typed.name}.release",
+            rising=release.solve != "scale",
+            guess=solved.get(alike),
+        )
+    bound, own, joined = at(value)
+    both = _finite(typed, map_value(own, d_in, delta), map_value(joined, d_in))
+    again = _derived(typed, privacy, bound, delta, both)
+    spend = spend_of(release) if release.solve else None
+    steps = steps if bound.norm == probe.norm else steps_before(typed, bound.norm)
+    maps = tuple(maps_of(steps, d_in))
+    had = ReleasePlan(typed, bound, spend, bound.claim.measure, *both, maps, again)
+    return had, joined
+
+
+def _finite(typed: Typed, own: Loss, joined: Loss) -> tuple[Loss, Loss]:
+    """Return two losses that floats hold, or refuse them."""
+    if not all(map(math.isfinite, (*own, *joined))):
+        raise BudgetError(
+            "OS401", f"flow.{typed.name}.release", expected="a loss that a float can hold",
+            got="infinity", hint="use a larger scale, or write `scale: solve`.",
+        )  # fmt: skip
+    return own, joined
+
+
+def _derived(
+    typed: Typed, privacy: Privacy, bound: Bound, delta: float, had: tuple[Loss, Loss]
+) -> tuple[Fraction, ...]:
+    """Return the loss derived from the types."""
+    converted = privacy.measure == "approx"
+    have, exact = losses.derived(typed, bound, privacy.unit.d_in, delta)
+    losses.agree(f"flow.{typed.name}", had[0], exact, converted=converted)
+    again = losses.cast_exactly(
+        have, exact, privacy.measure, delta, gaussian=bound.claim.mu_squared is not None
+    )
+    losses.agree(f"flow.{typed.name}", had[1], again, converted=converted)
+    return again
+
+
+def _total(
+    measurements: list[dp.Measurement],
+    names: list[str],
+    out: Mapping[str, ReleasePlan],
+    privacy: Privacy,
+    target: Target,
+    notes: Notes,
+) -> tuple[Loss, Loss | None]:
+    d_in = privacy.unit.d_in
+    composed = compose(measurements)
+    total = map_value(composed, d_in)
+    claim = total_at(composed, target, d_in, privacy.budget.down("epsilon"))
+    exact = losses.total([out[name].again for name in names])
+    losses.agree("privacy.total", total, exact, converted=privacy.measure == "approx")
+    if claim is not None and target.conversion_delta is not None:
+        ours = losses.converted(privacy.measure, exact, target.conversion_delta)
+        losses.agree("privacy.claim", claim, ours, converted=True)
+    _check_gaussian(privacy.measure, total, claim)
+    budget = privacy.budget
+    # A map rounds up: a loss of just the budget is stated as the next float.
+    over = any(have > float_up(most) for have, most in zip(total, target.exact, strict=True))
+    limits = (float_up(budget.exact(name) or Fraction(2) ** 1024) for name in ("epsilon", "delta"))
+    over = over or (claim is not None and any(c > m for c, m in zip(claim, limits, strict=True)))
+    if over:
+        error = BudgetError(
+            "OS401",
+            "privacy.budget",
+            expected=f"a total within {loss_text(privacy.measure, target.exact)}",
+            got=loss_text(privacy.measure, total),
+            hint="raise the given scales, write `scale: solve`, or raise the budget.",
+        )
+        notes.from_error(error, ("privacy", "budget"))
+    return total, None if claim is None else _as_written(claim, budget)
+
+
+def _as_written(claim: Loss, budget: Budget) -> Loss:
+    """Return a claim with the budget's own numbers."""
+    own = (float(budget.exact(name) or 0) for name in ("epsilon", "delta"))
+    both = zip(claim, own, strict=True)
+    return tuple(
+        said if have <= said <= math.nextafter(have, 1e300) else have for have, said in both
+    )
+
+
+def _check_gaussian(
+    measure: MeasureName, total: tuple[float, ...], claim: tuple[float, ...] | None
+) -> None:
+    """Check the exact curve against zCDP's conversion (OS901).
+
+    Its epsilon is at most that of zCDP.
+    """
+    if measure != "gdp" or claim is None:
+        return
+    most = zcdp_to_epsilon(total[0], claim[1])
+    if claim[0] > most * (1 + 1e-9) + 1e-12:
+        raise InternalError(
+            "OS901", "privacy.claim", expected=f"at most {most!r}, as every zCDP mechanism",
+            got=f"{claim[0]!r} by the Gaussian curve", hint="nothing ran; report the spec as a bug.",
+        )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def measurement_of(
+    releases: Sequence[ReleasePlan], privacy: Privacy, target: Target, *, curve: bool
+) -> dp.Measurement:
+    """Return OpenDP's composition of planned releases, as their plan composed them.
+
+    Args:
+        releases: what a plan releases with privacy, in the order of the result.
+        privacy: the plan's.
+        target: the plan's.
+        curve: state the loss as a privacy profile: ``gdp`` alone (``accounting/measures/gaussian.md``).
+    """
+    measurements = []
+    for release in releases:
+        bound, decl = release.bound, release.typed.release
+        assert bound is not None and decl is not None  # noqa: S101, PT018 - the caller filtered
+        own = chain(prefix(release.typed, bound.norm), bound)
+        delta = target.delta_of(spend_of(decl), privacy.budget)
+        gaussian = bound.claim.mu_squared is not None
+        measurements.append(
+            cast(own, bound.claim.measure, privacy.measure, delta, gaussian=gaussian)
+        )
+    composed = compose(measurements)
+    return curve_measurement(composed, partial(_curve, composed)) if curve else composed
+
+
+def _curve(composed: dp.Measurement, d_in: Any) -> Callable[[float], float]:
+    """Return a Gaussian total's exact curve."""
+    whole_distance(d_in, "plan.map")
+    return partial(delta_up, 2 * Fraction(composed.map(d_in)))

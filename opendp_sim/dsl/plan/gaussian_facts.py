@@ -8,10 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
-from opendp_sim.core.errors import InternalError
 from opendp_sim.dsl.plan.records import Planned
 
 
@@ -31,23 +29,6 @@ def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
         "by_types": str(by_types),
         "epsilon_by_zcdp": None if delta is None else zcdp_to_epsilon(plan.total[0], delta),
     }
-
-
-def check_gaussian(
-    measure: MeasureName, total: tuple[float, ...], claim: tuple[float, ...] | None
-) -> None:
-    """Check the exact curve against zCDP's conversion (OS901).
-
-    Its epsilon is at most that of zCDP.
-    """
-    if measure != "gdp" or claim is None:
-        return
-    most = zcdp_to_epsilon(total[0], claim[1])
-    if claim[0] > most * (1 + 1e-9) + 1e-12:
-        raise InternalError(
-            "OS901", "privacy.claim", expected=f"at most {most!r}, as every zCDP mechanism",
-            got=f"{claim[0]!r} by the Gaussian curve", hint="nothing ran; report the spec as a bug.",
-        )  # fmt: skip
 
 
 def attackers_of(plan: Planned) -> dict[str, Any] | None:

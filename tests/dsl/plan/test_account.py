@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opendp_sim.dsl.plan.plan import account, plan_file
+from opendp_sim.dsl.plan.accountant import account
+from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.text.diagnostic import Notes
 from tests._small import write_small
