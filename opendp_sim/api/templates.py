@@ -8,7 +8,10 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from opendp_sim.core.system.regular_files import decode_text, regular
@@ -20,69 +23,266 @@ RECIPES = {
     "classes": "which class is a place like: answered by `classify`, `density`",
     "means": "which class's mean is nearest: answered by `nearest_class`, `distance`",
     "regression": "the last column from the others, by a line: answered by `regress`",
+    "top": "which items do most people have: a list in a JSON file",
+    "session": "the nearest neighbours' label, asked one question after another: `opendp-sim session`",
+    "audit": "a release to be attacked on made-up records: `opendp-sim audit` opens no data",
+    "dashboard": "a map, counts and means of one table, in one run and at one charge",
 }
 """A recipe's name to what its release is for."""
-_STEPS = {
-    "density": (
-        "gauss_transform_sketch: {bandwidth: 0.1}",
-        "up to three columns; else fourier_sketch",
-    ),
-    "classes": ("gauss_transform_sketch: {bandwidth: 0.1, per_label: true}", "up to three columns"),
-    "means": ("moments_sketch: {per_label: true}", "any number of columns"),
-    "regression": ("second_moments: {}", "the last of the features is predicted"),
-}
-_POST = {
-    "density": "density",
-    "classes": "classify",
-    "means": "nearest_class",
-    "regression": "regress",
-}
-_KIND = """\
-      KIND: {dtype: category, keys: [???, ???]}   # every class that could occur
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """The parts of a spec that differ by recipe.
+
+    Attributes:
+        flow: the stages; <FIRST> stands for the steps that all of them begin with.
+        outputs: the outputs.
+        then: commands after `apply`.
+        measure: of the privacy.
+        label: whether a column names the class.
+        item: whether the table is of items alone.
+    """
+
+    flow: str
+    outputs: str = "  release: {from: noisy, save: out/release.npz}\n"
+    then: str = ""
+    measure: str = "gdp"
+    label: bool = False
+    item: bool = False
+
+
+def _released(step: str, note: str = "") -> str:
+    """Return the stage of one sketch with noise."""
+    comment = f"   # {note}" if note else ""
+    return f"""\
+  noisy:
+    from: records
+    steps:
+<FIRST>      - {step}{comment}
+    release: {{noise: gaussian, spend: 100%}}
 """
+
+
+def _asked(post: str, file: str = "release") -> str:
+    return f"opendp-sim answer out/{file}.npz --queries places.csv --post {post}"
+
+
+_KERNEL = "frequencies: 2000, kernel: {gaussian: {bandwidth: 0.1}}, seed: 0"
+_FORMS = {
+    "density": _Recipe(_released(f"fourier_sketch: {{{_KERNEL}}}"), then=_asked("density")),
+    "classes": _Recipe(
+        _released(f"fourier_sketch: {{{_KERNEL}, per_label: true}}"),
+        then=_asked("classify"), label=True,
+    ),
+    "means": _Recipe(
+        _released("moments_sketch: {per_label: true}", "any number of columns"),
+        then=_asked("nearest_class"), label=True,
+    ),
+    "regression": _Recipe(
+        _released("second_moments: {}", "the last of the features is predicted"),
+        then=_asked("regress"),
+    ),
+    "top": _Recipe(
+        """\
+  votes:
+    from: records
+    steps:
+      - vote_counts: {item: <ITEM>}       # of one person each item counts once
+  noisy:
+    from: votes
+    release: {mechanism: {top_k: {k: 10, ranked: true}}, spend: 100%}
+""",
+        "  release: {from: noisy, save: out/release.json}\n",
+        measure="approx", item=True,
+    ),
+    "session": _Recipe(
+        """\
+  rows:
+    from: records
+    steps:
+<FIRST>  noisy:
+    from: rows
+    release:
+      mechanism: {ind_knn: {queries: 500, size: ???}}   # size: about how many records, publicly known
+      spend: 100%
+""",
+        """\
+  release:
+    from: noisy
+    serve: session
+    store: out/release.session
+    queries: {csv: places.csv}          # public places like those that will be asked
+""",
+        then='opendp-sim session FILE   (a line {"query": [0.5, 0.5]} asks, in the order of `select`)',
+        label=True,
+    ),
+    "audit": _Recipe(
+        _released("moments_sketch: {per_label: true}", "or the steps that you have doubts about"),
+        then="opendp-sim audit FILE   (before `apply`: it opens no data, and draws records of its own)",
+        label=True,
+    ),
+    "dashboard": _Recipe(
+        f"""\
+  rows:
+    from: records
+    steps:
+<FIRST>  noisy_map:
+    from: rows
+    steps:
+      - fourier_sketch: {{{_KERNEL}}}
+    release: {{noise: gaussian, spend: 50%}}
+  noisy_means:
+    from: rows
+    steps:
+      - moments_sketch: {{per_label: true}}
+    release: {{noise: gaussian, spend: 25%}}
+  noisy_counts:
+    from: records
+    steps:
+      - vote_counts: {{item: <LABEL>}}
+    release: {{noise: gaussian, spend: 25%}}
+""",
+        """\
+  map: {from: noisy_map, save: out/map.npz}
+  means: {from: noisy_means, save: out/means.npz}
+  kinds: {from: noisy_counts, save: out/kinds.npz}
+""",
+        then=f"""{_asked("density", "map")}
+#       {_asked("nearest_class", "means")}
+#       opendp-sim answer out/kinds.npz --post counts""",
+        label=True,
+    ),
+}  # fmt: skip
 _SPEC = """\
 spec: opendp_sim/1
 name: ???
 data:
   records:
-    source: {SOURCE}
-    columns:                            # NAMED
-COLUMNS\
+    source: {<SOURCE>}
+    columns:                            # <NAMED>
+<COLUMNS>\
     ingest: enforce                     # clamp to the bounds, drop what is missing
     ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}
 privacy:
-  unit: {add_remove: 1, of: row}        # or a column of role privacy_id: `opendp-sim explain unit`
-  measure: gdp
+  unit: {add_remove: 1, of: <UNIT>}   # <UNITNOTE>
+  measure: <MEASURE>
   budget: {epsilon: 1.0, delta: 1.0e-6}
 flow:
-  noisy:
-    from: records
-    steps:
-      - select: {SELECT}
-      - rescale: {}                     # each column in its own range: bandwidths are in ranges
-      - quantize: {bits: 12}
-      - SKETCH   # NOTE
-    release: {noise: gaussian, spend: 100%}
+<FLOW>\
 outputs:
-  release: {from: noisy, save: out/release.npz}
+<OUTPUTS>\
 # first, the data's curator: opendp-sim doctor FILE --private-look -o MENDED (it needs no bounds)
 # then: opendp-sim check FILE; opendp-sim plan FILE; opendp-sim apply FILE
-#       opendp-sim answer out/release.npz --queries places.csv --post POST
+#       <THEN>
 """
+_FIRST = """\
+      - select: {<SELECT>}
+      - rescale: {}                     # each column in its own range: bandwidths are in ranges
+      - quantize: {bits: <BITS>}
+"""
+_PERSONS = (
+    "      - bound_contributions: {max_rows: ???}   # the most rows of one person that count\n"
+)
+_BITS, _SESSION_BITS = 20, 12
+"""Digits of the grid; products of a session's rows have to be exact."""
 
+# --------------------------------------------------------------------------------------------------
+# A header's names: public, so what they suggest is.
 
-_SIMPLE = re.compile(r"(?!(?:true|false|null)$)[A-Za-z_]\w*")
-_CLASS = ("label", "class", "kind", "category", "target", "species", "type", "y")
-"""Headers that a column of classes usually has."""
+_CLASS = ("label", "class", "kind", "category", "species", "type", "genre", "diagnosis", "group")
+_TARGET = ("target", "y", "price", "cost", "outcome", "response")
+_ITEM = ("item", "product", "page", "url", "word", "query", "app", "song", "movie", "sku", "tag")
+_PERSON = ("user", "person", "visitor", "customer", "patient", "client", "worker", "member")
+_NO_NUMBER = (
+    *("date", "time", "timestamp", "datetime", "day", "id", "name", "address", "city", "country"),
+    *("comment", "text", "email", "phone", "note", "url"),
+)
+"""Words of names of columns that hold no numbers to compute with."""
+_SIMPLE = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z_]\w*", re.IGNORECASE)
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+_OF_VECTOR = re.compile(r"(.+)\[(\d+)\]")
+_VECTOR = 4
+"""Numbered columns from which they are one vector."""
 _LINE = 2**16
 """Characters of a header line."""
 
 
-def file_header(file: Path) -> tuple[list[str], str]:
-    """Return a text file's first names, and their delimiter.
+@dataclass(frozen=True)
+class _Roles:
+    """What a header's names suggest about columns."""
 
-    No names where it could be a record: it holds a number. A header is public: ``io/ingest.md``, "Form".
+    features: tuple[str, ...]
+    person: str | None
+    label: str | None
+    item: str | None
+    target: str | None
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Roles:
+        """Return the roles that names suggest; each name has one."""
+        left = list(names)
+
+        def taken(words: Sequence[str]) -> str | None:
+            found = next((n for n in left if _words(n) & set(words)), None)
+            if found is not None:
+                left.remove(found)
+            return found
+
+        person, item, label = taken(_PERSON), taken(_ITEM), taken(_CLASS)
+        target = taken(_TARGET)
+        others = tuple(n for n in left if _words(n) & set(_NO_NUMBER))
+        features = _folded([n for n in left if n not in others]) + ([target] if target else [])
+        return cls(tuple(features), person, label, item, target, others)
+
+
+def _folded(names: list[str]) -> list[str]:
+    """Return names with ``x_0`` to ``x_{d-1}`` as one vector, ``x[d]``."""
+    numbered = [found for name in names if (found := _NUMBERED.fullmatch(name))]
+    sizes = Counter(found[1] for found in numbered)
+    whole = {
+        stem: size
+        for stem, size in sizes.items()
+        if size >= _VECTOR and all(f"{stem}_{at}" in names for at in range(size))
+    }
+    told = []
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        told.append(f"{found[1]}[{whole[found[1]]}]" if found and found[1] in whole else name)
+    return list(dict.fromkeys(told))
+
+
+def _words(name: str) -> set[str]:
+    """Return a name's words in lower case, also without a plural s."""
+    parts = {w.lower() for w in re.findall(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+", name)}
+    return parts | {word.removesuffix("s") for word in parts if len(word) > 3}
+
+
+def guess_recipe(names: Sequence[str]) -> tuple[str, str]:
+    """Return the recipe that a header's names suggest, and why.
+
+    A header is public (``io/ingest.md``, "Form"), so the guess is.
     """
+    roles = _Roles.of(names)
+    if roles.item is not None and (roles.person is not None or not roles.features):
+        return "top", f"its header names items, `{roles.item}`"
+    if roles.target is not None and len(roles.features) > 1:
+        return "regression", f"its header names `{roles.target}` among other numbers"
+    if roles.label is not None and roles.features:
+        few = len(roles.features) <= 3
+        return ("classes" if few else "means"), f"its header names classes, `{roles.label}`"
+    return "density", "its header names numbers" if names else "nothing is known of its header"
+
+
+def file_header(file: Path) -> tuple[list[str], str]:
+    """Return a file's names of columns, and a delimiter.
+
+    Of a text file no names where its first line could be a record: it holds a number. A header is
+    public: ``io/ingest.md``, "Form".
+    """
+    if file.suffix == ".parquet":
+        return _stored_names(file), ","
     try:
         with regular(file).open("rb") as opened:
             text = decode_text(opened.readline(_LINE).removeprefix(b"\xef\xbb\xbf"))
@@ -100,6 +300,18 @@ def file_header(file: Path) -> tuple[list[str], str]:
     return (names, delimiter) if good else ([], ",")
 
 
+def _stored_names(file: Path) -> list[str]:
+    """Return the names of columns of a ``.parquet`` file, if readable."""
+    with suppress(Exception):  # told where the file is opened
+        from pyarrow.parquet import read_schema  # noqa: PLC0415 - an extra
+
+        return [str(name) for name in read_schema(regular(file)).names]
+    return []
+
+
+# --------------------------------------------------------------------------------------------------
+
+
 def recipe_text(
     recipe: str, data: str | None, blank: str, names: Sequence[str] = (), delimiter: str = ","
 ) -> str:
@@ -107,36 +319,87 @@ def recipe_text(
 
     Args:
         recipe: one of ``RECIPES``.
-        data: the file that the records are in (.csv, .parquet, .npz); None for a hole.
+        data: the file that the records are in; None for a hole.
         blank: the template of ``blank``.
         names: of the file's header, from which the columns are called.
         delimiter: between the cells of the file.
     """
     if recipe == "blank":
         return blank
+    form, roles = _FORMS[recipe], _Roles.of(names)
+    person = roles.person or ("person" if form.item and not names else None)
+    person = person and _quoted(person)
+    label, item = _quoted(roles.label or "kind"), _quoted(roles.item or "item")
+    others = list(roles.others)
+    shown = [_typed(name) for name in roles.features or ("a", "b")]
+    if not form.label and roles.label:
+        others.append(roles.label)
+    if not form.item and roles.item:
+        others.append(roles.item)
+    lines = []
+    if person:
+        lines.append(f"{person}: {{dtype: str, role: privacy_id}}   # whom a record is about")
+    if form.item:
+        lines.append(f"{item}: {{dtype: str}}   # or keys, where every item is publicly known")
+        others += [name for name, _ in shown] if roles.features else []
+        if roles.label:
+            others.append(roles.label)
+    else:
+        told = [f"{_quoted(name)}: {{dtype: {dtype}, bounds: [???, ???]}}" for name, dtype in shown]
+        told[0] += "   # from public knowledge, never from the data"
+        lines += told
+    if form.label:
+        lines.append(
+            f"{label}: {{dtype: category, keys: [???, ???]}}   # every class that could occur"
+        )
+    lines += [f"# {_quoted(name)}: ???   # left out: no number by its name" for name in others]
+    features = ", ".join(_quoted(name) for name, _ in shown)
+    steps = {
+        "SELECT": f"features: [{features}]" + f", label: {label}" * form.label,
+        "BITS": str(_SESSION_BITS if recipe == "session" else _BITS),
+        "ITEM": item,
+        "LABEL": label,
+    }
+    steps["FIRST"] = _PERSONS * bool(person) + _put(_FIRST, steps)
+    return _put(
+        _SPEC,
+        {
+            "SOURCE": _source(data, delimiter),
+            "NAMED": "from the file's header: remove those that are not used, here and in `select`"
+            if names
+            else "call them what your columns are called",
+            "COLUMNS": "".join(f"      {line}\n" for line in lines),
+            "UNIT": person or "row",
+            "UNITNOTE": "the person: with and without all of their rows"
+            if person
+            else "or a column of role privacy_id: `opendp-sim explain unit`",
+            "MEASURE": form.measure,
+            "FLOW": _put(form.flow, steps),
+            "OUTPUTS": form.outputs,
+            "THEN": form.then or "the file out/release.json is the answer",
+        },
+    )
+
+
+def _put(text: str, parts: Mapping[str, str]) -> str:
+    """Return a text with its marks ``<NAME>`` replaced, once."""
+    return re.sub(r"<([A-Z]+)>", lambda found: parts[found[1]], text)
+
+
+def _typed(name: str) -> tuple[str, str]:
+    """Return a feature's name and dtype."""
+    found = _OF_VECTOR.fullmatch(name)
+    return (found[1], f'"array[f64, {found[2]}]"') if found else (name, "float64")
+
+
+def _quoted(name: str) -> str:
+    return name if _SIMPLE.fullmatch(name) else json.dumps(name)
+
+
+def _source(data: str | None, delimiter: str) -> str:
+    """Return a source's kind and place."""
     kind = Path(data or "").suffix.removeprefix(".")
-    sketch, note = _STEPS[recipe]
-    kind = kind if kind in ("parquet", "npz") else "csv"
     place = data or "???"
     if delimiter != ",":
         place = f"{{file: {place}, delimiter: {json.dumps(delimiter)}}}"
-    classes = recipe in ("classes", "means")
-    label = next((name for name in names if name.lower() in _CLASS), "kind")
-    shown = [name for name in names if not classes or name != label] or ["a", "b"]
-    features = [name if _SIMPLE.fullmatch(name) else json.dumps(name) for name in shown]
-    label = label if _SIMPLE.fullmatch(label) else json.dumps(label)
-    lines = [f"      {name}: {{dtype: float64, bounds: [???, ???]}}" for name in features]
-    lines[0] += "   # from public knowledge, never from the data"
-    selected = f"features: [{', '.join(features)}]" + f", label: {label}" * classes
-    told = {
-        "SOURCE": f"{kind}: {place}",
-        "NAMED": "from the file's header: remove those that are not used, here and in `select`"
-        if names
-        else "call a and b what your columns are called",
-        "COLUMNS": "\n".join(lines) + "\n" + (_KIND.replace("KIND", label) if classes else ""),
-        "SELECT": selected,
-        "SKETCH": sketch,
-        "NOTE": note,
-        "POST": _POST[recipe],
-    }
-    return re.sub("|".join(told), lambda found: told[found[0]], _SPEC)
+    return f"{kind if kind in ('parquet', 'npz') else 'csv'}: {place}"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.api.templates import RECIPES, file_header, recipe_text
+from opendp_sim.api.templates import RECIPES, file_header, guess_recipe, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -136,7 +136,10 @@ def stubs_command(
 def init_command(
     file: Annotated[str | None, typer.Argument(help="Where to write the template.")] = None,
     recipe: Annotated[
-        str | None, typer.Option(help=f"What it is for: {', '.join(RECIPES)}.")
+        str | None,
+        typer.Option(
+            help=f"What it is for: {', '.join(RECIPES)}. With --data, the file's header suggests one."
+        ),
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="The file that the records are in: .csv, .parquet, .npz.")
@@ -157,28 +160,23 @@ def init_command(
                 "In which file are the records", default="", show_default=False
             )
             file = str(typer.prompt("Where to write the spec", default="spec.yaml"))
-        recipe = recipe or "blank"
+        path = File(file)
+        names, delimiter = file_header(path.parent / data) if data else ([], ",")
+        guessed, reason = guess_recipe(names) if data and not recipe else ("blank", "")
+        recipe = recipe or guessed
         if recipe not in RECIPES:
             raise refuse_usage(f"a recipe: {', '.join(RECIPES)}", recipe, "leave it out for blank.")
-        path = File(file)
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
-        text = recipe_text(recipe, data or None, TEMPLATE, *_header(path, data))
+        text = recipe_text(recipe, data or None, TEMPLATE, names, delimiter)
         path.write_text(text, encoding="utf-8")
         note_written(file)
         then = f"opendp-sim check {file}"
-        _say(
-            json_, f"wrote {file}; fill in the ??? and run `{then}`", {"wrote": file, "next": then}
-        )
-
-
-def _header(spec: File, data: str | None) -> tuple[list[str], str]:
-    """Return the names and delimiter of a file's header line.
-
-    The file lies beside the spec.
-    """
-    return file_header(spec.parent / data) if data and data.endswith(".csv") else ([], ",")
+        said = f"wrote {file}; fill in the ??? and run `{then}`"
+        if reason:
+            said += f"\nrecipe `{recipe}`, as {reason}; --recipe chooses another one"
+        _say(json_, said, {"wrote": file, "next": then, "recipe": recipe})
 
 
 def _recipes() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,29 +11,148 @@ from typer.testing import CliRunner
 import opendp_sim as sim
 from opendp_sim.api.templates import RECIPES, file_header, recipe_text
 from opendp_sim.cli import app
+from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.dsl.grammar.program import TEMPLATE
 
 
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "blank"])
-def test_a_recipe_runs_once_its_holes_are_filled(recipe, tmp_path):
-    run = CliRunner().invoke(
-        app, ["init", str(tmp_path / "s.yaml"), "--recipe", recipe, "--data", "t.csv"]
-    )
+def filled(text: str) -> str:
+    """Fill in a recipe's holes: a in [0, 1], b in [0, 90], classes u and v."""
+    for hole, value in (
+        ("name: ???", "name: mine"),
+        ("csv: ???", "csv: t.csv"),
+        ("[???, ???]}   # from", "[0, 1]}   # from"),
+        ("bounds: [???, ???]", "bounds: [0, 90]"),
+        ("[???, ???]", "[u, v]"),
+        ("size: ???", "size: 300"),
+        ("max_rows: ???", "max_rows: 2"),
+    ):
+        text = text.replace(hole, value)
+    assert "???" not in re.sub("# .*", "", text)
+    return text
+
+
+def written(tmp_path, *words: str) -> str:
+    """Write a spec by ``init``; return its text, which `check` refuses for its holes."""
+    file = tmp_path / "s.yaml"
+    run = CliRunner().invoke(app, ["init", str(file), *words])
     assert run.exit_code == 0, run.output
-    text = (tmp_path / "s.yaml").read_text()
-    assert CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")]).exit_code == 1
-    filled = text.replace("name: ???", "name: mine").replace(
-        "[???, ???]}   # from", "[0, 1]}   # from"
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 1
+    text = file.read_text()
+    file.write_text(filled(text))
+    return text
+
+
+def table(tmp_path) -> None:
+    """Write 300 records, a in [0, 1] and b in [0, 90], of class u below and v above."""
+    cells = [(a, 90 * a, "uv"[int(a > 0.5)], f"p{n}") for n, a in enumerate(np.linspace(0, 1, 300))]
+    lines = [f"{a:.3f},{b:.2f},{kind},{who}" for a, b, kind, who in cells]
+    (tmp_path / "t.csv").write_text("a,b,kind,person\n" + "\n".join(lines) + "\n")
+    (tmp_path / "places.csv").write_text(
+        "a,b\n" + "\n".join(f"{a},45" for a in np.linspace(0, 1, 60))
     )
-    filled = filled.replace("bounds: [???, ???]", "bounds: [0, 90]").replace("[???, ???]", "[u, v]")
-    assert "???" not in filled
-    (tmp_path / "s.yaml").write_text(filled)
-    lines = [f"{a:.3f},{90 * a:.2f},{'uv'[int(a > 0.5)]}" for a in np.linspace(0, 1, 300)]
-    (tmp_path / "t.csv").write_text("a,b,kind\n" + "\n".join(lines) + "\n")
+
+
+_ASKED = ["density", "classes", "means", "regression", "audit"]
+
+
+@pytest.mark.parametrize("recipe", _ASKED)
+def test_a_recipe_runs_once_its_holes_are_filled(recipe, tmp_path):
+    text = written(tmp_path, "--recipe", recipe, "--data", "t.csv")
+    table(tmp_path)
     release = sim.apply(tmp_path / "s.yaml").results["release"]
-    post = text.split("--post ")[1].split()[0]
+    post = "distance" if recipe == "audit" else text.split("--post ")[1].split()[0]
     assert post in release.ops
     assert len(release.ask(post, {"a": [0.5], "b": [45.0]})) >= 1
+
+
+def test_the_dashboard_answers_three_questions_from_one_charge(tmp_path):
+    text = written(tmp_path, "--recipe", "dashboard", "--data", "t.csv")
+    table(tmp_path)
+    found = sim.apply(tmp_path / "s.yaml").results
+    posts = re.findall(r"--post (\w+)", text)
+    assert posts == ["density", "nearest_class", "counts"]
+    for output, post in zip(("map", "means", "kinds"), posts, strict=True):
+        asked = {} if post == "counts" else {"queries": {"a": [0.5], "b": [45.0]}}
+        assert len(found[output].ask(post, **asked)) >= 1
+
+
+def test_the_list_of_items_counts_persons(tmp_path):
+    written(tmp_path, "--recipe", "top")
+    file = tmp_path / "s.yaml"
+    file.write_text(file.read_text().replace("k: 10", "k: 1"))
+    lines = ["often,p1"] * 900 + [f"wide,p{n}" for n in range(200)]
+    (tmp_path / "t.csv").write_text("item,person\n" + "\n".join(lines))
+    found = sim.apply(file).results["release"]
+    assert list(found["item"]) == ["wide"]
+
+
+def test_the_session_answers(tmp_path):
+    written(tmp_path, "--recipe", "session", "--data", "t.csv")
+    table(tmp_path)
+    with sim.session(tmp_path / "s.yaml") as asked:
+        assert asked.ask([[0.1, 9.0], [0.9, 81.0]]).labels == ("u", "v")
+
+
+def test_the_audit_is_of_records_drawn(tmp_path):
+    written(tmp_path, "--recipe", "audit", "--data", "t.csv")  # which is not there
+    assert [name for name, *_ in spec_subjects(tmp_path / "s.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("header", "recipe"),
+    [
+        ("lon,lat", "density"),
+        ("a,b,kind", "classes"),
+        ("v_0,v_1,v_2,v_3,label", "classes"),
+        ("a,b,c,d,species", "means"),
+        ("area,rooms,SalePrice", "regression"),
+        ("userId,movieId,rating", "top"),
+        ("1,2", "density"),
+    ],
+)
+def test_the_header_suggests_a_recipe(header, recipe, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{header}\n")
+    run = CliRunner().invoke(app, ["init", str(tmp_path / "s.yaml"), "--data", "t.csv"])
+    assert run.exit_code == 0, run.output
+    assert f"recipe `{recipe}`" in run.output
+    text = (tmp_path / "s.yaml").read_text()
+    assert text == recipe_text(recipe, "t.csv", "", *file_header(tmp_path / "t.csv"))
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")]).exit_code == 1
+    (tmp_path / "s.yaml").write_text(filled(text))
+    found = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")])
+    assert found.exit_code == 0, found.output
+
+
+def test_a_person_in_the_header_is_the_unit(tmp_path):
+    (tmp_path / "t.csv").write_text("patient_id,age,weight\n")
+    text = written(tmp_path, "--data", "t.csv")
+    assert "patient_id: {dtype: str, role: privacy_id}" in text
+    assert "of: patient_id}" in text
+    assert "bound_contributions" in text
+    assert "features: [age, weight]" in text
+
+
+def test_a_name_in_the_header_is_no_mark_of_the_template(tmp_path):
+    (tmp_path / "t.csv").write_text("<LABEL>,ITEM,FLOW\n")
+    text = written(tmp_path, "--recipe", "classes", "--data", "t.csv")
+    assert '"<LABEL>"' in text
+
+
+def test_numbered_headers_are_one_vector(tmp_path):
+    (tmp_path / "t.csv").write_text(",".join(f"gene_{n}" for n in range(765)) + ",label\n")
+    text = written(tmp_path, "--recipe", "means", "--data", "t.csv")
+    assert 'gene: {dtype: "array[f64, 765]", bounds: [???, ???]}' in text
+    assert "features: [gene], label: label" in text
+
+
+def test_names_of_a_parquet_file_are_public_as_a_header_is(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"a": [1.0], "kind": ["u"]}), tmp_path / "t.parquet")
+    text = written(tmp_path, "--data", "t.parquet")
+    assert "source: {parquet: t.parquet}" in text
+    assert "features: [a], label: kind" in text
 
 
 def test_columns_are_called_as_the_header_calls_them(tmp_path):
@@ -42,10 +163,10 @@ def test_columns_are_called_as_the_header_calls_them(tmp_path):
     assert run.exit_code == 0
     text = (tmp_path / "s.yaml").read_text()
     assert 'source: {csv: {file: t.csv, delimiter: ";"}}' in text
-    assert 'features: [Date, "CO(GT)", T], label: kind' in text
+    assert 'features: ["CO(GT)", T], label: kind' in text
+    assert "# Date: ???" in text
     assert "2,6" not in text
-    filled = text.replace("name: ???", "name: mine").replace("keys: [???, ???]", "keys: [u, v]")
-    (tmp_path / "s.yaml").write_text(filled.replace("[???, ???]", "[0, 90]"))
+    (tmp_path / "s.yaml").write_text(filled(text))
     found = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")])
     assert found.exit_code == 0, found.output
 
