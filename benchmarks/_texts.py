@@ -135,7 +135,7 @@ def of_command(arguments: list[str], clean: Callable[[], None], lines: str = "")
 
 def phases(text: str) -> str:
     """Return what was on standard error; of a bar, which is drawn by the clock, each line once."""
-    if "\x1b[" not in text:
+    if "\x1b[" not in text and "\r" not in text:
         return masked(text)
     bare = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", text).replace("\r", "\n")
     lines = [re.sub(r"[\u2500-\u28ff]+", "", masked(line)).strip() for line in bare.split("\n")]

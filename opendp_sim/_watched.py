@@ -11,8 +11,10 @@ the pipe as well, or replace the audit: an audit trusts that its subject does no
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -20,6 +22,8 @@ from types import FrameType
 __all__ = ["watched"]
 
 _WORD = "ended with "
+_EVERY = 10.0
+"""Seconds between two lines of progress: the watcher has no thread, as it is forked."""
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM, 129, 141)
 """What a command ends with that was stopped by a signal: nobody takes it for a result."""
 _NO_RESULT = 2
@@ -49,6 +53,12 @@ def watched(run: Callable[[], object], signals: tuple[signal.Signals, ...]) -> N
         return
     os.close(writer)
     _pass_on(child, signals)
+    begun = time.monotonic()
+    while not select.select([reader], [], [], _EVERY)[0]:
+        if "--quiet" not in sys.argv:
+            with suppress(OSError, ValueError, AttributeError):
+                sys.stderr.write(f"auditing, {time.monotonic() - begun:.0f} s\n")
+                sys.stderr.flush()
     with os.fdopen(reader) as told:
         text = told.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

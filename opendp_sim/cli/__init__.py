@@ -3,11 +3,6 @@
 Commands format and never compute.
 
 A command's module is imported when that command is run, so that help is quick.
-
-Exit codes: 0 fine; 1 refused, with diagnostics; 2 wrong usage; 3 budget or ledger; 4 data; 5 release
-or certificate; 6 an audit priced something and refuted nothing; 70 internal error; 74 standard output
-takes no more, and standard error says what was done; 129 hung up (a closed terminal), 130 interrupted
-(Ctrl-C), 141 standard output was closed, 143 terminated.
 """
 
 from __future__ import annotations
@@ -25,42 +20,74 @@ from opendp_sim.cli.output.quiet import hush
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.escape_text import escape
 
-__all__ = ["COMMANDS", "app", "loaded", "main"]
+__all__ = ["COMMANDS", "EXIT_CODES", "GROUPS", "app", "loaded", "main"]
 
-COMMANDS = {
-    "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
-    "types": ("spec:types_command", "Print the type of every stage."),
-    "plan": ("spec:plan_command", "Print a plan's protection and errors."),
-    "apply": ("apply:apply_command", "Run a spec, or the plan in a plan document."),
-    "answer": ("after:answer_command", "Answer public queries from a saved release."),
-    "session": (
-        "session:session_app",
-        "Answer queries from private data, each charged, durably, before its answer leaves.",
-    ),
-    "verify": ("after:verify_command", "Verify a certificate."),
-    "ledger": ("after:ledger_app", "Read a ledger, or begin one."),
-    "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
-    "report": ("report:report_command", "Write one page for the person who decides."),
-    "plot": (
-        "plot:plot_command",
-        "Draw a plan, release, selection, ledger or audit; needs the extra `plot`.",
-    ),
-    "audit": (
-        "audit:audit_command",
-        "Print `refuted` with a counterexample, `priced`, or `not refuted`.",
-    ),
-    "doctor": (
-        "doctor:doctor_command",
-        "Count dropped and clamped records (private), and find a dialect.",
-    ),
-    "explain": ("about:explain_command", "Print the page of a mechanism, code, word or stage."),
-    "ops": ("about:ops_command", "List every mechanism that a spec can name."),
-    "schema": ("about:schema_command", "Print the JSON Schema of specs, for editors."),
-    "stubs": ("about:stubs_command", "Compare the type stubs with the mechanisms' records."),
-    "lsp": ("lsp:lsp_command", "Help an editor with specs."),
-    "init": ("about:init_command", "Write a commented template."),
+EXIT_CODES = {
+    0: "done",
+    1: "refused, with diagnostics; of an audit: refuted",
+    2: "wrong usage; of an audit: nothing that could be audited",
+    3: "the budget or its ledger refuses",
+    4: "data is refused",
+    5: "a release or certificate is refused",
+    6: "an audit priced something, and refuted nothing",
+    70: "an internal error",
+    74: "standard output takes no more; standard error has what was done",
+    129: "hung up: the terminal was closed",
+    130: "interrupted by Ctrl-C",
+    141: "standard output was closed",
+    143: "terminated",
 }
-"""A command's name: where it is (a function, or a Typer app of its own), and its line of help."""
+"""What each exit code means."""
+
+GROUPS = {
+    "Write a spec": {
+        "init": ("about:init_command", "Write a commented template."),
+        "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
+        "types": ("spec:types_command", "Print the type of every stage."),
+        "doctor": (
+            "doctor:doctor_command",
+            "Count dropped and clamped records (private), and find a dialect.",
+        ),
+    },
+    "Run it": {
+        "plan": ("spec:plan_command", "Print a plan's protection and errors."),
+        "apply": ("apply:apply_command", "Run a spec, or the plan in a plan document."),
+        "ledger": ("after:ledger_app", "Read a ledger, or begin one."),
+        "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
+    },
+    "Ask": {
+        "answer": ("after:answer_command", "Answer public queries from a saved release."),
+        "session": (
+            "session:session_app",
+            "Answer queries from private data, each charged, durably, before its answer leaves.",
+        ),
+    },
+    "Review": {
+        "report": ("report:report_command", "Write one page for the person who decides."),
+        "verify": ("after:verify_command", "Verify a certificate."),
+        "plot": (
+            "plot:plot_command",
+            "Draw a plan, release, selection, ledger or audit; needs the extra `plot`.",
+        ),
+        "audit": (
+            "audit:audit_command",
+            "Print `refuted` with a counterexample, `priced`, or `not refuted`.",
+        ),
+    },
+    "Learn": {
+        "explain": ("about:explain_command", "Print the page of a mechanism, code, word or stage."),
+        "ops": ("about:ops_command", "List every mechanism that a spec can name."),
+    },
+    "Serve editors and other programs": {
+        "lsp": ("lsp:lsp_command", "Help an editor with specs."),
+        "schema": ("about:schema_command", "Print the JSON Schema of specs, for editors."),
+        "stubs": ("about:stubs_command", "Compare the type stubs with the mechanisms' records."),
+    },
+}
+"""What a person does, and the commands for it: where each is (a function, or a Typer app of its own), and
+its line of help."""
+
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 def loaded(name: str) -> Any:
@@ -86,16 +113,31 @@ class _Later(TyperCommand):
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
+_ANYWHERE = ("--quiet", "--version", "-V")
+
+
 class _Commands(TyperGroup):
     def __init__(self, **options: Any) -> None:
-        later = {name: _Later(name=name, help=line) for name, (_, line) in COMMANDS.items()}
+        later = {
+            name: _Later(name=name, help=line, rich_help_panel=group)
+            for group, entries in GROUPS.items()
+            for name, (_, line) in entries.items()
+        }
         super().__init__(**options | {"commands": later})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse ``--quiet`` in any place, for every command."""
-        if "--quiet" in args:
-            args = ["--quiet", *(word for word in args if word != "--quiet")]
-        return super().parse_args(ctx, args)
+        """Parse ``--quiet`` and ``--version`` in any place, for every command."""
+        end = args.index("--") if "--" in args else len(args)
+        first = [word for word in args[:end] if word in _ANYWHERE]
+        rest = [word for word in args[:end] if word not in _ANYWHERE]
+        return super().parse_args(ctx, [*first, *rest, *args[end:]])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write help, and below it the exit codes."""
+        super().format_help(ctx, formatter)
+        typer.echo(" Exit codes")
+        for code, meaning in EXIT_CODES.items():
+            typer.echo(f" {code:>4}  {meaning}")
 
 
 class _App(typer.Typer):
@@ -110,6 +152,7 @@ app = _App(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Private answers to one question: how similar is this query to a private dataset?",
 )
 
@@ -123,7 +166,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", "-V", help="Print the version.", callback=_version, is_eager=True
+        ),
     ] = False,
     quiet: Annotated[
         bool,

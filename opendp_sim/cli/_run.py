@@ -1,4 +1,4 @@
-"""Share errors, exit codes, parameters and progress among commands.
+"""Share errors, exit codes and parameters among commands.
 
 Errors become text or JSON.
 """
@@ -6,8 +6,7 @@ Errors become text or JSON.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -220,38 +219,6 @@ def _plain(error: SimError) -> dict[str, str]:
         "got": cut(came(error.got), _TEXT),
         "help": cut(error.hint, _TEXT),
     }
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, int], None]]:
-    """Yield a progress function (phase, records).
-
-    A bar on a terminal, silence elsewhere.
-
-    The bar shows the phase and the time. How many records there are is a secret, and so is, when the
-    data is refused, after how many of them.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _phase, _rows: None
-        return
-    from rich import progress as bars  # noqa: PLC0415 - `check` and `plan` show none
-
-    bar = bars.Progress(
-        bars.SpinnerColumn(),
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    tasks: dict[str, Any] = {}
-
-    def told(phase: str, _rows: int) -> None:
-        if phase not in tasks:
-            tasks[phase] = bar.add_task(phase, total=None)
-
-    with bar:
-        yield told
 
 
 def refuse_usage(expected: str, got: str, hint: str) -> SpecError:

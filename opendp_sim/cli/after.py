@@ -16,6 +16,7 @@ import typer
 from opendp_sim.accounting.ledger._entries import counting_entries as counted_entries
 from opendp_sim.accounting.ledger.history import REFUSALS
 from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -82,7 +83,8 @@ def answer_command(
             check_target(File(save), "answer", asked_of)
         opened = [None if text is None else reference(text) for text in (queries, public)]
         loaded = load_checked(release)
-        found, domain, asked = ask(loaded, opened[0], post, opened[1])
+        with progress("answering"):
+            found, domain, asked = ask(loaded, opened[0], post, opened[1])
         answers = _beside(asked, found)
         notes = answer_notes(loaded, opened[0], post, found, opened[1])
         if save is not None:
@@ -149,8 +151,9 @@ def verify_command(
     Derive every number again, compare every part, and list the parts that cannot be checked.
     """
     with handled(as_json_text=json_):
-        checked, left = verify(certificate, spec, ledger=ledger, signer=signer)
-        derived = derivation(certificate) if explained else []
+        with progress("verifying"):
+            checked, left = verify(certificate, spec, ledger=ledger, signer=signer)
+            derived = derivation(certificate) if explained else []
         if json_:
             more = {"derivation": derived} if explained else {}
             say_json(

@@ -10,16 +10,8 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.cli._run import (
-    AsJson,
-    Params,
-    console,
-    handled,
-    progress,
-    read_parameters,
-    say,
-    say_json,
-)
+from opendp_sim.cli._progress import progress
+from opendp_sim.cli._run import AsJson, Params, console, handled, read_parameters, say, say_json
 from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.cli.output.comparison import show_comparison
 from opendp_sim.cli.output.plan import show_plan
@@ -27,7 +19,7 @@ from opendp_sim.cli.output.summary import show_advice, show_done
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
-from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.run.answer import records_note
 from opendp_sim.dsl.run.compare_exact import compare, refuse_incomparable
 from opendp_sim.dsl.run.execute import SumEngine, apply
@@ -82,17 +74,12 @@ def apply_command(
 ) -> None:
     """Run a spec, or the plan in a plan document."""
     with handled(as_json_text=json_):
-        if is_plan(spec):
-            if param:
-                raise typer.BadParameter("a plan document has its parameters already")
-            plan = load_plan(spec, resuming=resume is not None)
-            into = outputs_of_plan(spec, plan) if into is None else into
-        else:
-            plan = plan_file(spec, read_parameters(param))
+        with progress("planning"):
+            plan, into = _plan(spec, param, into, resuming=resume is not None)
         if compared:
             refuse_incomparable(plan)
         before, earlier = process_memory(), earlier_of(plan, into)
-        with progress() as told:
+        with progress("starting") as told:
             done = apply(
                 plan,
                 into=into,
@@ -106,7 +93,8 @@ def apply_command(
                 sign=sign,
             )
         note_written(*done.files.values())
-        found = compare(done) if compared and done.resumed is None else []
+        with progress("comparing with exact answers"):
+            found = compare(done) if compared and done.resumed is None else []
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
@@ -120,6 +108,18 @@ def apply_command(
         if verbose:
             say("")
             show_plan(plan, console(), before=before)
+
+
+def _plan(
+    spec: str, param: list[str] | None, into: str | None, *, resuming: bool
+) -> tuple[Plan, str | None]:
+    """Return the plan, and the folder of its outputs."""
+    if not is_plan(spec):
+        return plan_file(spec, read_parameters(param)), into
+    if param:
+        raise typer.BadParameter("a plan document has its parameters already")
+    plan = load_plan(spec, resuming=resuming)
+    return plan, outputs_of_plan(spec, plan) if into is None else into
 
 
 def _say_done(done: Applied, earlier: Earlier) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -62,7 +63,8 @@ def doctor_command(
                 "doctor counts records exactly: run it where only the data's curator can see it.",
             )
         target = _target(spec, output)
-        looks = look_at(entries, folder)
+        with progress("looking at the data"):
+            looks = look_at(entries, folder)
         by_name = {entry.name: entry for entry in entries}
         mended = {look.dataset: look.mended(by_name[look.dataset]) for look in looks}
         if target is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
@@ -44,7 +45,8 @@ def plot_command(
         target = Path(output)
         check_target(target, "picture of `plot`", kept_of(about))
         there = target.exists()
-        display_of(Path(about), kind, column or (), _places(at or ())).save(target)
+        with progress("drawing"):
+            display_of(Path(about), kind, column or (), _places(at or ())).save(target)
         note_written(target)
         if json_:
             say_json({"wrote": str(target)})

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.accounting.atomic_files import replacing
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
@@ -43,7 +44,8 @@ def report_command(
 
         target = Path(output) if output is not None else Path(f"{about}.html")
         check_target(target, "page of `report`", kept_of(about))
-        page = page_of(about, spec)
+        with progress("writing the page"):
+            page = page_of(about, spec)
         there = target.exists()
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from opendp_sim.accounting.file_schemas import loose_json, why_not
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import AsJson, handled, printed, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli._typed import typed_text
@@ -110,7 +109,9 @@ def session_command(
         if batch is not None:
             ref = SourceRef(_kind(batch), str(batch))
             queries = read_batch(plan, output, ref)
-        with serve(plan, output, store=store, charged=note_charge, ran=_say_run) as served:
+        with progress("opening the session"):
+            opened = serve(plan, output, store=store, charged=note_charge, ran=_say_run)
+        with opened as served:
             if queries is not None:
                 _answer_file(served, queries)
             else:
@@ -148,14 +149,13 @@ def _kind(path: Path) -> str:
 def _answer_file(served: Served, queries: dict[str, Any]) -> None:
     """Answer all queries of a file, chunk by chunk."""
     total = len(next(iter(queries.values())))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("answering", total=total)
+    with progress("answering") as change:
         for start in range(0, total, _CHUNK):
             part = {name: column[start : start + _CHUNK] for name, column in queries.items()}
             answers = list(_plain(served.session.ask(part)))
             for answer in answers:
                 _say(answer, sys.stdout)
-            progress.advance(bar, len(answers))
+            change(f"answering, {start + len(answers):,} of {total:,}", 0)
 
 
 def _converse(served: Served, lines: Iterable[str], out: IO[str], *, updates: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -91,8 +92,10 @@ def plan_command(
     No private data is opened.
     """
     with handled(as_json_text=json_):
-        plan = plan_file(spec, read_parameters(param))
-        told = {} if like is None else _predicted(plan, like, size)
+        with progress("planning") as change:
+            plan = plan_file(spec, read_parameters(param))
+            change("predicting errors", 0)
+            told = {} if like is None else _predicted(plan, like, size)
         if output is not None:
             _check_output(plan, spec, output)
         if json_:

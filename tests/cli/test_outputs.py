@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.cli import COMMANDS, loaded
+from opendp_sim import __version__
+from opendp_sim.cli import COMMANDS, EXIT_CODES, GROUPS, loaded
+from opendp_sim.cli._run import EXITS
+from opendp_sim.cli._stop import CLOSED, FULL
 from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.dsl.files.write import formula_note, write_output
@@ -71,6 +74,31 @@ def test_every_command_can_be_quiet(release):
         assert _run(name, "--quiet", "--help").exit_code == 0, name
     assert _run("ops").output
     assert not hushed()
+
+
+def test_help_and_version_have_short_forms_everywhere():
+    for name in COMMANDS:
+        for word, command in _leaves(name):
+            words = [word] if command.name == word else [word, command.name]
+            assert _run(*words, "-h").stdout == _run(*words, "--help").stdout != "", words
+            assert _run(*words, "-V").stdout == f"opendp-sim {__version__}\n", words
+    assert _run("-h").stdout == _run("--help").stdout
+    assert _run("-V").stdout == _run("--version").stdout == f"opendp-sim {__version__}\n"
+    assert "OS303" in _run("explain", "--", "-V").output, "what follows -- is no option"
+
+
+def test_help_groups_commands_and_lists_every_exit_code():
+    text = _run("-h").stdout
+    places = [text.index(f"─ {group} ─") for group in GROUPS]
+    assert places == sorted(places)
+    for group, entries in GROUPS.items():
+        part = text[text.index(f"─ {group} ─") :].partition("╰")[0]
+        shown = {line.split()[1] for line in part.splitlines()[1:] if line[2:3] != " "}
+        assert shown == set(entries), group
+    known = {*EXITS.values(), CLOSED, FULL, 0, 2, 129, 130, 143}
+    assert known <= EXIT_CODES.keys()
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code:>4}  {meaning}\n" in text
 
 
 def _leaves(name):

@@ -40,6 +40,7 @@ from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
 from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.core.system.event_log import log_event
 
 __all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of", "is_there"]
 
@@ -227,7 +228,9 @@ class Ledger(LedgerHistory):
             self.afford(charge)
             return self._append({"kind": kind, "loss": charge.plain(), **about})
 
-        return self._once(decided)
+        made = self._once(decided)
+        log_event("charged %s to %s as entry %s", charge.text, self.path, made.seq)
+        return made
 
     def settle(
         self, reserve: Entry, kind: Literal["charge", "refusal", "void"], about: dict[str, Any]

@@ -23,6 +23,7 @@ from opendp_sim.core.errors import BudgetError, DataError, SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
+from opendp_sim.core.system.event_log import log_event
 from opendp_sim.domains.ids import packed, persons
 from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Records
@@ -171,7 +172,9 @@ class Session:
         All of them are charged before the first one leaves.
         """
         with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
-            return self._service.predict(on_queries(self._maps, queries))
+            answers = self._service.predict(on_queries(self._maps, queries))
+            log_event("%r: %s queries are charged and answered", self, self._store.answered)
+            return answers
 
     def refer(self, queries: Any) -> bool:
         """Say what public queries look like, before the first question."""

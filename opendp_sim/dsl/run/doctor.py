@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.core.system.event_log import log_event
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import MISSING, is_int64
 from opendp_sim.domains.column import texts_there
@@ -216,6 +217,7 @@ _HOLE = "\ue000\ue000\ue000"
 
 def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
     found = Look(entry.name, entry.ingest)
+    log_event("opening private data `%s` for the doctor, which releases nothing", entry.name)
     try:
         source = _opened(entry, folder, memory, found)
         found.columns = [_sampled(column, source) for column in entry.records.columns]

@@ -14,6 +14,7 @@ from typing import Any
 from opendp_sim.accounting.release.query import query_records, read_queries
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.system.event_log import log_event
 from opendp_sim.domains.records import Records
 from opendp_sim.dsl.files.paths import origin_of_ref, private_of
 from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
@@ -171,6 +172,8 @@ def _opened(
         if public:
             own = origin_of_ref(entry.source, plan.program.folder, memory)
             refuse_private(own, private, f"data.{name}.source")
+        else:
+            log_event("opening private data `%s` for the program `%s`", name, plan.program.name)
         try:
             source = source_named(entry.source, entry.records, plan.program.folder, memory)
             source = public_rows(source, private, f"data.{name}.source")
