@@ -18,7 +18,7 @@ import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Subject, Twin
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.measurements.linear._impl import descent as _descent, descent as _softmax
+from opendp_sim.measurements.linear._impl import descent as _descent
 from opendp_sim.measurements.linear._impl.descent import Seen
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
@@ -106,8 +106,16 @@ class FirstWithoutNoise(Looked):
 
 
 class ResidualsAsLong(Looked):
+    """Only the residuals: the scale of the noise reads the same constant."""
+
     def patches(self) -> list[Any]:
-        return [patch.object(_softmax, "CLIP", 3 * 4096)]
+        usual = _descent.residuals
+
+        def longer(*args: Any) -> Any:
+            with patch.object(_descent, "CLIP", 3 * 4096):
+                return usual(*args)
+
+        return [patch.object(_descent, "residuals", longer)]
 
 
 class RowsAsLong(Looked):
@@ -174,7 +182,7 @@ class MeanGradient(Looked):
     """Divides by the true number of records; the scale is for a sum."""
 
     def patches(self) -> list[Any]:
-        plain = _softmax.gradient
+        plain = _descent.gradient
 
         def mean(rows: Any, labels: Any, weights: Any, f: int) -> Any:
             return np.rint(6 * plain(rows, labels, weights, f) / max(len(rows), 1)).astype(np.int64)

@@ -74,10 +74,6 @@ def _of_each_family() -> set[str]:
 EVERY_RUN = _of_each_family()
 
 
-MISSED = {"linear_model/residuals_as_long"}
-"""Twins that today's auditor does not refute at this seed, on every machine that was tried."""
-
-
 def _surely_sampled() -> list[Twin]:
     """Of each family, the cheapest of those that were caught at every seed, in at most a second."""
     sure = [
@@ -93,10 +89,7 @@ def _surely_sampled() -> list[Twin]:
 @pytest.mark.audit
 @pytest.mark.parametrize(
     "twin",
-    tiered(
-        (t for t in TWINS if not _sampled(t) and t.name not in MISSED),
-        lambda twin: twin.name in EVERY_RUN,
-    ),
+    tiered((t for t in TWINS if not _sampled(t)), lambda twin: twin.name in EVERY_RUN),
     ids=lambda t: t.name,
 )
 def test_twin_is_refuted(twin: Twin):
