@@ -24,10 +24,10 @@ from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl.class_means import ClassMeans
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.public_votes import Seen
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows
 from opendp_sim.measurements.knn.hybrid_knn import Hybrid, HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
-from opendp_sim.measurements.knn.private_knn import PrivateKnn, Sampler
+from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes
 
 dp.enable_features("contrib")
 DELTA = 1e-5
@@ -159,7 +159,7 @@ def hybrid_as_it_was(data: Set, of: Asked, rho: float) -> np.ndarray:
 def private_knn(data: Set, of: Asked, epsilon: float, rate: float, k: int, some=None) -> np.ndarray:
     """The noise is for all queries; ``some`` says how many of them are asked."""
     setting = PrivateKnn(epsilon=epsilon, delta=DELTA, queries=len(of), neighbours=k, rate=rate)
-    service = Sampler(setting, data.grid, data.train, setting.scale)
+    service = SampledVotes(setting, data.grid, data.train, setting.scale)
     service.refer(of.once)
     return np.array(service.predict(of.rows[:some]).labels)
 
@@ -168,7 +168,7 @@ def seen(data: Set, of: Asked):
     """Rows and queries through the lens of the services, and the lens."""
     lens = Lens.plain(data.grid, normalise=True).centred_on(of.once)
     dtype = lens.dtype("bench")
-    return lens, lens.see(data.train.values, dtype), Seen.of(lens.see_queries(of.rows, dtype))
+    return lens, lens.see(data.train.values, dtype), QueryRows.of(lens.see_queries(of.rows, dtype))
 
 
 def class_means(data: Set, of: Asked, rho: float) -> np.ndarray:

@@ -27,7 +27,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
-from opendp_sim.postprocessing._impl.expected_error import Asked, expected_kernel_error, far
+from opendp_sim.postprocessing._impl.expected_error import PublicExample, expected_kernel_error, far
 
 POINTS, QUERIES, MOST, DELTA = 400, 200, 5000, 1e-6
 PARTS = ("noise", "sampling", "maps", "bias")
@@ -240,7 +240,9 @@ def seeded(pair: Pair, seed: int) -> list[dict[str, dict[str, Any]]]:
     ]
 
 
-def exact(pair: Pair, sums: Any, asked: Asked, rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
+def exact(
+    pair: Pair, sums: Any, asked: PublicExample, rows: np.ndarray, queries: np.ndarray
+) -> np.ndarray:
     """Brute force on the rows as they are: kernel sums, or sums of powers of distances."""
     key, given = pair.post
     total = np.zeros(len(queries))
@@ -275,7 +277,7 @@ def measure(pair: Pair, x: np.ndarray, seeds: int, draws: int) -> dict[str, Any]
         mechanism, norm = noise_for(pair.epsilon, pair.measure, output.sensitivity)
         noise = mechanism.bind(output, output.metric(norm))
         like = pool[np.random.default_rng(seed).permutation(len(pool))[:POINTS]]
-        asked = Asked(stages, noise.noise.deviation, Rows(like), Rows(queries), len(rows))
+        asked = PublicExample(stages, noise.noise.deviation, Rows(like), Rows(queries), len(rows))
         predict = expected_kernel_error if pair.post[0] == "density" else expected_distance_error
         post = lookup(pair.post[0]).from_spec(pair.post[1])
         predicted.append(predict(asked, post))

@@ -14,8 +14,8 @@ from benchmarks._knn import rho_of
 from benchmarks._results import parser, table, write_figure
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.public_votes import Seen
-from opendp_sim.measurements.knn._impl.vote_noise import noisy
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows
+from opendp_sim.measurements.knn._impl.vote_noise import add_rounded_gaussian
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 
 dp.enable_features("contrib")
@@ -53,7 +53,7 @@ def least(run, times=3):
 def answered_by_loop(near, row, labels, purses, scales):
     """Answer one query with a Python step for each selected record, as published programs do."""
     c1 = 1 / (2 * scales.count**2)
-    count = len(near) + int(noisy(np.zeros(1, np.int64), scales.count)[0])
+    count = len(near) + int(add_rounded_gaussian(np.zeros(1, np.int64), scales.count)[0])
     _, scale = scales.of_votes(count)
     votes = [0.0] * CLASSES
     for i in near:
@@ -61,7 +61,7 @@ def answered_by_loop(near, row, labels, purses, scales):
         weight = min(255.0 * row[i] / 2048**2, (2 * max(purses[i], 0.0)) ** 0.5 * scale)
         purses[i] -= weight * weight / (2 * scale * scale)
         votes[labels[i]] += weight
-    noise = noisy(np.zeros(CLASSES, np.int64), scale)
+    noise = add_rounded_gaussian(np.zeros(CLASSES, np.int64), scale)
     return int(np.argmax(np.array(votes) + noise))
 
 
@@ -112,7 +112,7 @@ def main():
         add(f"Ind-KNN, {name}, one by one", lone, 32, "must be <= 2 ms")
 
     some = 8
-    limits = exact._limits(Seen.of(seen[:some])).tolist()
+    limits = exact._limits(QueryRows.of(seen[:some])).tolist()
     labels, purses, scales = data.labels.tolist(), [RHO] * N, exact._scales
     few = wide[1][:some]
 

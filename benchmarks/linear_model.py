@@ -22,7 +22,7 @@ from benchmarks._tables import digits, keel, unequal
 from opendp_sim.core.arithmetic.class_means import ShrunkMeans
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
-from opendp_sim.measurements.linear._impl.descent import Seen, gradient, whole_weights
+from opendp_sim.measurements.linear._impl.descent import ScaledRecords, gradient, whole_weights
 from opendp_sim.measurements.linear.linear_model import LinearModel
 
 COMMAND = "OPENBLAS_NUM_THREADS=1 python -m benchmarks.linear_model --write --packages FOLDER"
@@ -58,7 +58,9 @@ def by_gradients(grid: GridRows, train: Rows, queries, model: LinearModel, *, no
     if noisy:
         flat = claim.function(train)
     else:
-        flat = descent.run(Seen(descent.scaled(train.values), train.labels), lambda cells, _: cells)
+        flat = descent.run(
+            ScaledRecords(descent.scaled(train.values), train.labels), lambda cells, _: cells
+        )
     found = claim.capabilities["class_scores"].scores(claim.output.split(flat), queries)
     return found.argmax(axis=1)
 

@@ -23,7 +23,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.arithmetic.countable import TOO_MANY
 from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
@@ -240,7 +240,7 @@ def test_more_cells_than_opendp_holds_are_refused():
 def test_a_feature_that_int64_sums_do_not_hold_is_refused():
     """Whatever the sketch, and whatever its weights: 2**31 - 1 records of 2**32 are the most."""
     for largest, weight in ((2**32, 1), (2**32 + 1, 1), (2**33, 4)):
-        block = Block("cells", (1,), largest, largest**2, largest, weight)
+        block = SketchBlock("cells", (1,), largest, largest**2, largest, weight)
         output = Sketch("made", (block,))
         parts = {"output": output, "accumulate": lambda *_: None, "sensitivity": output.sensitivity}
         if largest <= 2**32:

@@ -18,7 +18,7 @@ from opendp.extras.numpy import array2_domain
 from opendp_sim.core.arithmetic.grid import count_ids
 from opendp_sim.core.arithmetic.rounding import float_down, float_up, sqrt_up
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
-from opendp_sim.core.claims import Block, sensitivity_of
+from opendp_sim.core.claims import SketchBlock, sensitivity_of
 from opendp_sim.core.constructors import adopt_domain, adopt_metric
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError, SpaceError
 from opendp_sim.core.guard import guarded
@@ -45,7 +45,7 @@ DOMAINS = st.one_of(
         key=st.sampled_from(["s", "s,False", "t"]),
         blocks=st.lists(
             st.builds(
-                Block,
+                SketchBlock,
                 name=st.sampled_from(["b", 'b",(1),', "b:(1,):1:1:1:1,c", "c"]),
                 shape=st.sampled_from([(1,), (2,), (1, 2)]),
                 l1=st.integers(1, 2),
@@ -182,7 +182,7 @@ def test_outward_rounding(value: Fraction) -> None:
 
 def test_overflow_fails_closed() -> None:
     sensitivity = sensitivity_of(
-        [Block("a", (1,), l1=2**40, l2_squared=2**80, linf=2**40)], monotone=True
+        [SketchBlock("a", (1,), l1=2**40, l2_squared=2**80, linf=2**40)], monotone=True
     )
     assert sensitivity.bound("l1", 2**22) == 2**62
     with pytest.raises(SpaceError, match="OS205"):

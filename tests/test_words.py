@@ -62,7 +62,7 @@ def test_a_public_name_has_one_meaning() -> None:
         for name in defined(tree):
             places[name].append(str(file.relative_to(PACKAGE)))
     several = {name: where for name, where in places.items() if len(where) > 1}
-    known = {*WORDS["names with several places"], *WORDS["audited names with several places"]}
+    known = {*WORDS["names with several places"]}
     assert several.keys() == known, several
 
 

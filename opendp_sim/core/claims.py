@@ -19,7 +19,7 @@ from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.core.system.executor import Crew
+from opendp_sim.core.system.executor import Workers
 
 Norm = Literal["l1", "l2", "linf"]
 NORMS: tuple[Norm, ...] = get_args(Norm)
@@ -45,7 +45,7 @@ def norm_of(given: object, where: str = "norm") -> Norm:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class SketchBlock:
     """Describe a sketch's array and one record's largest contribution.
 
     ``weight`` is the noise scale on this block relative to the release's base scale, so a block with
@@ -97,7 +97,7 @@ class Sensitivity:
         )
 
 
-def sensitivity_of(blocks: Iterable[Block], *, monotone: bool) -> Sensitivity:
+def sensitivity_of(blocks: Iterable[SketchBlock], *, monotone: bool) -> Sensitivity:
     """Add up blocks to the norms of one record's contribution.
 
     Each block is divided by its weight.
@@ -135,7 +135,7 @@ class Stable:
     fold: Callable[[Callable[[], Iterable[Any]]], Any] | None = None
     """For a map of the whole dataset to one value that no sum of blocks gives (distinct persons per
     item): takes the blocks, as a function that opens them afresh, in bounded memory."""
-    shared: Callable[[Crew], Any] | None = None
+    shared: Callable[[Workers], Any] | None = None
     """Of a ``fold``: the same value, worked out by several threads that share the dataset."""
     merge: Callable[[Sequence[Any]], Any] | None = None
     """Of a ``fold``: what it gives for all records, from what it gives for parts of them that respect
@@ -170,7 +170,7 @@ class Stable:
         """
         if self.accumulate is None or self.sensitivity is None:
             return
-        blocks: tuple[Block, ...] = getattr(self.output, "blocks", ())
+        blocks: tuple[SketchBlock, ...] = getattr(self.output, "blocks", ())
         largest = max(
             self.sensitivity.linf, *(Fraction(block.linf) for block in blocks), Fraction(0)
         )

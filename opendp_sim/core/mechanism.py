@@ -36,7 +36,7 @@ from opendp_sim.core.space import Domain, Metric
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Proof:
     """Where the claim is proved."""
 
     key: str
@@ -217,7 +217,7 @@ class Mechanism(_Record):
 
     in_short: ClassVar[str] = ""
     """What it does, for readers of a report; left out where the docstring's first sentence is plain."""
-    source: ClassVar[Source]
+    source: ClassVar[Proof]
     room: ClassVar[Literal["rows", "sketches", "measurements", "queries"]]
     offers: ClassVar[tuple[str, ...]] = ()
     """What can be asked of a release of this sketch, with some parameters: see ``capabilities.py``."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 
-from opendp_sim.core.claims import Block
+from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.errors import ParameterError, SimError
 from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.space import Descriptor, Domain, Metric
@@ -163,7 +163,7 @@ def from_plain(value: Any) -> Any:
 
 def _known() -> dict[str, type]:
     """Return the classes of descriptors by unique name."""
-    found: dict[str, type] = {Block.__name__: Block}
+    found: dict[str, type] = {SketchBlock.__name__: SketchBlock}
     twice: set[str] = set()
     for cls in _below(Descriptor):
         if found.setdefault(cls.__name__, cls) is not cls:

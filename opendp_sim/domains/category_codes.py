@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.domains.cell import MISSING, integer_cell, listed, object_array, plain
+from opendp_sim.domains.cell import MISSING, canonical_cell, integer_cell, listed, object_array
 
 TEXTS = "OUT"
 """Kinds of array that may hold text."""
@@ -71,7 +71,7 @@ def _is_storable(key: int) -> bool:
 
 
 def _place(cell: object, places: dict[str | int, int]) -> int:
-    value = plain(cell)
+    value = canonical_cell(cell)
     if isinstance(cell, str):
         known = places.get(str.__str__(cell), -1)
         if known >= 0:

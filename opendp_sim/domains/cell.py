@@ -34,7 +34,7 @@ _LAST = 0x10FFFF
 """The last code point; numpy's fixed-width texts may hold any 32 bits."""
 
 
-def plain(cell: object) -> str | int | float | None:
+def canonical_cell(cell: object) -> str | int | float | None:
     """Return a cell's canonical value; None for a cell that has none.
 
     Args:
@@ -90,7 +90,7 @@ def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
 
 def exact(values: list[Any]) -> list[Any]:
     """Return values in canonical form, None for a cell without one."""
-    return values if set(map(type, values)) <= {str, int} else [plain(v) for v in values]
+    return values if set(map(type, values)) <= {str, int} else [canonical_cell(v) for v in values]
 
 
 # --- one cell of a column of a declared kind ------------------------------------------------------
@@ -102,7 +102,7 @@ def text(cell: object) -> str:
     A whole number is its decimal digits: libraries make numbers of some cells of a text column and
     leave the others (``pandas.read_csv`` does so by blocks). A truth value has no text.
     """
-    value = plain(cell)
+    value = canonical_cell(cell)
     if isinstance(value, str):
         return value
     number = None if isinstance(cell, bool | np.bool_) else _meant(value)
@@ -117,14 +117,14 @@ def integer_cell(cell: object) -> int:
     Text is read as a decimal number: ``"517"`` and ``"517.0"`` are 517. A float counts where it is
     certainly the number that was meant: whole, and below 2**53.
     """
-    value = plain(cell)
+    value = canonical_cell(cell)
     value = _read_whole(value) if isinstance(value, str) else _meant(value)
     return value if value is not None and -(2**63) <= value < 2**63 else MISSING
 
 
 def real(cell: object) -> float:
     """Return the number of a real cell, NaN if it has none."""
-    value = plain(cell)
+    value = canonical_cell(cell)
     if isinstance(value, str):
         try:
             return float(_signed(value)) if len(value) <= DIGITS else math.nan

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.space import Descriptor
-from opendp_sim.domains.cell import LONGEST_TEXT, MISSING, is_int64, plain
+from opendp_sim.domains.cell import LONGEST_TEXT, MISSING, canonical_cell, is_int64
 from opendp_sim.domains.encoded import ENCODED
 
 _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
@@ -54,13 +54,15 @@ class Column(Descriptor):
             self._check_bounds(*self.bounds)
         if (self.dtype == "category") != bool(self.keys):
             raise self._refuse("public keys exactly for a category", self.keys)
-        if any(key != "" and plain(key) != key for key in self.keys) or not all(
+        if any(key != "" and canonical_cell(key) != key for key in self.keys) or not all(
             isinstance(key, str | int) for key in self.keys
         ):
             raise self._refuse(
                 "keys that are whole numbers, or texts without blanks around", self.keys
             )
-        object.__setattr__(self, "keys", tuple("" if k == "" else plain(k) for k in self.keys))
+        object.__setattr__(
+            self, "keys", tuple("" if k == "" else canonical_cell(k) for k in self.keys)
+        )
         if len(set(self.keys)) != len(self.keys):
             raise self._refuse("each key once", self.keys)
         if self.role and self.dtype not in ("int64", "str", "category"):

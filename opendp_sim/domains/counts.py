@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.space import Domain, Metric, canonical_text
-from opendp_sim.domains.cell import plain
+from opendp_sim.domains.cell import canonical_cell
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector, Sketch
 
@@ -250,5 +250,5 @@ def _bad(code: str, expected: str, got: str) -> DataError:
 
 def _exact(item: Any) -> str | int:
     """Return an item as a plain value."""
-    found = plain(item)
+    found = canonical_cell(item)
     return found if isinstance(found, str | int) else ""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.domains.cell import MISSING, listed, plain
+from opendp_sim.domains.cell import MISSING, canonical_cell, listed
 
 ENCODED = ("bool", "date")
 """Declared dtypes that are held as int64."""
@@ -108,7 +108,7 @@ def truths(values: NDArray[Any]) -> NDArray[Any]:
 
 def truth(cell: object) -> int:
     """Return 0 or 1 for one cell, or ``MISSING``."""
-    value = plain(cell)
+    value = canonical_cell(cell)
     if isinstance(value, str):
         return _TRUTHS.get(value.lower(), MISSING) if len(value) <= _LONGEST else MISSING
     return int(value) if value in (0, 1) else MISSING

@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.cell import exact, listed, object_array as boxed_cells, plain, tagged
+from opendp_sim.domains.cell import (
+    canonical_cell,
+    exact,
+    listed,
+    object_array as boxed_cells,
+    tagged,
+)
 from opendp_sim.domains.normalise import unmasked
 
 
@@ -42,7 +48,7 @@ def persons(ids: Any) -> list[Any]:
         return given
     if any(isinstance(one, bool | np.bool_ | float | np.floating) for one in given):
         raise _refuse()
-    found: list[Any] = [str.__str__(v) if isinstance(v, str) else plain(v) for v in given]
+    found: list[Any] = [str.__str__(v) if isinstance(v, str) else canonical_cell(v) for v in given]
     if set(map(type, found)) not in ({str}, {int}, set()):
         raise _refuse()
     if found and isinstance(found[0], int) and not -(2**63) <= min(found) <= max(found) < 2**64:
@@ -81,8 +87,8 @@ def are_numbers(ids: Any) -> bool:
     return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 
 
-def packed(ids: Any) -> NDArray[np.uint8]:
-    """Return identifiers as bytes, which ``unpacked`` reads back exactly.
+def pack_ids(ids: Any) -> NDArray[np.uint8]:
+    """Return identifiers as bytes, which ``unpack_ids`` reads back exactly.
 
     JSON's escapes would join two halves of a character, which stand side by side in some texts, into that
     character: another person.
@@ -93,11 +99,11 @@ def packed(ids: Any) -> NDArray[np.uint8]:
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
 
-def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
+def unpack_ids(kept: NDArray[np.uint8]) -> NDArray[Any]:
     """Return what was packed, shape (n,).
 
     Raises:
-        DataError (OS602): no identifiers that ``packed`` writes; the text quotes none of it.
+        DataError (OS602): no identifiers that ``pack_ids`` writes; the text quotes none of it.
     """
     try:
         found = json.loads(kept.tobytes())
@@ -108,7 +114,7 @@ def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
     return id_array(persons(found))
 
 
-def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
+def partition_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
     """Return the part of each person by a public hash.
 
     The hash of a value is the same in every process.
@@ -119,12 +125,12 @@ def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
     """
     if persons.dtype.kind in "iu":
         word = persons.astype(np.uint64)
-        return (mixed(word, np.zeros_like(word)) % np.uint64(parts)).astype(np.int64)
+        return (mix_hashes(word, np.zeros_like(word)) % np.uint64(parts)).astype(np.int64)
     found = (zlib.crc32(tagged(person)) % parts for person in exact(persons.tolist()))
     return np.fromiter(found, np.int64, len(persons))
 
 
-def mixed(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_hashes(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix two hashes into one (the finaliser of splitmix64)."""
     word = left + right * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -111,7 +111,7 @@ def _listed(words: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Answers(Domain):
+class AnswerColumns(Domain):
     """A table of answers, one row a query.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core import dp
-from opendp_sim.core.claims import Block, Norm, Sensitivity, sensitivity_of
+from opendp_sim.core.claims import Norm, Sensitivity, SketchBlock, sensitivity_of
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical_text
 from opendp_sim.domains.metrics import VectorNorm
@@ -66,7 +66,7 @@ class Sketch(Domain):
     """
 
     key: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[SketchBlock, ...]
     monotone: bool = False
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError
-from opendp_sim.domains.ids import parts_of
+from opendp_sim.domains.ids import partition_of
 from opendp_sim.domains.rows import take
 from opendp_sim.dsl.types.records import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of
@@ -58,7 +58,7 @@ def route(text: str, task: str) -> list[bytes]:
         held = [[_travelling(typed, typed.entry.records.no_records())] for _ in range(count)]
         for gated in gate.blocks(typed, task, told["folder"])():
             block = _travelling(typed, gated)
-            at = parts_of(np.asarray(block[column]), count)  # type: ignore[index]
+            at = partition_of(np.asarray(block[column]), count)  # type: ignore[index]
             order = np.argsort(at, kind="stable")
             cuts = np.searchsorted(at[order], np.arange(count + 1))
             for i in np.flatnonzero(np.diff(cuts)).tolist():
@@ -94,7 +94,7 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
         typed = typed_of(text)
         column = gathered_by(typed)
         blocks = [unpack(one.payload) for one in sorted(found, key=lambda one: one.parts)]
-        if any((parts_of(b[column], told["buckets"]) != number).any() for b in blocks):
+        if any((partition_of(b[column], told["buckets"]) != number).any() for b in blocks):
             raise _broken()
         value = pack(_partial(typed, lambda: iter(blocks)))
         return [Message(told["job"], "sum", (number,), value).bytes()]

@@ -20,7 +20,7 @@ from opendp_sim.core.errors import InternalError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.memory import freed_blocks_kept
 from opendp_sim.core.pipeline import resolve
-from opendp_sim.core.system.executor import Crew
+from opendp_sim.core.system.executor import Workers
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import Rows, length
 from opendp_sim.io.blocks import narrowed
@@ -363,7 +363,7 @@ def _workers(
     source_blocks: Blocks,
     workers: int | None,
     on_block: Callable[[int], None] | None,
-) -> Crew:
+) -> Workers:
     """Return so many threads over the dataset behind the row maps."""
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     workers, tell = workers or cores(), on_block or _no_progress

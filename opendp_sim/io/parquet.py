@@ -103,7 +103,7 @@ def batches(
     told = [(group, *beyond(file, group, widths)) for group in groups]
     for alone, run in groupby(told, lambda one: one[0] if one[1] else -1):
         several = list(run)
-        if any(refused(*one) for _, *one in several):
+        if any(unbounded_decode(*one) for _, *one in several):
             raise too_heavy(part.file)
         sizes = (max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several if count)
         yield from file.iter_batches(
@@ -131,7 +131,7 @@ def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, 
     return spare, heavy, count
 
 
-def refused(spare: int, heavy: int, count: int) -> bool:
+def unbounded_decode(spare: int, heavy: int, count: int) -> bool:
     """Return whether a row group exceeds its declaration.
 
     Too many entries, or too heavy records.
@@ -336,7 +336,7 @@ def _units(
             told = [beyond(file, group, widths) for group in groups]
     except SimError:  # told where it is read, if nothing is told before
         return [(part, 1)]
-    if not told or any(refused(*one) for one in told):
+    if not told or any(unbounded_decode(*one) for one in told):
         return [(part, sum(count for *_, count in told))]
     return [
         (replace(part, groups=[group]), count)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import check_queries, kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
 from opendp_sim.postprocessing.density import least_records
@@ -54,7 +54,7 @@ class Classify(Mechanism):
 
     key: ClassVar[str] = "classify"
     in_short: ClassVar[str] = "Choose the class that has the most similar records."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)
 
@@ -74,7 +74,7 @@ class Classify(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a per-label release, or to the densities computed from one."""
         del metric
-        if isinstance(domain, Answers):
+        if isinstance(domain, AnswerColumns):
             self._need(domain.labels)
             if not {"density", "records", "least_records"} <= set(domain.columns):
                 raise SpaceError(
@@ -89,7 +89,7 @@ class Classify(Mechanism):
                     sums = sums * np.maximum(sizes, least)
                 return self._best(sums, sizes, least)
 
-            return Post(again, takes="answer", output=Answers(COLUMNS, domain.labels))
+            return Post(again, takes="answer", output=AnswerColumns(COLUMNS, domain.labels))
         sums, deviation = kernel_sums(self.key, domain)
         self._need(sums.labels)
         noise = deviation * sums.noise_factor()
@@ -105,7 +105,7 @@ class Classify(Mechanism):
             classify,
             takes="release",
             by_query=self.public != "queries",
-            output=Answers(COLUMNS, sums.labels),
+            output=AnswerColumns(COLUMNS, sums.labels),
             expected={"noise_error": noise},
             of_a_record=1.0,
             unit="records",

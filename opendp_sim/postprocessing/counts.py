@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, ItemCounts
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.cell import columned
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import offered
 from opendp_sim.postprocessing._impl.quantiles import reach
 
@@ -57,7 +57,7 @@ class Counts(Mechanism):
     """
 
     key: ClassVar[str] = "counts"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("item_counts",)
 
@@ -95,7 +95,7 @@ class Counts(Mechanism):
         return Post(
             answer,
             takes="release",
-            output=Answers(COLUMNS),
+            output=AnswerColumns(COLUMNS),
             expected={"noise_error": noise},
             asks=False,
             of_a_record=1.0,

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
 from opendp_sim.core.claims import Post
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.postprocessing._impl.asked import a_release, check_queries, kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
@@ -75,7 +75,7 @@ class Density(Mechanism):
     in_short: ClassVar[str] = (
         "Say how many similar records there are around the point of each question."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)
 
@@ -110,7 +110,7 @@ class Density(Mechanism):
         """Bind to a release that offers kernel sums."""
         del metric
         sums, deviation = kernel_sums(self.key, domain)
-        noise, rounding = deviation * sums.noise_factor(), rounded(sums, domain)
+        noise, rounding = deviation * sums.noise_factor(), rounding_bound(sums, domain)
         least = laplace_quantile(a_release(self.key, domain), self.confidence)
         expected = self._expected(
             math.sqrt(self._loss(sums)) * noise, deviation * sums.count_factor()
@@ -134,7 +134,7 @@ class Density(Mechanism):
             answer,
             takes="release",
             by_query=self.public != "queries",
-            output=Answers(COLUMNS, sums.labels, self.normalise),
+            output=AnswerColumns(COLUMNS, sums.labels, self.normalise),
             expected=expected,
             of_a_record=1.0,
             unit="a share of all records" if self.normalise else "records",
@@ -279,7 +279,7 @@ def most_sampled(sums: KernelSums) -> float:
     return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))
 
 
-def rounded(sums: KernelSums, domain: Domain) -> float:
+def rounding_bound(sums: KernelSums, domain: Domain) -> float:
     """Bound the kernel change by rounding (Lemma 4).
 
     Of record and query to the grid.

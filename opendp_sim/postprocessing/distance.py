@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, sliced
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.postprocessing._impl.asked import check_queries, extremes, offered
+from opendp_sim.postprocessing._impl.asked import check_queries, least_and_greatest, offered
 from opendp_sim.postprocessing._impl.expected_distance import (
     ends_of_mean,
     interval,
@@ -78,7 +78,7 @@ class Distance(Mechanism):
 
     key: ClassVar[str] = "distance"
     in_short: ClassVar[str] = "Add up how far the records are from the point of each question."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("distance_sums",)
 
@@ -115,7 +115,7 @@ class Distance(Mechanism):
         sums, release = offered(self.key, domain, "distance_sums")
         spread = sums.spread(self.p, self.alpha)
         if spread is None:
-            raise refused(self.key, sums, self.p)
+            raise bad_exponent(self.key, sums, self.p)
         noise = f"noise_error{' of the sum' if self.mean else ''}"
         expected = {noise: release.deviation * spread, "bias per record": sums.bias(self.p)}
         if self.mean:
@@ -143,9 +143,9 @@ class Distance(Mechanism):
         return Post(
             answer,
             takes="release",
-            output=Answers(COLUMNS, sums.labels, self.mean),
+            output=AnswerColumns(COLUMNS, sums.labels, self.mean),
             expected=expected,
-            of_a_record=longest(release.queries, power, whole=sliced(sums) is not None),
+            of_a_record=longest_distance(release.queries, power, whole=sliced(sums) is not None),
             unit=of_distances(release.queries, power, summed=not self.mean),
         )
 
@@ -241,7 +241,7 @@ def rounding(
     return moved
 
 
-def longest(rows: Any, power: float, *, whole: bool) -> float:
+def longest_distance(rows: Any, power: float, *, whole: bool) -> float:
     """Return the longest grid distance's p-th power.
 
     In the box, at most.
@@ -251,13 +251,13 @@ def longest(rows: Any, power: float, *, whole: bool) -> float:
     if not isinstance(rows, GridRows):
         return 0.0
     if whole:
-        return math.sqrt(longest(rows, 2.0, whole=False))
+        return math.sqrt(longest_distance(rows, 2.0, whole=False))
     width = rows.width // max(len(rows.lower), 1)
     spans = [b - a for a, b in zip(rows.lower, rows.upper, strict=True)]
     return width * math.fsum(math.pow(span * rows.unit, power) for span in spans)
 
 
-def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
+def bad_exponent(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
     """Return the refusal of an exponent that a release cannot answer."""
     return ReleaseError(
         "OS702", f"{key}.p", expected=f"an exponent this release answers: {sums.exponents}",
@@ -270,7 +270,7 @@ def check_reach(release: Released, queries: Any, power: float) -> None:
 
     They must represent the p-th powers' variances.
     """
-    least, most = extremes(np.asarray(getattr(queries, "values", queries)))
+    least, most = least_and_greatest(np.asarray(getattr(queries, "values", queries)))
     rows = release.queries
     ends = [abs(v) for name in ("lower", "upper") for v in getattr(rows, name, ())]
     reach = math.log2(2.0 + max(-least, most) + max(ends, default=0))

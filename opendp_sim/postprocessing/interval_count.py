@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, IntervalCounts, Linear
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.frame import middles_and_units
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.postprocessing._impl.asked import check_queries, offered
 from opendp_sim.postprocessing._impl.quantiles import reach
 
@@ -62,7 +62,7 @@ class IntervalCount(Mechanism):
     in_short: ClassVar[str] = (
         "Count the records within a distance of the point of each question, in one column."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("interval_counts",)
 
@@ -118,7 +118,7 @@ class IntervalCount(Mechanism):
         return Post(
             answer,
             takes="release",
-            output=Answers(COLUMNS, offer.labels),
+            output=AnswerColumns(COLUMNS, offer.labels),
             expected={"noise_error": release.deviation * math.sqrt(offer.widest(self.column))},
             of_a_record=1.0,
             unit="records",

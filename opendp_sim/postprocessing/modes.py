@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelSums
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.postprocessing._impl.asked import check_queries, kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
@@ -62,7 +62,7 @@ class Modes(Mechanism):
 
     key: ClassVar[str] = "modes"
     in_short: ClassVar[str] = "Find the points where the records are densest."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)
 
@@ -114,7 +114,7 @@ class Modes(Mechanism):
         return Post(
             climb,
             takes="release",
-            output=Answers(COLUMNS),
+            output=AnswerColumns(COLUMNS),
             expected={"noise_error": noise},
             of_a_record=1.0,
             unit="records",

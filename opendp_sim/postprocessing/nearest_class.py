@@ -16,9 +16,9 @@ from opendp_sim.core.arithmetic.class_means import ShrunkMeans
 from opendp_sim.core.capabilities import Arrays, DistanceReading
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError, ReleaseError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.postprocessing._impl.asked import check_queries, offered
 from opendp_sim.postprocessing._impl.units import of_distances
 
@@ -61,7 +61,7 @@ class NearestClass(Mechanism):
     """
 
     key: ClassVar[str] = "nearest_class"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("class_means", "distance_sums")
 
@@ -147,7 +147,7 @@ def _by_means(offer: Any, release: Released, *, prior: bool) -> Post:
     return Post(
         classify,
         takes="release",
-        output=Answers((*COLUMNS, DEVIATION), offer.labels),
+        output=AnswerColumns((*COLUMNS, DEVIATION), offer.labels),
         unit=of_distances(release.queries, 2.0),
     )
 
@@ -173,6 +173,6 @@ def _by_distances(offer: Any, release: Released) -> Post:
     return Post(
         classify,
         takes="release",
-        output=Answers(COLUMNS, offer.labels),
+        output=AnswerColumns(COLUMNS, offer.labels),
         unit=of_distances(release.queries, offer.power),
     )

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints
 from opendp_sim.postprocessing.density import Density
@@ -59,7 +59,7 @@ class Outliers(Mechanism):
 
     key: ClassVar[str] = "outliers"
     in_short: ClassVar[str] = "Flag points that have hardly any records around them."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)
 
@@ -109,7 +109,7 @@ class Outliers(Mechanism):
             flag,
             takes="release",
             by_query=self.public != "queries",
-            output=Answers(COLUMNS, sums.labels),
+            output=AnswerColumns(COLUMNS, sums.labels),
             expected=density.expected,
             of_a_record=density.of_a_record,
             unit=density.unit,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, ClassScores
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, register
+from opendp_sim.core.mechanism import Mechanism, Proof, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.postprocessing._impl.asked import check_queries
 
 COLUMNS = ("label", "margin", "score")
@@ -50,7 +50,7 @@ class Predict(Mechanism):
     """
 
     key: ClassVar[str] = "predict"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("class_scores",)
 
@@ -72,4 +72,4 @@ class Predict(Mechanism):
             margin = np.full(len(top), np.inf) if alone else top[:, 0] - top[:, 1]
             return {"label": order[:, 0].astype(np.int64), "margin": margin, "score": scores}
 
-        return Post(predict, takes="release", output=Answers(COLUMNS, model.labels))
+        return Post(predict, takes="release", output=AnswerColumns(COLUMNS, model.labels))

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, SecondMomentSums, SurrogateLoss
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import optimize
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import a_release, check_queries
 from opendp_sim.postprocessing.modes import points_of
 
@@ -63,7 +63,7 @@ class Regress(Mechanism):
     """
 
     key: ClassVar[str] = "regress"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("second_moments", "surrogate_loss")
 
@@ -112,7 +112,7 @@ class Regress(Mechanism):
             return {"prediction": coefficients[0] + (others * coefficients[1:]).sum(axis=1)}
 
         asks = self.answer == "prediction"
-        output = Answers(("prediction",) if asks else ("coefficient",))
+        output = AnswerColumns(("prediction",) if asks else ("coefficient",))
         return Post(
             answer,
             takes="release",

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import check_queries, kernel_sums
 
 
@@ -52,7 +52,7 @@ class Sample(Mechanism):
 
     key: ClassVar[str] = "sample"
     in_short: ClassVar[str] = "Draw points from a public list, more often where records are dense."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)
 
@@ -81,7 +81,7 @@ class Sample(Mechanism):
             draw,
             takes="release",
             by_query=False,
-            output=Answers(("candidate", "label")),
+            output=AnswerColumns(("candidate", "label")),
             expected={"noise_error": deviation * sums.noise_factor()},
             of_a_record=1.0,
             unit="records",

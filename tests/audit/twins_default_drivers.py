@@ -18,7 +18,7 @@ from opendp_sim.domains.rows import GridRows
 from opendp_sim.measurements.knn._impl import class_means as _knn_means, predictor as _knn_predictor
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
-from opendp_sim.measurements.knn._impl.vote_noise import Stock, noisy
+from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaussian
 from opendp_sim.measurements.knn.hybrid_knn import HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn
@@ -102,7 +102,7 @@ def generous() -> Any:
 
 
 def means_without_noise() -> Any:
-    return patch.object(_knn_means, "noisy", lambda cells, _: cells)
+    return patch.object(_knn_means, "add_rounded_gaussian", lambda cells, _: cells)
 
 
 def means_at_half_scale() -> Any:
@@ -117,7 +117,7 @@ def purse_of_the_whole_budget() -> Any:
 
 def noiseless_when_empty() -> Any:
     def quiet(_: Any, cells: Any, scale: float) -> Any:
-        return noisy(cells, scale) if cells.any() else cells
+        return add_rounded_gaussian(cells, scale) if cells.any() else cells
 
     return patch.object(Stock, "noisy", quiet)
 
@@ -128,7 +128,7 @@ def one_noise() -> Callable[[], Any]:
     def stale(stock: Any, cells: Any, scale: float) -> Any:
         key = id(stock), len(cells)
         if key not in kept:
-            kept[key] = stock, noisy(np.zeros_like(cells), scale)
+            kept[key] = stock, add_rounded_gaussian(np.zeros_like(cells), scale)
         return cells + kept[key][1]
 
     return lambda: patch.object(Stock, "noisy", stale)

@@ -92,7 +92,7 @@ class Looked:
         )
         return [
             patch.object(HybridKnn, "neighbours_setting", property(lambda _: neighbours)),
-            patch.object(_knn_means, "noisy", self.of_means),
+            patch.object(_knn_means, "add_rounded_gaussian", self.of_means),
             patch.object(Stock, "noisy", lambda _, cells, scale: self.of_neighbours(cells, scale)),
         ]
 
@@ -138,7 +138,7 @@ class UnsureByTheData(Looked):
     def before(self, service: Hybrid) -> None:
         pool = service._inner._pool
         labels = pool.labels[: pool.size]
-        with patch.object(_knn_means, "noisy", lambda cells, _: cells):
+        with patch.object(_knn_means, "add_rounded_gaussian", lambda cells, _: cells):
             exact = ClassMeans.release(pool.lens, pool.seen_rows, labels, 2, SETTING.means_rho)
         _, gaps = exact.leaders(exact.scores(service._see(QUERIES[:1])))
         service._cut = math.inf if gaps[0] > 0.01 else -math.inf

@@ -16,9 +16,9 @@ from opendp_sim.measurements.knn._impl import predictor as _knn_predictor
 from opendp_sim.measurements.knn._impl.predictor import Predictor
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
-from opendp_sim.measurements.knn._impl.vote_noise import Stock, noisy
+from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaussian
 from opendp_sim.measurements.knn.ind_knn import IndKnn
-from opendp_sim.measurements.knn.private_knn import PrivateKnn, Sampler
+from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))
@@ -149,7 +149,7 @@ def one_noise_for_all(data: Rows) -> Any:
     def stale(_: Any, cells: Any, scale: float) -> Any:
         key = len(cells)
         if key not in kept:
-            kept[key] = noisy(np.zeros_like(cells), scale)
+            kept[key] = add_rounded_gaussian(np.zeros_like(cells), scale)
         return cells + kept[key]
 
     with patch.object(Stock, "noisy", stale):
@@ -187,25 +187,25 @@ def scale_of_votes() -> float:
 
 
 def as_it_is(cells: Any, width: float) -> Any:
-    return noisy(cells, width)
+    return add_rounded_gaussian(cells, width)
 
 
 def none_on_zeros(cells: Any, width: float) -> Any:
-    return noisy(cells, width) if cells.any() else cells
+    return add_rounded_gaussian(cells, width) if cells.any() else cells
 
 
 def a_quarter(cells: Any, width: float) -> Any:
-    return noisy(cells, width / 4)
+    return add_rounded_gaussian(cells, width / 4)
 
 
 def on_the_first(cells: Any, width: float) -> Any:
     """Noise on the votes of the first label alone."""
-    return np.concatenate([noisy(cells[:1], width), cells[1:]])
+    return np.concatenate([add_rounded_gaussian(cells[:1], width), cells[1:]])
 
 
 def kept(noise: dict[int, Any], cells: Any, width: float) -> Any:
     """The noise of the first query, for all of them."""
-    return cells + noise.setdefault(0, noisy(np.zeros_like(cells), width))
+    return cells + noise.setdefault(0, add_rounded_gaussian(np.zeros_like(cells), width))
 
 
 def sampled(
@@ -218,7 +218,7 @@ def sampled(
         used = VOTED.model_copy(update={"rate": rate})
         own = partial(kept, {}) if keep else draw
         with patch.object(Stock, "noisy", lambda _, cells, width: own(cells, width)):
-            service = Sampler(used, PLAIN, Rows(data.values, data.labels), scale)
+            service = SampledVotes(used, PLAIN, Rows(data.values, data.labels), scale)
             return tuple(float(v) for _ in range(4) for v in service.predict(TARGET).votes[0])
 
     return Subject(

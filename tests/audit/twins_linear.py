@@ -19,7 +19,7 @@ import opendp.prelude as dp
 from opendp_sim.audit import Control, Subject, Twin
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.linear._impl import descent as _descent
-from opendp_sim.measurements.linear._impl.descent import Seen
+from opendp_sim.measurements.linear._impl.descent import ScaledRecords
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
 
@@ -58,7 +58,7 @@ class Looked:
             for patched in self.patches():
                 patches.enter_context(patched)
             labels = np.asarray(data.labels)
-            seen = Seen(self.scaled(descent.scaled, data.values), labels)
+            seen = ScaledRecords(self.scaled(descent.scaled, data.values), labels)
             self.after(descent.run(seen, self.noise), seen)
         return np.concatenate(self.notes)
 
@@ -78,7 +78,7 @@ class Looked:
     def note(self, cells: Any, scale: float) -> None:
         self.notes.append(np.ravel(np.asarray(cells, dtype=np.float64)) / scale)
 
-    def after(self, released: Any, seen: Seen) -> None:
+    def after(self, released: Any, seen: ScaledRecords) -> None:
         """Happens when the weights are there."""
 
 
@@ -164,7 +164,7 @@ class WhitenedNotShortened(Whitened):
 class LossIsTold(Looked):
     """The training accuracy of the released weights is logged."""
 
-    def after(self, released: Any, seen: Seen) -> None:
+    def after(self, released: Any, seen: ScaledRecords) -> None:
         found = np.argmax(seen.rows @ released.reshape(3, 3).astype(np.float64), axis=1)
         self.note([(found == seen.labels).sum()], EXACT)
 

@@ -16,11 +16,11 @@ from opendp_sim.measurements.selection._impl.peeling import peeled
 from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested
 from opendp_sim.measurements.selection.pate_labels import (
     PateLabels,
-    Stable,
+    StableVotes,
     answer_stable,
     whole_votes,
 )
-from opendp_sim.measurements.selection.stable_top_k import Plan, draw_stable
+from opendp_sim.measurements.selection.stable_top_k import StablePlan, draw_stable
 from opendp_sim.measurements.selection.top_k import TopK
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
 
@@ -28,17 +28,17 @@ from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, 
 
 _LABELS, _S = 3, 1.2
 _ROWS = RealRows(width=2 * _LABELS)
-_PATE = PateLabels(labels=_LABELS, rule=Stable(k_max=2), scale=_S, delta=0.05)
+_PATE = PateLabels(labels=_LABELS, rule=StableVotes(k_max=2), scale=_S, delta=0.05)
 _QUERY = votes_space("twin", IntVector(_LABELS), USERS)
 _T = int(claimed(_PATE, _ROWS, Symmetric()).expected["threshold"])
-_PLAN = Plan(GapUtility(2, None, None, 0.0), _S, _T)
+_PLAN = StablePlan(GapUtility(2, None, None, 0.0), _S, _T)
 
 
 def _read(rows: Any) -> Any:
     return np.asarray(rows, dtype=float).reshape(-1, 2 * _LABELS)
 
 
-def _answers(coins: Any, rows: Any, plan: Plan = _PLAN) -> Any:
+def _answers(coins: Any, rows: Any, plan: StablePlan = _PLAN) -> Any:
     return answer_stable(coins, _QUERY, whole_votes(rows), plan)
 
 

@@ -11,7 +11,7 @@ from opendp_sim.core.capabilities import KernelSums
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.transformations.sketches.kernels.race_sketch import Parameters
+from opendp_sim.transformations.sketches.kernels.race_sketch import RaceParameters
 
 GRID = GridRows(width=2, unit=0.1, lower=(-20, -20), upper=(20, 20))
 FAMILY = {"p_stable_l2": {"width": 2.0}}
@@ -38,4 +38,4 @@ def test_readers_of_kernels_keep_the_protocol(key: str) -> None:
 
 def test_race_tells_its_reader_everything() -> None:
     sketch = lookup("race_sketch")(**SKETCHES["race_sketch"])
-    assert not {name for name in asked_of(Parameters) if not hasattr(sketch, name)}
+    assert not {name for name in asked_of(RaceParameters) if not hasattr(sketch, name)}

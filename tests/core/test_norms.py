@@ -11,7 +11,7 @@ from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import NORMS, Block
+from opendp_sim.core.claims import NORMS, SketchBlock
 from opendp_sim.core.constructors import bind_to_opendp, constructors
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY
@@ -169,7 +169,7 @@ def test_counts_of_users_chain_at_every_distance_and_bound_the_moves():
 def test_both_distances_of_counts_bind_and_cost_the_same():
     peel = REGISTRY["peel"](k=2, scale=3.0)
     domain = KnownCounts(
-        "vote_counts", (Block("counts", (4,), 4, 4, 1),), monotone=True, items=(1, 2, 3, 4)
+        "vote_counts", (SketchBlock("counts", (4,), 4, 4, 1),), monotone=True, items=(1, 2, 3, 4)
     )
     for space in (domain, IntVector(4)):
         one, two = (peel.bind(space, m) for m in (USERS, VectorNorm("linf", monotone=True)))

@@ -17,9 +17,9 @@ from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.domains.cell import (
     LONGEST_TEXT,
     MISSING,
+    canonical_cell,
     hashes,
     integer_cell,
-    plain,
     real,
     reals,
     tagged,
@@ -28,7 +28,7 @@ from opendp_sim.domains.cell import (
     wholes,
 )
 from opendp_sim.domains.column import Column
-from opendp_sim.domains.ids import id_array, packed, persons, unpacked
+from opendp_sim.domains.ids import id_array, pack_ids, persons, unpack_ids
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import GridRows, Rows
@@ -68,7 +68,7 @@ SAME = [
 @pytest.mark.parametrize(("value", "cells"), SAME, ids=lambda v: str(v)[:9])
 def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
     for cell in cells:
-        found = plain(cell)
+        found = canonical_cell(cell)
         assert type(found) is type(value), cell
         assert found == value, cell
 
@@ -97,7 +97,7 @@ def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
     ids=lambda v: f"{type(v).__name__} {str(v)[:9]}",
 )
 def test_what_holds_no_value_is_missing(cell: object) -> None:
-    assert plain(cell) is None
+    assert canonical_cell(cell) is None
     assert text(cell) == ""
     assert integer_cell(cell) == MISSING
     assert math.isnan(real(cell))
@@ -362,7 +362,7 @@ def test_kept_identifiers_that_nobody_packed_are_refused_without_a_word_of_them(
 ) -> None:
     """A number of 5,000 digits raised Python's own ValueError."""
     with pytest.raises(DataError, match="OS602") as caught:
-        unpacked(np.frombuffer(kept, dtype=np.uint8))
+        unpack_ids(np.frombuffer(kept, dtype=np.uint8))
     assert caught.value.__context__ is None
 
 
@@ -376,7 +376,7 @@ def test_kept_identifiers_that_nobody_packed_are_refused_without_a_word_of_them(
     ],
 )
 def test_identifiers_are_packed_with_every_digit(ids: list[Any]) -> None:
-    assert unpacked(packed(ids)).tolist() == ids
+    assert unpack_ids(pack_ids(ids)).tolist() == ids
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("a", 5, "x", ""), (5, 517)])

@@ -203,7 +203,7 @@ def test_a_file_that_is_refused_as_a_whole_stays_whole(tmp_path, monkeypatch):
     for name in "ab":
         groups(tmp_path / f"{name}.parquet", ROWS, 5)
     for module in (parquet, parquet_part):
-        monkeypatch.setattr(module, "refused", lambda spare, heavy, count: count == 5)
+        monkeypatch.setattr(module, "unbounded_decode", lambda spare, heavy, count: count == 5)
     source = parquet_source(FileOptions(tmp_path, {}), POINTS)
     assert len(source.cut(2)) == 2
     for part in source.cut(2):

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays
-from opendp_sim.core.claims import Block, Post, Stable
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.claims import Post, SketchBlock, Stable
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
-from opendp_sim.domains.released import Answers
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import as_rows
 from opendp_sim.domains.sketch import Sketch
 from opendp_sim.postprocessing._impl.asked import check_queries, offered
@@ -56,7 +56,7 @@ class CornerCounts(Mechanism):
     """
 
     key: ClassVar[str] = "corner_counts"
-    source: ClassVar[Source] = Source(key="own", where="Lemma")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma")
     room = "sketches"
     offers = ("corner_sizes",)
 
@@ -70,7 +70,9 @@ class CornerCounts(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         rows = grid_rows(self.key, domain, metric)
         corners = Corners(self.cut, rows.width)
-        output = Sketch(self.key, (Block("counts", (2**rows.width,), l1=1, l2_squared=1, linf=1),))
+        output = Sketch(
+            self.key, (SketchBlock("counts", (2**rows.width,), l1=1, l2_squared=1, linf=1),)
+        )
         return Stable(
             output=output,
             accumulate=corners.accumulate,
@@ -84,7 +86,7 @@ class CornerSize(Mechanism):
     """Say how many records lie in the corner of each query."""
 
     key: ClassVar[str] = "corner_size"
-    source: ClassVar[Source] = Source(key="own", where="post-processing")
+    source: ClassVar[Proof] = Proof(key="own", where="post-processing")
     room = "queries"
     asks_for = ("corner_sizes",)
 
@@ -97,5 +99,5 @@ class CornerSize(Mechanism):
             return {"size": offer.size(released, check_queries(release, queries))}
 
         return Post(
-            answer, output=Answers(("size",)), expected={"noise of a size": release.deviation}
+            answer, output=AnswerColumns(("size",)), expected={"noise of a size": release.deviation}
         )

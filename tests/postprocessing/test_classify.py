@@ -17,7 +17,7 @@ from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.postprocessing.classify import Classify
-from opendp_sim.postprocessing.density import Density, rounded
+from opendp_sim.postprocessing.density import Density, rounding_bound
 from opendp_sim.postprocessing.outliers import Outliers
 
 SPACE = RealRows(width=2, lower=(-1.0,), upper=(1.0,), labels=("low", "high", "nobody"))
@@ -107,7 +107,7 @@ def test_means_of_an_empty_class_are_small_and_say_so(noisy: list[Release]) -> N
         # that the released count allows, four deviations of its noise more; a mean's by once them.
         kernel = of.released.capability("kernel_sums", "test")
         most = max(means["records"][0, 2], 0) + least[2]
-        slack = (kernel.bias() + rounded(kernel, of.released)) * most
+        slack = (kernel.bias() + rounding_bound(kernel, of.released)) * most
         assert (means["lower"][:, 2] <= np.minimum(sums["lower"][:, 2], 0) + slack + 1e-9).all()
         assert (means["upper"][:, 2] >= np.maximum(sums["upper"][:, 2], 0) - slack - 1e-9).all()
         # The classes that have records keep their ratio and their narrow interval.

@@ -18,7 +18,7 @@ from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.cell import columned
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.domains.released import Answers as Labelled
+from opendp_sim.domains.released import AnswerColumns as Labelled
 from opendp_sim.dsl.files.write import write_output
 from opendp_sim.postprocessing.counts import Counts
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts

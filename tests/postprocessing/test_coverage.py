@@ -97,7 +97,7 @@ def test_densities_cover_rows_between_the_steps(monkeypatch, name, bits, dimensi
     """All rows and the query are rounded apart by a step: none of the intervals held that."""
     assert campaign.lattice(name, bits, dimension, 2) == 1.0
     if not dimension:
-        monkeypatch.setattr(density, "rounded", lambda *_: 0.0)
+        monkeypatch.setattr(density, "rounding_bound", lambda *_: 0.0)
         assert campaign.lattice(name, bits, dimension, 2) < 1.0
 
 

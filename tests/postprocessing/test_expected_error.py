@@ -23,8 +23,8 @@ from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
 from opendp_sim.postprocessing._impl.expected_error import (
-    Asked,
     ExpectedError,
+    PublicExample,
     expected_kernel_error,
 )
 from opendp_sim.postprocessing._impl.ratios import ratio_error
@@ -45,7 +45,7 @@ SKETCHES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def expected(stages: Any, deviation: float, like: Any, queries: Any, **post: Any) -> ExpectedError:
-    asked = Asked(stages, deviation, like, queries, SIZE)
+    asked = PublicExample(stages, deviation, like, queries, SIZE)
     return expected_kernel_error(asked, lookup("density")(**post))
 
 
@@ -181,7 +181,7 @@ def test_distances_without_noise(kind: str) -> None:
     steps = [lookup("quantize")(bits=3 if key == "moments_sketch" else 12), lookup(key)(**params)]
     stages = bind_steps(SPACE, Symmetric(), steps)
     post = lookup("distance")(**asks)
-    found = expected_distance_error(Asked(stages, 0.0, points(400, 3), queries, SIZE), post)
+    found = expected_distance_error(PublicExample(stages, 0.0, points(400, 3), queries, SIZE), post)
     flat = exact_flat(stages, Rows(data))
     of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 0.0), {})
     answer = post.bind(of.released, Symmetric()).function(of.arrays, of.queries(queries))
@@ -197,7 +197,9 @@ def test_noise_of_distances_is_what_answers_report() -> None:
         SPACE, Symmetric(), [lookup("quantize")(bits=12), lookup("moments_sketch")()]
     )
     post, queries = lookup("distance")(), points(25, 2)
-    found = expected_distance_error(Asked(stages, 50.0, points(400, 3), queries, SIZE), post)
+    found = expected_distance_error(
+        PublicExample(stages, 50.0, points(400, 3), queries, SIZE), post
+    )
     flat = exact_flat(stages, Rows(points(SIZE, 1)))
     of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 50.0), {})
     answer = post.bind(of.released, Symmetric()).function(of.arrays, of.queries(queries))

@@ -14,7 +14,11 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import Rows
-from opendp_sim.postprocessing._impl.expected_error import Asked, expected_kernel_error, shared_rows
+from opendp_sim.postprocessing._impl.expected_error import (
+    PublicExample,
+    expected_kernel_error,
+    shared_rows,
+)
 from tests.postprocessing.test_expected_error import SIZE, SKETCHES, SPACE, exact_flat, points
 
 
@@ -37,7 +41,7 @@ def test_one_file_for_both_promises_what_another_file_does() -> None:
         truth = sums.kernel(cdist(data, queries)).sum(axis=0)
         squares.append(np.square(np.ravel(density) - truth).mean())
         for like, into in ((public, same), (points(150, 90 + seed), apart)):
-            asked = Asked(stages, 0.0, like, queries, SIZE, public)
+            asked = PublicExample(stages, 0.0, like, queries, SIZE, public)
             into.append(expected_kernel_error(asked, lookup("density")(public="points")).total ** 2)
     assert math.sqrt(np.mean(squares) / np.mean(same)) == pytest.approx(1.0, abs=0.25)
     assert math.sqrt(np.mean(apart) / np.mean(same)) == pytest.approx(1.0, abs=0.25)

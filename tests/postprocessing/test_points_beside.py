@@ -20,7 +20,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
-from opendp_sim.postprocessing._impl.expected_error import Asked, expected_kernel_error
+from opendp_sim.postprocessing._impl.expected_error import PublicExample, expected_kernel_error
 from tests._tiers import several, some
 
 GAUSS: dict[str, Any] = {"gaussian": {"bandwidth": 1.0}}
@@ -123,7 +123,7 @@ def test_what_is_planned_is_what_is_measured(
         if seed < 20:
             deviation = of.released.deviation  # type: ignore[attr-defined]
             told = Rows(known) if public else None
-            asked = Asked(stages, deviation, Rows(like), Rows(queries), size, told)
+            asked = PublicExample(stages, deviation, Rows(like), Rows(queries), size, told)
             post = lookup("density")(public="points" if public else "none")
             planned.append(expected_kernel_error(asked, post).total ** 2)
         found = of.density(queries, public=known) if public else of.density(queries)

@@ -17,7 +17,7 @@ from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error, interval
-from opendp_sim.postprocessing._impl.expected_error import Asked, expected_kernel_error
+from opendp_sim.postprocessing._impl.expected_error import PublicExample, expected_kernel_error
 from opendp_sim.postprocessing._impl.ratios import interval_of_ratio, ratio_error
 from tests._tiers import some
 
@@ -95,7 +95,7 @@ def measured(
         hits += int(found["lower"][0, 0] <= truth <= found["upper"][0, 0])
         off.append(found[post.key][0, 0] - truth)
         told.append(found["noise_error"][0, 0])
-    like = Asked(stages, scale, Rows(np.repeat(data, 20, axis=0)), Rows(asked), size)
+    like = PublicExample(stages, scale, Rows(np.repeat(data, 20, axis=0)), Rows(asked), size)
     expected = (expected_kernel_error if is_density else expected_distance_error)(like, post)
     error = math.sqrt(np.square(off).mean())
     return hits / runs, error, expected.total, math.sqrt(np.square(told).mean())

@@ -12,7 +12,7 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.about import parameters_of
-from opendp_sim.core.claims import Block, Post, Private, Sensitivity, Stable
+from opendp_sim.core.claims import Post, Private, Sensitivity, SketchBlock, Stable
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.mechanism import REGISTRY, param, register
 from opendp_sim.domains.metrics import Symmetric
@@ -313,7 +313,7 @@ def test_a_key_is_taken_once() -> None:
 
 
 def test_blocks_and_claims_are_frozen() -> None:
-    for cls in (Block, Sensitivity, Stable, Private, Post):
+    for cls in (SketchBlock, Sensitivity, Stable, Private, Post):
         assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert Gaussian.model_config["frozen"]
     assert Classify.model_config["frozen"]

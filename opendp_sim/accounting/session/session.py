@@ -24,7 +24,7 @@ from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.core.system.event_log import log_event
-from opendp_sim.domains.ids import packed, persons
+from opendp_sim.domains.ids import pack_ids, persons
 from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import Rows
@@ -249,7 +249,7 @@ def _surveys(stage: Stage) -> bool:
 
 def _identity(stages: Sequence[Stage], rows: Rows) -> str:
     """Return everything that purses belong to."""
-    parts = [rows.values, rows.labels, None if rows.ids is None else packed(rows.ids)]
+    parts = [rows.values, rows.labels, None if rows.ids is None else pack_ids(rows.ids)]
     steps = [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
     about = {
         "steps": steps,

@@ -218,7 +218,7 @@ class _Notes:
         """Replace the service's noise function inside the context."""
         with (
             patch.object(Stock, "noisy", lambda _, cells, scale: self._noted(cells, scale)),
-            patch.object(_knn_means, "noisy", self._noted),
+            patch.object(_knn_means, "add_rounded_gaussian", self._noted),
         ):
             yield
 

@@ -12,7 +12,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Crew(Protocol):
+class Workers(Protocol):
     """Share the work on one dataset among workers with own states."""
 
     def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:

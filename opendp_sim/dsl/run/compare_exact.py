@@ -24,7 +24,7 @@ from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.pipeline import on_queries
 from opendp_sim.core.system.lazy_import import spatial
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.domains.rows import RealRows, Rows, as_rows
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import query_records, source_named
@@ -118,7 +118,7 @@ def _to_compare(plan: Plan) -> dict[str, OutputType]:
 
 def _comparable(answers: object) -> bool:
     """Return whether answers are kernel sums or classes' labels."""
-    columns = set(answers.columns) if isinstance(answers, Answers) else set()
+    columns = set(answers.columns) if isinstance(answers, AnswerColumns) else set()
     return {"density", "noise_error"} <= columns or {"label", "margin"} <= columns
 
 
@@ -152,7 +152,7 @@ def _one(name: str, output: OutputType, done: Applied) -> Comparison:
     if "label" in answer:
         return _labels(output, answer, exact, before, labels)
     again = _sums(sums, behind, seen, sums.distance)
-    normalised = isinstance(output.domain, Answers) and output.domain.normalised
+    normalised = isinstance(output.domain, AnswerColumns) and output.domain.normalised
     if normalised:
         exact, again = _means(exact, before), _means(again, behind)
     half = math.sqrt(2 / math.pi)  # mean absolute value of a normal error, per deviation

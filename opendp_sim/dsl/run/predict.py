@@ -22,8 +22,8 @@ from opendp_sim.dsl.run.inputs import (
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
 from opendp_sim.postprocessing._impl.expected_error import (
-    Asked,
     ExpectedError,
+    PublicExample,
     expected_kernel_error,
 )
 
@@ -81,4 +81,6 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     if output.decl.public is not None:
         told = open_points(output, plan.program.folder, {}, private=private)
         points = on_queries(stages[:start], told)
-    return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size, points), post)
+    return _EXPECT[post.key](
+        PublicExample(stages[start:], deviation, rows, wanted, size, points), post
+    )

@@ -12,7 +12,7 @@ from typing import Any
 from opendp_sim.core.claims import Interactive, Noise, Post, Stable
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.space import Domain
-from opendp_sim.domains.released import Answers, Released
+from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.dsl.grammar.parse_steps import locate
 from opendp_sim.dsl.grammar.program import OutputDecl, Program
 from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
@@ -298,7 +298,7 @@ def _saves(output: OutputType, notes: Notes) -> bool:
                     label="another ending", help=f"write `save: {decl.save.rsplit('.', 1)[0]}.npz`, "
                     "or add `post` and `query`.")  # fmt: skip
         return False
-    if needs_queries and isinstance(output.domain, Answers) and decl.query is None:
+    if needs_queries and isinstance(output.domain, AnswerColumns) and decl.query is None:
         notes.error("OS305", f"output `{decl.name}` has no queries to answer", path, part="key",
                     label="no `queries`", help="add `queries: {npz: queries.npz}`, or save the "
                     "release as .npz and ask it with `opendp-sim answer`.")  # fmt: skip

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.rounding import float_down, float_up
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
 from opendp_sim.core.sample_size import too_few
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
@@ -28,9 +28,9 @@ from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.calibration import Rule, lasts
 from opendp_sim.measurements.knn._impl.class_means import ClassMeans
-from opendp_sim.measurements.knn._impl.kernels import KERNELS, Cosine, Kernel
+from opendp_sim.measurements.knn._impl.kernels import VOTE_KERNELS, Cosine, VoteKernel
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.public_votes import Seen
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows
 from opendp_sim.measurements.knn._impl.service import Predictions, Store, unreadable
 from opendp_sim.measurements.knn._impl.stored import (
     kept_answers,
@@ -197,11 +197,11 @@ class Hybrid(FixedRecords):
         scores = means.scores(self._see(queries), prior=self._setting.prior == "released")
         return scores, *means.leaders(scores)
 
-    def _see(self, queries: NDArray[np.float64]) -> Seen:
+    def _see(self, queries: NDArray[np.float64]) -> QueryRows:
         pool = self._inner._pool  # noqa: SLF001 - its other half
         if pool is None:
             raise unreadable()
-        return Seen.of(pool.lens.see_queries(queries, pool.dtype))
+        return QueryRows.of(pool.lens.see_queries(queries, pool.dtype))
 
     def _batch(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
         del allowed
@@ -287,7 +287,7 @@ class HybridKnn(Mechanism):
     """
 
     key: ClassVar[str] = "hybrid_knn"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "measurements"
     forgets_answers: ClassVar[bool] = True
     """A session may fold answers that lie far back: what was learned from them stays."""
@@ -338,7 +338,7 @@ class HybridKnn(Mechanism):
         ),
     ] = "none"  # fmt: skip
     kernel: Annotated[
-        Kernel, one_of(*KERNELS),
+        VoteKernel, one_of(*VOTE_KERNELS),
         param(
             "How the weight of a neighbour falls with distance.", symbol="kappa", unit="none",
             default=Cosine(), hint="cosine, or {rbf: {bandwidth: 1.0}}, {student: {bandwidth: 1.0}}.",

@@ -13,16 +13,21 @@ from opendp_sim.core.arithmetic.row_products import exact_dtype
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.measurements.knn._impl.calibration import Rule
 from opendp_sim.measurements.knn._impl.features import Lens
-from opendp_sim.measurements.knn._impl.kernels import KERNELS, Cosine, Kernel
+from opendp_sim.measurements.knn._impl.kernels import VOTE_KERNELS, Cosine, VoteKernel
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.sign_hashes import SEARCHES, Exact, Search, longest_plane
+from opendp_sim.measurements.knn._impl.sign_hashes import (
+    SEARCHES,
+    ExactSearch,
+    NeighbourSearch,
+    longest_plane,
+)
 from opendp_sim.measurements.knn._impl.vote import Scales, drawable
 
 _OWN = "leave it out: the rule sets it from rho, queries and size, without looking at data."
@@ -80,7 +85,7 @@ class IndKnn(Mechanism):
     """
 
     key: ClassVar[str] = "ind_knn"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "measurements"
     forgets_answers: ClassVar[bool] = True
     """A session may fold answers that lie far back: only the last of them vote again."""
@@ -110,7 +115,7 @@ class IndKnn(Mechanism):
         ),
     ]  # fmt: skip
     kernel: Annotated[
-        Kernel, one_of(*KERNELS),
+        VoteKernel, one_of(*VOTE_KERNELS),
         param(
             "How the weight of a neighbour falls with distance.", symbol="kappa", unit="none",
             default=Cosine(), hint="cosine, or {rbf: {bandwidth: 1.0}}, {student: {bandwidth: 1.0}}.",
@@ -181,13 +186,13 @@ class IndKnn(Mechanism):
         ),
     ] = False  # fmt: skip
     search: Annotated[
-        Search, one_of(*SEARCHES),
+        NeighbourSearch, one_of(*SEARCHES),
         param(
             "How neighbours are found; never a cost in privacy.", symbol="h", unit="none",
-            default=Exact(),
+            default=ExactSearch(),
             hint="exact; for lone queries {sign_codes: {recall: 0.9}}, or {sign_hashes: {...}}.",
         ),
-    ] = Exact()  # fmt: skip
+    ] = ExactSearch()  # fmt: skip
 
     def bind(self, domain: Domain, metric: Metric) -> Interactive:
         """State Lemma 2 of ``ind_knn.md`` for this grid, or refuse it."""
@@ -244,7 +249,7 @@ class IndKnn(Mechanism):
                 got=type(metric).__name__,
                 hint="set the privacy unit to the person, or leave the person out of `select`.",
             )
-        hashed = not isinstance(self.search, Exact)
+        hashed = not isinstance(self.search, ExactSearch)
         if not self.normalise and (self.kernel.angular or hashed):
             raise ParameterError(
                 "OS102", f"{self.key}.normalise", expected="true for cosine and for sign hashes",

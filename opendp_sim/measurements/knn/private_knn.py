@@ -20,7 +20,7 @@ from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import BudgetError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import private_bytes
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
@@ -28,7 +28,7 @@ from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.pool import Pool
-from opendp_sim.measurements.knn._impl.public_votes import Seen
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows
 from opendp_sim.measurements.knn._impl.service import Predictions, Store, unreadable
 from opendp_sim.measurements.knn._impl.stored import kept_labels, kept_reference, replaying
 from opendp_sim.measurements.knn._impl.subsampled_votes import dyadic_rate, scale_for
@@ -47,7 +47,9 @@ def coins(count: int, rate: int) -> NDArray[np.bool_]:
     return words < rate
 
 
-def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> NDArray[np.intp]:
+def nearest_places(
+    scores: NDArray[np.int64], labels: NDArray[np.int64], count: int
+) -> NDArray[np.intp]:
     """Return the places of the ``count`` highest scores.
 
     Of equal scores, of the lowest labels.
@@ -64,7 +66,7 @@ def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) ->
     return np.concatenate([above, tied[: count - len(above)]])
 
 
-class Sampler(FixedRecords):
+class SampledVotes(FixedRecords):
     """Answer a fixed number of queries from fresh samples.
 
     Everything but answers is secret.
@@ -141,7 +143,7 @@ class Sampler(FixedRecords):
         if self._pool is None:
             raise unreadable()
         pool, classes = self._pool, self._domain.labels or ()
-        seen = Seen.of(pool.lens.see_queries(queries, pool.dtype))
+        seen = QueryRows.of(pool.lens.see_queries(queries, pool.dtype))
         self._answered += len(queries)
         votes = np.array(
             [self._votes(pool, product, len(classes)) for product in pool.products(seen.rows)]
@@ -158,7 +160,7 @@ class Sampler(FixedRecords):
     def _votes(self, pool: Pool, products: NDArray[Any], classes: int) -> NDArray[np.int64]:
         sample = np.flatnonzero(coins(pool.size, self._rate))
         labels = pool.labels[sample]
-        found = nearest(pool.closeness(products, sample), labels, self._setting.neighbours)
+        found = nearest_places(pool.closeness(products, sample), labels, self._setting.neighbours)
         return self._stock.noisy(np.bincount(labels[found], minlength=classes), self._scale)
 
 
@@ -210,7 +212,7 @@ class PrivateKnn(Mechanism):
     """
 
     key: ClassVar[str] = "private_knn"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
     forgets_answers: ClassVar[bool] = True
     """A session may fold answers that lie far back: their number stays."""
@@ -291,11 +293,11 @@ class PrivateKnn(Mechanism):
         """Return each vote's noise scale, solved once a setting."""
         return scale_for(self.epsilon, self.delta, self.queries, self.rate)
 
-    def resume(self, rows: GridRows, data: Any, store: Any = None) -> Sampler:
+    def resume(self, rows: GridRows, data: Any, store: Any = None) -> SampledVotes:
         """Return a service over ``data``, where ``store`` left off."""
         data = rows.normal(data)
         rows.check(data)
-        return Sampler(self, rows, as_rows(data), self.scale, store)
+        return SampledVotes(self, rows, as_rows(data), self.scale, store)
 
     def _loss(self, d_in: int) -> tuple[float, float]:
         if d_in <= 1:

@@ -23,14 +23,14 @@ from opendp_sim.core.bridge import plain_measurement
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.sample_size import rare_records, too_few
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows, grid_rows
 from opendp_sim.domains.released import NamedArrays
 from opendp_sim.domains.rows import GridRows, as_rows
-from opendp_sim.measurements.linear._impl.descent import LOGIT, Descent, Seen
-from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows
+from opendp_sim.measurements.linear._impl.descent import LOGIT, Descent, ScaledRecords
+from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import whitened
 from opendp_sim.measurements.noise._impl.bulk import gaussian_map
 
@@ -54,14 +54,14 @@ class LinearReader:
         rows = self.descent.scaled.of_queries(values)
         if self.descent.whiten:
             rows = whitened(rows, np.asarray(released["whitening"], dtype=np.int64))
-        weights = np.asarray(released["weights"], dtype=np.float64) * (LOGIT / SIDE)
+        weights = np.asarray(released["weights"], dtype=np.float64) * (LOGIT / GRID_SIDE)
         return public_product(rows.astype(np.float64), weights)
 
     def without_noise(self, rows: Any) -> Arrays:
         """Return the same descent's arrays without noise."""
         held = as_rows(rows)
         labels = np.zeros(0, dtype=np.int64) if held.labels is None else held.labels
-        seen = Seen(self.descent.scaled(held.values), labels.astype(np.int64))
+        seen = ScaledRecords(self.descent.scaled(held.values), labels.astype(np.int64))
         flat = self.descent.run(seen, noise=lambda cells, _: cells)
         width = self.descent.scaled.width
         first = width * width if self.descent.whiten else 0
@@ -131,7 +131,7 @@ class LinearModel(Mechanism):
     in_short: ClassVar[str] = (
         "Fit a model that predicts the label, in small steps with noise in each."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 6")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 6")
     room = "measurements"
     offers = ("class_scores",)
 
@@ -191,7 +191,7 @@ class LinearModel(Mechanism):
             rows.check(data)
             held = as_rows(data)
             found = np.zeros(0, dtype=np.int64) if held.labels is None else held.labels
-            return descent.run(Seen(descent.scaled(held.values), found.astype(np.int64)))
+            return descent.run(ScaledRecords(descent.scaled(held.values), found.astype(np.int64)))
 
         return Private(
             measure="zero_concentrated_divergence",
@@ -218,7 +218,7 @@ class LinearModel(Mechanism):
         if self.whiten != "auto" or by_length or rows.width > _FEW:
             return descent
         tried = Descent(scaled, classes, self.rho, self.steps, True, self.size)
-        noise = tried.whitening_scale / SIDE**2 * scaled.width**1.5
+        noise = tried.whitening_scale / GRID_SIDE**2 * scaled.width**1.5
         if self.size is None:
             return tried if rows.width <= _WHITENED else descent
         # A third of where the noise's norm reaches a mean eigenvalue of the moments.

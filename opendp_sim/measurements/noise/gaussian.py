@@ -10,7 +10,7 @@ from typing import ClassVar
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, register
+from opendp_sim.core.mechanism import Mechanism, Proof, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements.noise._impl.bulk import bulk_gaussian, weighted_space
 from opendp_sim.measurements.noise._impl.sampled import AskedSampler, CellScale, sampled, sampler_of
@@ -51,7 +51,7 @@ class Gaussian(Mechanism):
 
     key: ClassVar[str] = "gaussian"
     in_short: ClassVar[str] = "Add a random whole number to every count, drawn from a bell curve."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     scale: CellScale

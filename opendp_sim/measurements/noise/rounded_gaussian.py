@@ -20,10 +20,15 @@ from opendp_sim.accounting.measures.gaussian import delta_up
 from opendp_sim.core.arithmetic.rounding import whole_distance
 from opendp_sim.core.claims import Noise, Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.measurements.noise._impl.bulk import cells_of, gaussian_map, runs_of, weighted_space
-from opendp_sim.measurements.noise._impl.samplers import MAX_SCALE, Run, add_rounded
+from opendp_sim.measurements.noise._impl.bulk import (
+    flat_cells,
+    gaussian_map,
+    runs_of,
+    weighted_space,
+)
+from opendp_sim.measurements.noise._impl.samplers import MAX_SCALE, NoiseRun, add_rounded
 
 _COARSE = 2.9
 """Below this scale rounding to whole cells costs more than 0.5 % of deviation."""
@@ -84,7 +89,7 @@ class RoundedGaussian(Mechanism):
 
     key: ClassVar[str] = "rounded_gaussian"
     in_short: ClassVar[str] = "Add a random whole number to every count, drawn from a bell curve."
-    source: ClassVar[Source] = Source(key="own", where="Lemma R6")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma R6")
     room = "measurements"
 
     scale: Annotated[
@@ -160,14 +165,14 @@ def _curve(square: Fraction) -> Callable[[float | Fraction], Callable[[float], f
 
 def _noiseless(domain: Domain, factor: int, data: Any) -> NDArray[Any]:
     """Return the cells, clipped so that products stay within 2**62."""
-    cells = cells_of(domain, data)
+    cells = flat_cells(domain, data)
     return cells if factor == 1 else np.clip(cells, -_HALF // factor, _HALF // factor) / 1.0
 
 
 def _release(
-    domain: Domain, scale: Fraction, runs: tuple[Run, ...], factor: int, data: Any
+    domain: Domain, scale: Fraction, runs: tuple[NoiseRun, ...], factor: int, data: Any
 ) -> NDArray[Any]:
-    cells = cells_of(domain, data)
+    cells = flat_cells(domain, data)
     if factor == 1:
         return add_rounded(cells, runs or ((cells.size, scale),))
     # Clipping first keeps the product within 2**62, and moves no two cells apart.

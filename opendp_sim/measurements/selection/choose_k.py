@@ -14,7 +14,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import (
@@ -24,7 +24,7 @@ from opendp_sim.measurements.selection._impl.gap_utility import (
     GapUtility,
     check_ranks,
 )
-from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Coins, choice_rho
+from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Choices, choice_rho
 
 
 @register
@@ -69,7 +69,7 @@ class ChooseK(Mechanism):
     in_short: ClassVar[str] = (
         "Choose how many items to keep: most likely where the votes drop most."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest rank that can be drawn.", **K_MAX)]
@@ -95,7 +95,7 @@ class ChooseK(Mechanism):
         )
 
 
-def draw_k(coins: Coins, votes: Votes, data: Any, utility: GapUtility, scale: float) -> int:
+def draw_k(coins: Choices, votes: Votes, data: Any, utility: GapUtility, scale: float) -> int:
     """Return the drawn rank, from 1."""
     gaps = votes.rank(data, utility.k_max + 1).gaps
     return 1 + coins.best(np.asarray(utility(gaps), dtype=np.int64), scale)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, need_candidates, votes_space
@@ -34,8 +34,8 @@ from opendp_sim.measurements.selection._impl.selection import (
     OPENDP,
     SCALE,
     Accounting,
-    Coins,
-    gaussian_rho,
+    Choices,
+    gaussian_loss,
     need_cover,
     passes_beyond,
     peel_rho,
@@ -104,7 +104,7 @@ class GatedPeel(Mechanism):
         "Give the most voted items if they lead clearly, else draw items one after another."
     )
     formerly: ClassVar[tuple[str, ...]] = ("test_peel",)
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
     __test__ = False  # pytest: not a test class
 
@@ -148,7 +148,7 @@ class GatedPeel(Mechanism):
 
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
-            rho = up(gaussian_rho(noise, users), peel_rho(rounds, self.scale, users))
+            rho = up(gaussian_loss(noise, users), peel_rho(rounds, self.scale, users))
             return rho, passes_beyond(self.key, noise, threshold, users)
 
         return Private(
@@ -233,7 +233,7 @@ def _check_fits(key: str, noise: float, threshold: int) -> None:
 
 
 def draw_tested(
-    coins: Coins,
+    coins: Choices,
     votes: Votes,
     data: Any,
     k: int,

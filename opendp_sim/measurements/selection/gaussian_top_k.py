@@ -16,13 +16,13 @@ from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import KnownCounts, Votes, need_candidates, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k
 from opendp_sim.measurements.selection._impl.peeling import NEEDS_CATALOGUE
 from opendp_sim.measurements.selection._impl.ranked import RANKED, leads_of_noise, ranked_items
-from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Coins, gaussian_rho
+from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Choices, gaussian_loss
 
 NORMS = ("linf", "l2")
 """Only the L2 distance can say that a user touches few items, and OpenDP has it."""
@@ -71,7 +71,7 @@ class GaussianTopK(Mechanism):
     in_short: ClassVar[str] = (
         "Add noise to the votes of every listed item, and give the items with the most."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k: Annotated[
@@ -101,8 +101,8 @@ class GaussianTopK(Mechanism):
 
         def rho(d_in: Any) -> float:
             if getattr(metric, "norm", None) == "l2":
-                return gaussian_rho(self.scale, 1, float_up(Fraction(d_in)))
-            return gaussian_rho(self.scale, votes.users(d_in), norm)
+                return gaussian_loss(self.scale, 1, float_up(Fraction(d_in)))
+            return gaussian_loss(self.scale, votes.users(d_in), norm)
 
         return Private(
             measure="zero_concentrated_divergence",
@@ -124,7 +124,7 @@ def items_of(domain: Domain) -> int | None:
 
 
 def draw_noisy_top(
-    coins: Coins, votes: Votes, data: Any, k: int, scale: float, *, ranked: bool = False
+    coins: Choices, votes: Votes, data: Any, k: int, scale: float, *, ranked: bool = False
 ) -> Any:
     """Return k items in the public order, or ranked.
 

@@ -16,7 +16,7 @@ from opendp_sim.core.arithmetic.rounding import least_int
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import K_MAX, check_ranks
@@ -30,7 +30,7 @@ from opendp_sim.measurements.selection._impl.selection import (
     OPENDP,
     SCALE,
     Accounting,
-    Coins,
+    Choices,
     peel_rho,
 )
 
@@ -87,7 +87,7 @@ class LimitedDomain(Mechanism):
     in_short: ClassVar[str] = (
         "Give the items whose votes, after noise, are well above a noisy threshold."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -187,7 +187,7 @@ class LimitedDomain(Mechanism):
 
 
 def draw_limited(
-    coins: Coins,
+    coins: Choices,
     votes: Votes,
     data: Any,
     k: int,

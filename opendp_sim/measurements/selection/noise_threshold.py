@@ -19,7 +19,7 @@ from opendp_sim.core.arithmetic.rounding import float_up, least_int
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, votes_space
@@ -32,7 +32,7 @@ from opendp_sim.measurements.selection._impl.selection import (
     OPENDP,
     SCALE,
     Accounting,
-    Coins,
+    Choices,
     need_cover,
 )
 
@@ -65,7 +65,7 @@ class Apart:
         return self.users * self.items
 
 
-class Law(Protocol):
+class CountNoise(Protocol):
     """Noise on one count."""
 
     def tail(self, j: int) -> float:
@@ -145,12 +145,12 @@ def _normal_tail(scale: float, j: int) -> float:
     return float_up(upper_tail((Fraction(2 * j - 1, 2) / Fraction(scale)) ** 2, _BITS)[1])
 
 
-def law_of(noise: Literal["gaussian", "laplace"], scale: float) -> Law:
+def law_of(noise: Literal["gaussian", "laplace"], scale: float) -> CountNoise:
     """Return the law of the noise on one count."""
     return _Gaussian(scale) if noise == "gaussian" else _Laplace(scale)
 
 
-def passes(law: Law, threshold: int, apart: Apart, votes: int) -> float:
+def passes(law: CountNoise, threshold: int, apart: Apart, votes: int) -> float:
     """Bound the chance that a one-sided item passes.
 
     These items have ``votes`` votes.
@@ -164,14 +164,14 @@ def passes(law: Law, threshold: int, apart: Apart, votes: int) -> float:
     return min(1.0, -math.expm1(-votes * max(alone, together)) * _SLACK + _TINY)
 
 
-def least_passing(law: Law, delta: float, apart: Apart) -> int:
+def least_passing(law: CountNoise, delta: float, apart: Apart) -> int:
     """Return the least threshold that one-sided items pass by ``delta``."""
     return apart.users + least_int(
         lambda above: passes(law, apart.users + above, apart, apart.total) <= delta
     )
 
 
-def profile(law: Law, threshold: int, apart: Apart, epsilon: float) -> float:
+def profile(law: CountNoise, threshold: int, apart: Apart, epsilon: float) -> float:
     """Bound the release's profile at ``epsilon`` (Lemma 4).
 
     By the worst split of the votes.
@@ -240,7 +240,7 @@ class NoiseThreshold(Mechanism):
     in_short: ClassVar[str] = (
         "Add noise to the votes of every item, and give the items that are well above zero."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 3")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 3")
     room = "measurements"
 
     scale: Annotated[float, param("Scale s of the noise on each count.", symbol="s", **SCALE)]
@@ -325,7 +325,7 @@ def _touched(key: str, votes: Votes) -> int:
 
 
 def draw_passing(
-    coins: Coins,
+    coins: Choices,
     votes: Votes,
     data: Any,
     k: int | None,

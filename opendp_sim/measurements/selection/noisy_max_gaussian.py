@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.rounding import sqrt_up
 from opendp_sim.core.claims import Measure, Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, votes_space
@@ -29,7 +29,7 @@ from opendp_sim.measurements.selection._impl.gap_utility import (
     GapUtility,
     check_ranks,
 )
-from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Coins, gaussian_rho
+from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Choices, gaussian_loss
 
 _MEASURES: dict[str, Measure] = {
     "renyi": "renyi_divergence",
@@ -86,7 +86,7 @@ class NoisyMaxGaussian(Mechanism):
     in_short: ClassVar[str] = (
         "Choose how many items to keep: where the votes drop most after noise."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest rank that can win.", **K_MAX)]
@@ -116,7 +116,7 @@ class NoisyMaxGaussian(Mechanism):
             return lambda epsilon: rank_delta(epsilon, users, self.scale, self.k_max)
 
         def zcdp(d_in: Any) -> float:
-            return gaussian_rho(self.scale, votes.users(d_in), sqrt_up(self.k_max))
+            return gaussian_loss(self.scale, votes.users(d_in), sqrt_up(self.k_max))
 
         maps: dict[str, Callable[[Any], Any]] = {"renyi": renyi, "zcdp": zcdp, "curve": curve}
         return Private(
@@ -163,7 +163,7 @@ def rank_delta(epsilon: float, users: int, scale: float, ranks: int) -> float:
 
 
 def draw_noisy_rank(
-    coins: Coins, votes: Votes, data: Any, utility: GapUtility, scale: float
+    coins: Choices, votes: Votes, data: Any, utility: GapUtility, scale: float
 ) -> int:
     """Return the winning rank, from 1."""
     gaps = votes.rank(data, utility.k_max + 1).gaps

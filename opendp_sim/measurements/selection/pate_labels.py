@@ -16,7 +16,7 @@ from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Option, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Option, Proof, one_of, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import real_rows
 from opendp_sim.domains.counts import USERS, Votes, votes_space
@@ -28,21 +28,21 @@ from opendp_sim.measurements.selection._impl.selection import (
     DISTANCE,
     OPENDP,
     SCALE,
-    Coins,
+    Choices,
     choice_rho,
-    gaussian_rho,
+    gaussian_loss,
     passes_beyond,
     threshold_of,
     up,
 )
-from opendp_sim.measurements.selection.stable_top_k import Plan, draw_stable
+from opendp_sim.measurements.selection.stable_top_k import StablePlan, draw_stable
 
 _HALF = 0.5
 _FINE = 2**10
 """Integer steps of one vote where votes are scaled down."""
 
 
-class Stable(Option):
+class StableVotes(Option):
     """Release labels above the clearest gap, if stable.
 
     Per query a set, else no answer.
@@ -59,7 +59,7 @@ class Stable(Option):
     ]  # fmt: skip
 
 
-class Gaussian(Option):
+class GaussianVotes(Option):
     """Release labels whose noisy votes reach a quorum.
 
     Per query (plain PATE).
@@ -129,7 +129,7 @@ class PateLabels(Mechanism):
 
     key: ClassVar[str] = "pate_labels"
     in_short: ClassVar[str] = "Answer a fixed number of questions by the votes of teachers."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     labels: Annotated[
@@ -140,7 +140,7 @@ class PateLabels(Mechanism):
         ),
     ]  # fmt: skip
     rule: Annotated[
-        Stable | Gaussian, one_of(Stable, Gaussian),
+        StableVotes | GaussianVotes, one_of(StableVotes, GaussianVotes),
         param(
             "How one query is answered.", symbol="r", unit="none",
             hint="rule: {stable: {k_max: 5}}; {gaussian: {quorum: 50, tau: 3}} are the baselines.",
@@ -164,18 +164,18 @@ class PateLabels(Mechanism):
                 got=self.labels, hint="a row holds queries * labels numbers, query by query.",
             )  # fmt: skip
         queries = rows.width // self.labels
-        if isinstance(self.rule, Stable):
+        if isinstance(self.rule, StableVotes):
             return self._stable(queries, self.rule)
         return self._gaussian(queries, self.rule)
 
-    def _stable(self, queries: int, rule: Stable) -> Private:
+    def _stable(self, queries: int, rule: StableVotes) -> Private:
         check_ranks(self.key, rule.k_max, self.labels, None)
         threshold = threshold_of(self.key, self.scale, self.delta / queries, self.distance)
-        plan = Plan(GapUtility(rule.k_max, None, None, 0.0), self.scale, threshold)
+        plan = StablePlan(GapUtility(rule.k_max, None, None, 0.0), self.scale, threshold)
         votes = votes_space(self.key, IntVector(self.labels), USERS)
 
         def privacy_map(d_in: Any) -> tuple[float, float]:
-            one = up(choice_rho(self.scale, d_in), gaussian_rho(self.scale, d_in))
+            one = up(choice_rho(self.scale, d_in), gaussian_loss(self.scale, d_in))
             delta = passes_beyond(self.key, self.scale, threshold, int(d_in))
             return times(one, queries), min(1.0, times(delta, queries))
 
@@ -191,12 +191,12 @@ class PateLabels(Mechanism):
             },
         )
 
-    def _gaussian(self, queries: int, rule: Gaussian) -> Private:
+    def _gaussian(self, queries: int, rule: GaussianVotes) -> Private:
         most = self.labels if rule.tau is None else min(rule.tau, self.labels)
         norm = sqrt_up(most)
         return Private(
             measure="zero_concentrated_divergence",
-            privacy_map=lambda d_in: times(gaussian_rho(self.scale, d_in, norm), queries),
+            privacy_map=lambda d_in: times(gaussian_loss(self.scale, d_in, norm), queries),
             function=lambda data: answer_quorum(
                 OPENDP,
                 shared_votes(data, self.labels, rule.tau),
@@ -207,7 +207,7 @@ class PateLabels(Mechanism):
             expected={
                 "queries": float(queries),
                 "deviation": self.scale,
-                "rho_per_query": gaussian_rho(self.scale, 1, norm),
+                "rho_per_query": gaussian_loss(self.scale, 1, norm),
                 "votes_per_teacher": float(most),
             },
         )
@@ -240,14 +240,14 @@ def shared_votes(data: Any, labels: int, tau: int | None) -> NDArray[np.int64]:
 
 
 def answer_stable(
-    coins: Coins, votes: Votes, counts: NDArray[np.int64], plan: Plan
+    coins: Choices, votes: Votes, counts: NDArray[np.int64], plan: StablePlan
 ) -> list[list[str | int] | None]:
     """Return a label set or None for each query."""
     return [draw_stable(coins, votes, each, plan) for each in counts.reshape(-1, votes.candidates)]  # type: ignore[arg-type]
 
 
 def answer_quorum(
-    coins: Coins, steps: NDArray[np.int64], labels: int, quorum: int, scale: float
+    coins: Choices, steps: NDArray[np.int64], labels: int, quorum: int, scale: float
 ) -> list[list[int]]:
     """Return, for each query, the labels whose noisy count reaches the quorum."""
     noisy = coins.noisy(steps, scale * _FINE).reshape(-1, labels)

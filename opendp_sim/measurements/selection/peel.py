@@ -13,7 +13,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import need_candidates, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k
@@ -79,7 +79,7 @@ class Peel(Mechanism):
     in_short: ClassVar[str] = (
         "Draw items one after another, those with more votes with a larger chance."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k: Annotated[

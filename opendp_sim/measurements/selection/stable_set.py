@@ -11,7 +11,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, votes_space
@@ -23,8 +23,8 @@ from opendp_sim.measurements.selection._impl.selection import (
     OPENDP,
     SCALE,
     Accounting,
-    Coins,
-    gaussian_rho,
+    Choices,
+    gaussian_loss,
     passes_beyond,
     threshold_of,
 )
@@ -74,7 +74,7 @@ class StableSet(Mechanism):
     in_short: ClassVar[str] = (
         "Give the most voted items if they lead by enough after noise, else nothing."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -105,7 +105,7 @@ class StableSet(Mechanism):
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
             delta = passes_beyond(self.key, self.scale, threshold, users)
-            return gaussian_rho(self.scale, users), delta
+            return gaussian_loss(self.scale, users), delta
 
         def curve(d_in: Any) -> Any:
             users = votes.users(d_in)
@@ -129,7 +129,7 @@ class StableSet(Mechanism):
 
 
 def draw_set(
-    coins: Coins, votes: Votes, data: Any, k: int, scale: float, threshold: int
+    coins: Choices, votes: Votes, data: Any, k: int, scale: float, threshold: int
 ) -> list[str | int] | None:
     """Return the set or None."""
     ranking = votes.rank(data, k + 1)

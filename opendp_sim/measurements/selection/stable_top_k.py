@@ -19,7 +19,7 @@ from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, need_candidates, votes_space
@@ -39,9 +39,9 @@ from opendp_sim.measurements.selection._impl.selection import (
     OPENDP,
     SCALE,
     Accounting,
-    Coins,
+    Choices,
     choice_rho,
-    gaussian_rho,
+    gaussian_loss,
     passes_beyond,
     threshold_of,
     up,
@@ -97,7 +97,7 @@ class StableTopK(Mechanism):
     in_short: ClassVar[str] = (
         "Draw how many items to keep; give them if they lead by enough, else nothing."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest set that can be released.", **K_MAX)]
@@ -154,7 +154,7 @@ class StableTopK(Mechanism):
             },
         )
 
-    def plan(self) -> Plan:
+    def plan(self) -> StablePlan:
         """Return the public numbers of the two stages."""
         delta = self.delta / 2 if self.accounting == "curve" else self.delta
         threshold = threshold_of(self.key, self.scale, delta, self.distance)
@@ -163,7 +163,7 @@ class StableTopK(Mechanism):
         else:
             utility = GapUtility(self.k_max, None, self.k, self.slope)
         fill = self.k if self.fill == "peel" else None
-        return Plan(utility, self.scale, threshold, fill)
+        return StablePlan(utility, self.scale, threshold, fill)
 
     def _check_fill(self, votes: Votes) -> None:
         if self.fill == "none":
@@ -180,10 +180,10 @@ class StableTopK(Mechanism):
                 got=self.fill, hint="set `k`; for a curve of a fixed k use `gated_peel`.",
             )  # fmt: skip
 
-    def _approximate(self, votes: Votes, plan: Plan) -> Callable[[Any], tuple[float, float]]:
+    def _approximate(self, votes: Votes, plan: StablePlan) -> Callable[[Any], tuple[float, float]]:
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
-            rho = up(choice_rho(self.scale, users), gaussian_rho(self.scale, users))
+            rho = up(choice_rho(self.scale, users), gaussian_loss(self.scale, users))
             if plan.fill is not None:
                 # What any number of draws costs at its own scale; the factor holds their roundings.
                 rho = up(rho, (users / self.scale) ** 2 * (1 + 2.0**-40))
@@ -191,7 +191,7 @@ class StableTopK(Mechanism):
 
         return approximate
 
-    def _curve(self, votes: Votes, plan: Plan) -> Callable[[Any], Any]:
+    def _curve(self, votes: Votes, plan: StablePlan) -> Callable[[Any], Any]:
         @lru_cache(maxsize=64)
         def profile(users: int) -> Callable[[float], float]:
             passes_beyond(self.key, self.scale, plan.threshold, users)
@@ -204,7 +204,7 @@ class StableTopK(Mechanism):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StablePlan:
     """Hold the public numbers of a stable release.
 
     The utility of a rank, the scale of choice and test, threshold, size to fill.
@@ -223,7 +223,9 @@ class Plan:
         return float(self.scale * np.sqrt(rounds / 8.0))
 
 
-def draw_stable(coins: Coins, votes: Votes, data: Any, plan: Plan) -> list[str | int] | None:
+def draw_stable(
+    coins: Choices, votes: Votes, data: Any, plan: StablePlan
+) -> list[str | int] | None:
     """Return the released items in the public order, or None."""
     ranking = votes.rank(data, plan.utility.k_max + 1)
     k = 1 + coins.best(plan.utility(ranking.gaps), plan.scale)
@@ -234,7 +236,7 @@ def draw_stable(coins: Coins, votes: Votes, data: Any, plan: Plan) -> list[str |
 
 
 def _filled(
-    coins: Coins, votes: Votes, data: Any, places: NDArray[np.int64] | None, plan: Plan
+    coins: Choices, votes: Votes, data: Any, places: NDArray[np.int64] | None, plan: StablePlan
 ) -> list[str | int]:
     """Return exactly k items."""
     k = int(plan.fill or 0)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k, check_ranks
@@ -97,7 +97,7 @@ class TopK(Mechanism):
     """
 
     key: ClassVar[str] = "top_k"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     scale: Annotated[float, param("Scale s of the chosen mechanism.", symbol="s", **SCALE)]

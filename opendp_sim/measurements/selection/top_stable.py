@@ -17,11 +17,11 @@ from opendp_sim.core.arithmetic.rounding import float_up, least_int
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import BudgetError, ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import K_MAX, check_ranks
-from opendp_sim.measurements.selection._impl.selection import DELTA, DISTANCE, OPENDP, Coins
+from opendp_sim.measurements.selection._impl.selection import DELTA, DISTANCE, OPENDP, Choices
 
 _SLACK = 1 + 1e-9
 _REACH = 45.0
@@ -76,7 +76,7 @@ class TopStable(Mechanism):
     in_short: ClassVar[str] = (
         "Try ever fewer items; give the first set that leads by enough after noise."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -183,7 +183,7 @@ def difference_tail(left: float, right: float, least: int) -> float:
 
 
 def draw_top_stable(
-    coins: Coins,
+    coins: Choices,
     votes: Votes,
     data: Any,
     k: int,

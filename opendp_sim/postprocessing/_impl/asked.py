@@ -34,7 +34,7 @@ def check_queries(domain: Domain, queries: Any) -> Any:
     width = getattr(getattr(domain, "queries", None), "width", None)
     values = array_of_rows(getattr(queries, "values", queries), "OS607", "queries")
     fits = values.ndim == 2 and values.shape[1] == width and values.dtype.kind in "fiu"
-    least, most = extremes(values) if fits else (0.0, 0.0)
+    least, most = least_and_greatest(values) if fits else (0.0, 0.0)
     if not fits or not math.isfinite(least) or not math.isfinite(most):
         raise DataError(
             "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
@@ -48,7 +48,7 @@ def check_queries(domain: Domain, queries: Any) -> Any:
     return queries
 
 
-def extremes(values: NDArray[Any]) -> tuple[float, float]:
+def least_and_greatest(values: NDArray[Any]) -> tuple[float, float]:
     """Return an array's least and greatest number.
 
     NaN where it contains one, 0 where it is empty.

@@ -19,9 +19,9 @@ from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import as_rows
 from opendp_sim.postprocessing._impl.expected_error import (
-    Asked,
     ExpectedError,
     Floats,
+    PublicExample,
     far,
     root_mean_square,
 )
@@ -93,7 +93,7 @@ def interval(
 # --------------------------------------------------------------------------------------------------
 
 
-def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
+def expected_distance_error(asked: PublicExample, post: Mechanism) -> ExpectedError:
     """Return the expected error of ``distance``.
 
     As ``post`` has it: exponent, sums or means.
@@ -129,7 +129,7 @@ def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
     )
 
 
-def _of_means(asked: Asked, post: Any, scaled: dict[str, Any]) -> ExpectedError:
+def _of_means(asked: PublicExample, post: Any, scaled: dict[str, Any]) -> ExpectedError:
     """Return the expected error of means (Lemma 4)."""
     sums, (points, at), (before, wanted) = (
         asked.sums("distance_sums", "a sketch of sums of distances"),

@@ -84,7 +84,7 @@ class ExpectedError:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PublicExample:
     """Hold public points and queries around the row maps.
 
     Before and behind them.
@@ -110,14 +110,14 @@ class Asked:
         claim = self.stages[-1].claim
         found = claim.capabilities.get(capability) if isinstance(claim, Stable) else None
         if found is None or found.labels is not None:
-            raise refused(f"{needs}, without labels")
+            raise unpredictable(f"{needs}, without labels")
         return found
 
     def behind(self) -> tuple[Floats, Any]:
         """Return points and queries in the sketch's own steps."""
         points = _rows(self.stages[:-1], self.like)
         if len(points) < _FEWEST:
-            raise refused(f"{_FEWEST} public points or more")
+            raise unpredictable(f"{_FEWEST} public points or more")
         return points, on_queries(self.stages[:-1], self.queries)
 
     def before(self) -> tuple[Floats, Floats]:
@@ -141,7 +141,7 @@ class Asked:
         return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
 
 
-def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
+def expected_kernel_error(asked: PublicExample, post: Mechanism) -> ExpectedError:
     """Return the expected error of ``density`` as ``post`` has it.
 
     Raises:
@@ -149,7 +149,7 @@ def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
     """
     sums, size = asked.sums("kernel_sums", "a sketch of kernel sums of l1 or l2"), asked.size
     if sums.distance not in _METRICS:
-        raise refused("a sketch of kernel sums of l1 or l2, without labels")
+        raise unpredictable("a sketch of kernel sums of l1 or l2, without labels")
     points, at = asked.behind()
     before, wanted = asked.before()
     which = getattr(post, "public", "none")
@@ -188,7 +188,7 @@ def root_mean_square(values: Floats) -> float:
 
 
 def _bias(
-    asked: Asked, sums: Any, points: Floats, at: Any, exact: Floats, *, drawn: bool
+    asked: PublicExample, sums: Any, points: Floats, at: Any, exact: Floats, *, drawn: bool
 ) -> Floats:
     """Return the structure's own error, by query."""
     if not drawn:
@@ -202,7 +202,7 @@ def _bias(
     return np.asarray(approximated(apart).mean(axis=0) - exact)
 
 
-def _cells(asked: Asked, points: Floats) -> dict[str, Any]:
+def _cells(asked: PublicExample, points: Floats) -> dict[str, Any]:
     claim: Any = asked.stages[-1].claim
     cells = np.zeros(claim.output.size, dtype=np.int64)
     claim.accumulate(points, cells)
@@ -210,7 +210,9 @@ def _cells(asked: Asked, points: Floats) -> dict[str, Any]:
     return found
 
 
-def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> Floats | None:
+def _sampling(
+    asked: PublicExample, sums: Any, points: Floats, at: Any, public: Any
+) -> Floats | None:
     """Return the sketch's sampling variance by query (Lemmas 1, 2)."""
     half, size = len(points) // 2, float(asked.size)
     first, second = points[:half], points[half : 2 * half]
@@ -226,14 +228,14 @@ def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> 
     return np.maximum(variance, 0.0)
 
 
-def _known(asked: Asked, public: Any) -> Floats:
+def _known(asked: PublicExample, public: Any) -> Floats:
     """Return public points on the sketch's grid and box."""
     grid: Any = asked.stages[-1].domain
     known: Floats = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
     return known
 
 
-def _of_number(asked: Asked, sums: Any, at: Any, public: Any) -> Floats:
+def _of_number(asked: PublicExample, sums: Any, at: Any, public: Any) -> Floats:
     """Return the count's noise with public points, by query."""
     known = _known(asked, public)
     own = sums.estimate(_cells(asked, known), at).groups[0, 0]
@@ -243,7 +245,12 @@ def _of_number(asked: Asked, sums: Any, at: Any, public: Any) -> Floats:
 
 
 def _with_public(
-    asked: Asked, sums: Any, points: Floats, at: Any, found: tuple[Floats, Floats], public: Any
+    asked: PublicExample,
+    sums: Any,
+    points: Floats,
+    at: Any,
+    found: tuple[Floats, Floats],
+    public: Any,
 ) -> Floats:
     """Return the variance due to public points (Lemmas 2, 4).
 
@@ -263,7 +270,7 @@ def _with_public(
     return np.asarray(share**2 * own - 2.0 * asked.size**2 * covariance / pairs)
 
 
-def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None:
+def _variance(asked: PublicExample, sums: Any, points: Floats, at: Any) -> Floats | None:
     found = sums.estimate(_cells(asked, points), at)
     if found.repetitions == 1 or not np.isfinite(found.variance).all():
         return None  # no draws, or one
@@ -271,7 +278,7 @@ def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None
     return variance
 
 
-def _of(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats:
+def _of(asked: PublicExample, sums: Any, points: Floats, at: Any) -> Floats:
     found = _variance(asked, sums, points, at)
     assert found is not None  # noqa: S101 - the sketch draws, as the caller saw
     return found
@@ -301,7 +308,7 @@ def _rows(stages: Sequence[Stage], like: Any) -> Floats:
     return values
 
 
-def refused(expected: str) -> DataError:
+def unpredictable(expected: str) -> DataError:
     """Return the refusal of what cannot be predicted."""
     return DataError(
         "OS607", "expected_error", expected=expected, got="another chain, or fewer points",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import DataError, InternalError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
@@ -112,7 +112,7 @@ class Ranks:
         return self._keys[width]
 
 
-def digests(contents: list[NDArray[np.uint64]], rows: NDArray[np.int64]) -> list[bytes]:
+def content_digests(contents: list[NDArray[np.uint64]], rows: NDArray[np.int64]) -> list[bytes]:
     """Return digests of rows' contents.
 
     Different contents never share one.
@@ -242,7 +242,7 @@ class BoundContributions(Mechanism):
     in_short: ClassVar[str] = (
         "Use at most a stated number of rows of every person, drawn by a public rule, and no others."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     max_rows: Annotated[
@@ -393,7 +393,7 @@ class _Kept:
         last = self.last[persons]
         doubtful = self.tied[persons] & (hashes == last)
         rows = np.flatnonzero(doubtful)
-        which = zip(persons[rows].tolist(), digests(contents, rows), strict=True)
+        which = zip(persons[rows].tolist(), content_digests(contents, rows), strict=True)
         return (hashes <= last) & ~doubtful, list(zip(rows.tolist(), which, strict=True)), persons
 
     def __call__(self, block: Any) -> Any:

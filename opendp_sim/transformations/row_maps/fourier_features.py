@@ -20,7 +20,7 @@ from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import InternalError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -28,7 +28,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
 
-LENGTH = 1024
+PHASE_RADIUS = 1024
 """S, the integer length of a pair (cosine, sine)."""
 _TURN = 4096
 """Phases of a full turn: a feature is off by at most pi / 4096 and a step."""
@@ -77,7 +77,7 @@ class FourierFeatures(Mechanism):
     """
 
     key: ClassVar[str] = "fourier_features"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     frequencies: Annotated[
@@ -122,10 +122,10 @@ class FourierFeatures(Mechanism):
             width=2 * self.frequencies,
             labels=rows.labels,
             ids=rows.ids,
-            unit=1.0 / (LENGTH * math.sqrt(self.frequencies)),
-            lower=(-LENGTH,),
-            upper=(LENGTH,),
-            l2=math.isqrt(self.frequencies * LENGTH**2 - 1) + 1,
+            unit=1.0 / (PHASE_RADIUS * math.sqrt(self.frequencies)),
+            lower=(-PHASE_RADIUS,),
+            upper=(PHASE_RADIUS,),
+            l2=math.isqrt(self.frequencies * PHASE_RADIUS**2 - 1) + 1,
         )
 
 
@@ -150,8 +150,8 @@ class Waves:
     def matrices(self) -> Drawn:
         """The public matrices, for the release's fingerprint."""
         count = self.mechanism.frequencies
-        nbytes = 8 * (self.rows.width + 1) * count + table().nbytes
-        return Drawn(nbytes, lambda: (self.projection.folded, table()))
+        nbytes = 8 * (self.rows.width + 1) * count + wave_table().nbytes
+        return Drawn(nbytes, lambda: (self.projection.folded, wave_table()))
 
     @cached_property
     def projection(self) -> PhaseProjection:
@@ -190,20 +190,20 @@ class Waves:
 
     def _paired(self, phases: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return all cosines, then all sines, shape (n, 2 D)."""
-        cosines, sines = table().astype(np.float64).T
+        cosines, sines = wave_table().astype(np.float64).T
         return np.concatenate([cosines[phases], sines[phases]]).T
 
 
 @cache
-def table() -> NDArray[np.int64]:
+def wave_table() -> NDArray[np.int64]:
     """Return ``S (cos, sin)`` at each phase's middle, shape (P, 2).
 
     Truncated, so that no pair is too long.
     """
     angles = (np.arange(_TURN) + 0.5) * (2.0 * math.pi / _TURN)
     circle: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    pairs: NDArray[np.int64] = np.trunc(LENGTH * circle).astype(np.int64)
-    if int(np.square(pairs).sum(axis=1).max()) > LENGTH**2:
+    pairs: NDArray[np.int64] = np.trunc(PHASE_RADIUS * circle).astype(np.int64)
+    if int(np.square(pairs).sum(axis=1).max()) > PHASE_RADIUS**2:
         raise InternalError(
             "OS903", "fourier_features.table", expected="pairs no longer than S", got="a longer pair",
             hint="report this: the mathematics library of this machine is out of order.",

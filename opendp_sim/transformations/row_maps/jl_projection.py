@@ -22,7 +22,7 @@ from opendp_sim.core.arithmetic.row_products import exact_dtype, exact_products
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -189,7 +189,7 @@ class JlProjection(Mechanism):
 
     key: ClassVar[str] = "jl_projection"
     in_short: ClassVar[str] = "Shorten every row to fewer whole numbers, by a public random matrix."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     dimension: Annotated[

@@ -24,7 +24,7 @@ from opendp_sim.core.arithmetic.lazy_matrices import Drawn
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -87,7 +87,7 @@ class L1Embedding(Mechanism):
     in_short: ClassVar[str] = (
         "Turn every row into numbers whose sum of differences tells how far rows are apart."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     directions: Annotated[

@@ -13,7 +13,7 @@ import numpy as np
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import real_rows
 from opendp_sim.domains.row_norms import norm_slack
@@ -59,7 +59,7 @@ class Quantize(Mechanism):
     """
 
     key: ClassVar[str] = "quantize"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     bits: Annotated[

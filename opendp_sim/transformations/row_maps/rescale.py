@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import real_rows
 from opendp_sim.domains.frame import composed
@@ -69,7 +69,7 @@ class Rescale(Mechanism):
     """
 
     key: ClassVar[str] = "rescale"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     centre: Annotated[

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import symmetric
 from opendp_sim.domains.metrics import IdDistance
@@ -66,7 +66,7 @@ class Select(Mechanism):
 
     key: ClassVar[str] = "select"
     in_short: ClassVar[str] = "Take the columns that are named, and leave out all others."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "rows"
 
     features: Annotated[

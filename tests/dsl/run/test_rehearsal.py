@@ -14,8 +14,8 @@ import opendp_sim as sim
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.claims import Interactive, Post, Private
 from opendp_sim.core.errors import DataError, InternalError, SimError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, Source, register
-from opendp_sim.domains.released import Answers
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, Proof, register
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.dsl.run import execute
 from opendp_sim.sklearn import Budget, DPKNeighborsClassifier
 
@@ -220,7 +220,7 @@ def counting(key, function):
     class Count(Mechanism):
         """Count records, noisily."""
 
-        source: ClassVar[Source] = Source(key="own", where="Lemma")
+        source: ClassVar[Proof] = Proof(key="own", where="Lemma")
         room = "measurements"
 
         def bind(self, domain, metric):
@@ -258,11 +258,11 @@ def question(key, function):
     class Question(Mechanism):
         """Answer queries."""
 
-        source: ClassVar[Source] = Source(key="own", where="post-processing")
+        source: ClassVar[Proof] = Proof(key="own", where="post-processing")
         room = "queries"
 
         def bind(self, domain, metric):
-            return Post(function, output=Answers(("count",)))
+            return Post(function, output=AnswerColumns(("count",)))
 
     Question.key = key
     return Question
@@ -399,7 +399,7 @@ def served_by(key, function):
     class Service(Mechanism):
         """Answer queries, one after another."""
 
-        source: ClassVar[Source] = Source(key="own", where="Lemma")
+        source: ClassVar[Proof] = Proof(key="own", where="Lemma")
         room = "measurements"
 
         def bind(self, domain, metric):

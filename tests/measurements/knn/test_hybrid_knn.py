@@ -30,7 +30,7 @@ SETTING = HybridKnn(rho=0.5, queries=200, size=1300)
 
 def test_a_record_moves_the_means_by_no_more_than_the_scale_is_for(monkeypatch):
     """Lemma 1, exactly: the noiseless cells of neighbours, against OpenDP's map at the scale."""
-    monkeypatch.setattr(_knn_means, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(_knn_means, "add_rounded_gaussian", lambda cells, scale: cells)
     lens = Lens.plain(GRID, normalise=True).centred_on(QUERIES)
     dtype = lens.dtype("test")
     values = np.concatenate([VALUES[:40], np.zeros((1, 64)), np.full((1, 64), 256.0)])
@@ -179,7 +179,7 @@ def test_measured_noise_of_the_means_is_what_the_plan_says(monkeypatch):
     """Against the sum of a class of the guessed size: what is said, and 4 % for the classes' counts."""
     service = Hybrid(SETTING, GRID, TRAIN)
     with monkeypatch.context() as quiet:
-        quiet.setattr(_knn_means, "noisy", lambda cells, scale: cells)
+        quiet.setattr(_knn_means, "add_rounded_gaussian", lambda cells, scale: cells)
         exact = Hybrid(SETTING, GRID, TRAIN)
         exact.refer(QUERIES)
     service.refer(QUERIES)

@@ -22,13 +22,13 @@ from opendp_sim.core.errors import (
     SpaceError,
 )
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.domains.ids import id_array, packed, unpacked
+from opendp_sim.domains.ids import id_array, pack_ids, unpack_ids
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.dsl.types.error_terms import of_release
 from opendp_sim.measurements.knn._impl.calibration import Rule
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.public_votes import Reference, Seen, scores_between
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows, Reference, scores_between
 from opendp_sim.measurements.knn._impl.stored import Owners
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
 from opendp_sim.measurements.knn.ind_knn import IndKnn, make_ind_knn
@@ -444,11 +444,11 @@ def test_ids_of_the_other_kind_are_refused_and_change_nothing(ids, foreign):
     | st.lists(st.integers(-(2**63), 2**64 - 1), max_size=6)
 )
 def test_kept_ids_come_back_as_they_were(ids):
-    assert unpacked(packed(ids)).tolist() == ids
-    assert len(packed(ids)) == len(packed(id_array(ids)))
+    assert unpack_ids(pack_ids(ids)).tolist() == ids
+    assert len(pack_ids(ids)) == len(pack_ids(id_array(ids)))
     # A store is bound to these bytes: they are JSON's, however they are made.
     written = json.dumps(ids, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    assert packed(ids).tobytes() == written
+    assert pack_ids(ids).tobytes() == written
     owners = Owners(id_array(ids))
     first = list(dict.fromkeys(ids))  # purses are numbered as their owners come
     assert owners.meet(ids).tolist() == [first.index(one) for one in ids]
@@ -588,7 +588,7 @@ def test_thresholds_from_few_queries_are_those_of_all_queries_together():
     """A hundred of them and one record in a thousand: the highest score of each is mostly luck."""
     rng = np.random.default_rng(3)
     rows = np.rint(rng.normal(0, 60, (3100, 40)))
-    few, strangers = Seen.of(rows[:100]), Seen.of(rows[100:])
+    few, strangers = QueryRows.of(rows[:100]), QueryRows.of(rows[100:])
     own = Reference(few, 0.01, -(2**40))
     for angular in (True, False):
         limits = own.thresholds(few, angular=angular)
@@ -600,7 +600,7 @@ def test_thresholds_from_few_queries_are_those_of_all_queries_together():
         alone = (scores_between(few, strangers, angular=angular) >= lucky).mean(axis=1)
         assert found.min() > alone.min()
         assert 0.005 < np.median(found) < 0.02
-        twice = Seen.of(np.concatenate([rows[:100], rows[:100]]))
+        twice = QueryRows.of(np.concatenate([rows[:100], rows[:100]]))
         again = Reference(twice, 0.01, -(2**40)).thresholds(few, angular=angular)
         assert (again <= scores.max(axis=1)).all()  # copies of a query are no strangers
 

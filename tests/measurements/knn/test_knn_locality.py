@@ -16,12 +16,12 @@ from opendp_sim.measurements.knn._impl.kernels import Cosine, Rbf, Student
 from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.predictor import Predictor
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
-from opendp_sim.measurements.knn._impl.public_votes import Seen, weights_of
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows, weights_of
 from opendp_sim.measurements.knn._impl.sign_hashes import (
-    Codes,
+    HashTables,
+    PackedSigns,
     SignCodes,
     SignHashes,
-    Tables,
     chosen,
 )
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
@@ -41,9 +41,9 @@ def contributions(values, kernel, normalise, centre, queries=QUERIES, coder=None
     lens = Lens.plain(WIDE, normalise=normalise)
     lens = lens.centred_on(QUERIES) if centre else lens
     dtype = lens.dtype("test")
-    pool = Pool(lens, dtype, coder or Tables.draw(3, 5, 6, 67))
+    pool = Pool(lens, dtype, coder or HashTables.draw(3, 5, 6, 67))
     pool.add(values, np.zeros(len(values), dtype=int), np.arange(len(values)))
-    seen = Seen.of(lens.see_queries(queries, dtype))
+    seen = QueryRows.of(lens.see_queries(queries, dtype))
     ladder = kernel.ladder(255, lens.unit)
     everything = int(np.iinfo(np.int64).min // 4) if not kernel.angular else -(2**23)
     out = []
@@ -64,7 +64,7 @@ def test_every_record_that_reaches_a_threshold_is_found_and_no_other(normalise):
         pool.add(part, np.zeros(len(part), dtype=int), np.arange(len(part)) + pool.size)
     pool.remove(np.array([3]))
     rows = pool.seen_rows.astype(np.int64)
-    seen = Seen.of(lens.see_queries(QUERIES[:6], dtype))
+    seen = QueryRows.of(lens.see_queries(QUERIES[:6], dtype))
     for i, product in enumerate(pool.products(seen.rows)):
         score = -np.square(rows - seen.rows[i].astype(np.int64)).sum(axis=1)
         for threshold in (*np.sort(score)[[0, 1, 700, -2, -1]], -(2**61), 1):
@@ -100,7 +100,7 @@ def test_deleting_moving_blocking_and_layout_change_no_bit(kernel, normalise, ce
         assert np.array_equal(rows[which], other[0])
         assert np.array_equal(codes[:, which], other[1])
         assert np.array_equal(out[:, :, which], other[2])
-        codes_of = Codes.draw(SignCodes(words=2), 67)
+        codes_of = PackedSigns.draw(SignCodes(words=2), 67)
         wide = contributions(ROWS, kernel, normalise, centre, coder=codes_of)[1]
         assert np.array_equal(
             wide[:, which], contributions(values, kernel, normalise, centre, coder=codes_of)[1]
@@ -153,7 +153,7 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
     search = SignHashes(recall=0.9)
     size = chosen(search, cosine, 512)
     assert size is not None
-    tables = Tables.draw(1, *size, 512)
+    tables = HashTables.draw(1, *size, 512)
     base = RNG.normal(size=(900, 512))
     base /= np.linalg.norm(base, axis=1, keepdims=True)
     side = RNG.normal(size=(900, 512))
@@ -161,7 +161,7 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
     side /= np.linalg.norm(side, axis=1, keepdims=True)
     other = cosine * base + np.sqrt(1 - cosine**2) * side
     seen = [np.rint(2048 * rows).astype(np.float32) for rows in (base, other)]
-    for coder in (tables, Codes.draw(SignCodes(recall=0.9), 512)):
+    for coder in (tables, PackedSigns.draw(SignCodes(recall=0.9), 512)):
         stated = coder.recall(cosine)
         assert 0.9 <= stated < 1.0
         codes = [coder.codes(rows) for rows in seen]
@@ -175,7 +175,7 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
 )
 def test_codes_are_computed_where_their_products_are_exact(width, dtype):
     """The float follows from the longest plane that was drawn and the longest row there may be."""
-    for coder in (Tables.draw(0, 1, 4, width), Codes.draw(SignCodes(words=1), width)):
+    for coder in (HashTables.draw(0, 1, 4, width), PackedSigns.draw(SignCodes(words=1), width)):
         planes = coder.planes.astype(np.int64)
         assert coder.planes.dtype == dtype
         assert (coder.planes == planes).all()

@@ -125,7 +125,7 @@ def lived(make, data, steps, without, seed, monkeypatch, reference, changed=froz
     """
     forced = Forced(seed)
     monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: forced(cells, scale))
-    monkeypatch.setattr(_knn_means, "noisy", forced)
+    monkeypatch.setattr(_knn_means, "add_rounded_gaussian", forced)
     store, said = Kept(), []
     service = make(data, store)
     late, first = (0, 0) if reference is None else np.random.default_rng(seed).integers(0, 5, 2)

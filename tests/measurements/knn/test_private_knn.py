@@ -24,7 +24,7 @@ from opendp_sim.measurements.knn._impl.subsampled_votes import (
     scale_for,
 )
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
-from opendp_sim.measurements.knn.private_knn import PrivateKnn, Sampler, coins, nearest
+from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes, coins, nearest_places
 from tests._tiers import some
 
 dp.enable_features("contrib")
@@ -181,7 +181,7 @@ PAIRS = st.lists(RECORD, max_size=12)
 
 def found_votes(rows, count):
     scores, labels = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    return np.bincount(labels[nearest(scores, labels, count)], minlength=3)
+    return np.bincount(labels[nearest_places(scores, labels, count)], minlength=3)
 
 
 @settings(max_examples=200, deadline=None)
@@ -214,7 +214,7 @@ def test_a_permuted_file_has_the_same_votes(monkeypatch):
     rows, labels = np.repeat([[60.0, 60.0]], 600, axis=0), np.repeat([0, 1], 300)
     setting = PrivateKnn(**{**PLAIN, "rate": 0.9, "neighbours": 250})
     votes = [
-        Sampler(setting, GRID, Rows(rows, order), 5.0).predict(np.array([LEFT])).votes.tolist()
+        SampledVotes(setting, GRID, Rows(rows, order), 5.0).predict(np.array([LEFT])).votes.tolist()
         for order in (labels, labels[::-1].copy())
     ]
     assert votes[0] == votes[1] == [[250.0, 0.0]]
@@ -230,7 +230,7 @@ def test_coins_are_exact():
 
 
 def test_no_more_queries_than_were_promised(tmp_path):
-    service = Sampler(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
+    service = SampledVotes(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
     assert service.predict(np.array([LEFT, UP])).labels == ("left", "up")
     with pytest.raises(BudgetError, match="OS406"):
         service.predict(np.array([LEFT] * 39))
@@ -248,7 +248,7 @@ def test_no_more_queries_than_were_promised(tmp_path):
 
 
 def test_a_failure_uses_everything_up(monkeypatch):
-    service = Sampler(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
+    service = SampledVotes(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
     with monkeypatch.context() as patched:
         patched.setattr(Stock, "noisy", lambda *_: 1 / 0)
         with pytest.raises(Exception, match="OS902"):
@@ -268,7 +268,7 @@ def test_group_privacy_is_stated():
 
 def test_noise_is_added_when_nobody_is_there():
     empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
-    answers = Sampler(PrivateKnn(**PLAIN), GRID, empty, 5.0).predict(np.array([LEFT] * 40))
+    answers = SampledVotes(PrivateKnn(**PLAIN), GRID, empty, 5.0).predict(np.array([LEFT] * 40))
     assert set(answers.labels) == {"left", "up"}  # all equal: 2**-39
 
 
@@ -277,5 +277,5 @@ def test_measured_noise_is_what_the_plan_says():
     setting = PrivateKnn(**(PLAIN | {"queries": 1000}))
     promised = setting.bind(GRID, Symmetric()).expected["vote_noise"]
     empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
-    votes = Sampler(setting, GRID, empty, setting.scale).predict(np.array([LEFT] * 1000)).votes
+    votes = SampledVotes(setting, GRID, empty, setting.scale).predict(np.array([LEFT] * 1000)).votes
     assert abs(votes.std() / promised - 1) < 5 / np.sqrt(2 * votes.size)

@@ -14,7 +14,7 @@ from opendp_sim.measurements.knn._impl.predictor import Predictor
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.updates import ChangingRecords, FixedRecords
 from opendp_sim.measurements.knn.hybrid_knn import Hybrid
-from opendp_sim.measurements.knn.private_knn import Sampler
+from opendp_sim.measurements.knn.private_knn import SampledVotes
 
 SETTING = SimpleNamespace(key="some_knn")
 GRID = GridRows(width=2, labels=("a", "b"), ids=True, lower=(0,), upper=(9,))
@@ -47,7 +47,7 @@ def test_fixed_records_stay(word):
 def test_only_ind_knn_changes_records():
     assert issubclass(Predictor, ChangingRecords)
     assert issubclass(Hybrid, FixedRecords)
-    assert issubclass(Sampler, FixedRecords)
+    assert issubclass(SampledVotes, FixedRecords)
 
 
 def test_a_person_who_comes_back_has_the_purse_of_before():

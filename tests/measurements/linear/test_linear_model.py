@@ -25,12 +25,12 @@ from opendp_sim.measurements.linear._impl import whitening
 from opendp_sim.measurements.linear._impl.descent import (
     CLIP,
     WHOLE,
-    Seen,
+    ScaledRecords,
     gradient,
     residuals,
     whole_weights,
 )
-from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows
+from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
 
 WIDE = GridRows(width=70, labels=tuple(range(7)), lower=(-2000,), upper=(2000,))
@@ -55,7 +55,7 @@ def test_rows_are_local_whole_and_short(domain: GridRows, by_length: bool):
     assert not np.signbit(seen[seen == 0.0]).any()
     wide = seen.astype(np.float64)
     assert (np.square(wide).sum(axis=1) <= scaled.norm_squared).all()
-    assert np.abs(wide).max() <= SIDE
+    assert np.abs(wide).max() <= GRID_SIDE
     for _ in range(20):
         which = RNG.permutation(500)[: RNG.integers(1, 60)]
         given = np.asfortranarray(values[which]) if RNG.random() < 0.5 else values[which]
@@ -87,7 +87,7 @@ def test_residuals_are_local_bit_for_bit(classes: int):
 def test_residuals_are_the_same_in_threads():
     rows = ScaledRows(WIDE, by_length=True)(some(4000)[0])
     labels = RNG.integers(0, 7, 4000)
-    weights, f = whole_weights(RNG.normal(size=(71, 7)), SIDE**2 + 102**2)
+    weights, f = whole_weights(RNG.normal(size=(71, 7)), GRID_SIDE**2 + 102**2)
     whole, out = gradient(rows, labels, weights, f), [None] * 4
 
     def run(place: int) -> None:
@@ -103,8 +103,8 @@ def test_residuals_are_the_same_in_threads():
 
 def test_residuals_are_those_of_a_softmax():
     rows, labels = ScaledRows(WIDE, by_length=True)(some(500)[0]), RNG.integers(0, 7, 500)
-    weights, f = whole_weights(RNG.normal(size=(71, 7)), SIDE**2 + 102**2)
-    logits = rows.astype(np.float64) @ weights / (SIDE * 2.0**f)
+    weights, f = whole_weights(RNG.normal(size=(71, 7)), GRID_SIDE**2 + 102**2)
+    logits = rows.astype(np.float64) @ weights / (GRID_SIDE * 2.0**f)
     chance = np.exp(logits - logits.max(axis=1, keepdims=True))
     chance /= chance.sum(axis=1, keepdims=True)
     chance[np.arange(500), labels] -= 1
@@ -120,7 +120,7 @@ def test_residuals_are_those_of_a_softmax():
 def test_a_gradient_is_the_exact_product_however_it_is_cut(records, width, classes):
     """Small products summed in float32, the last block short; at the largest cells that rows may have."""
     generator = np.random.default_rng(records)
-    rows = (SIDE * generator.choice([-1, 0, 1], (records, width), p=[0.5, 0.1, 0.4])).astype(
+    rows = (GRID_SIDE * generator.choice([-1, 0, 1], (records, width), p=[0.5, 0.1, 0.4])).astype(
         np.float32
     )
     labels = generator.integers(0, classes, records)
@@ -177,7 +177,7 @@ def test_adversarial_neighbours_along_public_transcripts(whiten: str):
                 )
                 return np.rint(out).astype(np.int64)
 
-            descent.run(Seen(descent.scaled(values), labels), told)
+            descent.run(ScaledRecords(descent.scaled(values), labels), told)
         apart = np.concatenate(notes[0]) - np.concatenate(notes[1])
         worst = max(worst, float(np.linalg.norm(apart)) / extra)
         assert np.linalg.norm(apart) <= extra * np.sqrt(2 * 0.5) * (1 + 1e-9)
@@ -221,9 +221,9 @@ def test_extreme_losses_and_weights_stay_whole():
         claim = LinearModel(rho=rho, steps=4).bind(FEW, Symmetric())
         values, labels = some(50, FEW)
         assert np.isfinite(claim.function(Rows(values, labels)).astype(float)).all()
-    huge, f = whole_weights(np.full((71, 7), 1e30), SIDE**2 + 102**2)
+    huge, f = whole_weights(np.full((71, 7), 1e30), GRID_SIDE**2 + 102**2)
     assert f < 0
-    assert (np.square(huge.astype(float)).sum(axis=0) * (SIDE**2 + 102**2) < 2.0**48).all()
+    assert (np.square(huge.astype(float)).sum(axis=0) * (GRID_SIDE**2 + 102**2) < 2.0**48).all()
 
 
 def test_refusals():
@@ -255,7 +255,7 @@ def test_whitened_rows_are_local_and_short():
         matrix = np.rint(RNG.normal(size=(4, 4)) * size).clip(-(2**36), 2**36).astype(np.int64)
         seen = whitening.whitened(rows, matrix)
         assert (seen == np.trunc(seen)).all()
-        assert (np.square(seen.astype(float)).sum(axis=1) <= SIDE**2).all()
+        assert (np.square(seen.astype(float)).sum(axis=1) <= GRID_SIDE**2).all()
         which = RNG.permutation(300)[:17]
         assert (whitening.whitened(np.asfortranarray(rows[which]), matrix) == seen[which]).all()
 
@@ -300,7 +300,9 @@ def test_whitening_reaches_what_plain_gradients_do_not():
     for whiten in ("no", "yes"):
         model = LinearModel(rho=0.02, whiten=whiten)
         claim, descent = model.bind(domain, Symmetric()), model.descent(domain)
-        found = descent.run(Seen(descent.scaled(x), y), lambda cells, _: cells)  # without noise
+        found = descent.run(
+            ScaledRecords(descent.scaled(x), y), lambda cells, _: cells
+        )  # without noise
         scores = claim.capabilities["class_scores"].scores(claim.output.split(found), x)
         right.append((scores.argmax(axis=1) == y).mean())
     assert right[1] > 0.88  # 89 % is possible

@@ -18,7 +18,11 @@ from hypothesis import given, settings, strategies as st
 
 from opendp_sim.measurements.noise._impl import samplers as _sampling_noise
 from opendp_sim.measurements.noise._impl.exact_coins import CELLS, Bytes, Threshold, logistic_bounds
-from opendp_sim.measurements.noise._impl.samplers import LARGEST, gaussian_plan, laplace_digits
+from opendp_sim.measurements.noise._impl.samplers import (
+    LARGEST_UINT64,
+    gaussian_plan,
+    laplace_digits,
+)
 from tests._tiers import several, some
 from tests.measurements.noise._bulk_shared import (
     DEEP,
@@ -93,14 +97,14 @@ def test_float_exponents_keep_their_promise(scale, data):
     far = data.draw(st.sampled_from([1, 8, 200, 2**20]))
     k = data.draw(st.integers(0, math.ceil(far * (scale + 1))))
     candidates = _sampling_noise.magnitudes(plan.proposal, 1, Bytes())
-    candidates.words[0] = min(k, LARGEST)
+    candidates.words[0] = min(k, LARGEST_UINT64)
     seen = []
 
     def spy(exponents, exact, _):
         seen.extend([float(exponents[0]), exact(0)])
         return np.zeros(1, bool)
 
-    exact = {0: k} if k > LARGEST else {}
+    exact = {0: k} if k > LARGEST_UINT64 else {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("opendp_sim.measurements.noise._impl.samplers.exp_coins", spy)
         from opendp_sim.measurements.noise._impl import samplers as module

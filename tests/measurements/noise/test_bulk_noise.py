@@ -23,7 +23,7 @@ from opendp_sim.domains.sketch import IntVector
 from opendp_sim.measurements.noise._impl import samplers as _sampling_noise
 from opendp_sim.measurements.noise._impl.bulk import AUTO_CELLS, laplace_map, sampler_for
 from opendp_sim.measurements.noise._impl.samplers import (
-    LARGEST,
+    LARGEST_UINT64,
     GaussianPlan,
     gaussian_magnitudes,
     gaussian_plan,
@@ -53,7 +53,8 @@ CELL = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
-        st.tuples(CELL, st.one_of(EDGES, st.integers(0, LARGEST)), st.integers(0, 1)), min_size=1
+        st.tuples(CELL, st.one_of(EDGES, st.integers(0, LARGEST_UINT64)), st.integers(0, 1)),
+        min_size=1,
     )
 )
 def test_addition_saturates_like_unbounded_integers(cells):
@@ -73,7 +74,7 @@ def test_magnitudes_beyond_a_word_are_kept_exactly():
     steps = 40
     scripted = [255] * digits + [0] + [0] * steps + [255]
     drawn = magnitudes(plan, 1, Script(scripted, endless=True))
-    assert drawn.words.tolist() == [LARGEST]
+    assert drawn.words.tolist() == [LARGEST_UINT64]
     assert drawn.exact == {0: 1 + steps * 2**digits}
 
 
@@ -90,7 +91,7 @@ def test_gaussian_decides_on_the_exact_magnitude_beyond_a_word(monkeypatch):
     monkeypatch.setattr(GaussianPlan, "exponent", lambda self, k: asked.append(k) or real(self, k))
     drawn = gaussian_magnitudes(plan, 1, script)
     assert asked == [1 + steps * 2**digits]
-    assert drawn.words.tolist() == [LARGEST]
+    assert drawn.words.tolist() == [LARGEST_UINT64]
     assert drawn.exact == {0: 1 + steps * 2**digits}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import Block
+from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.domains.counts import USERS, KnownCounts, OpenCounts
 from opendp_sim.domains.metrics import IdDistance, Symmetric, VectorNorm
@@ -29,7 +29,10 @@ dp.enable_features("contrib")
 ITEMS = tuple(range(8))
 RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "int64")))
 ONE_ITEM = KnownCounts(
-    "vote_counts", (Block("counts", (8,), l1=1, l2_squared=1, linf=1),), monotone=True, items=ITEMS
+    "vote_counts",
+    (SketchBlock("counts", (8,), l1=1, l2_squared=1, linf=1),),
+    monotone=True,
+    items=ITEMS,
 )
 
 

@@ -14,7 +14,7 @@ import opendp.prelude as dp
 import pytest
 from scipy.special import ndtr
 
-from opendp_sim.core.claims import Block
+from opendp_sim.core.claims import SketchBlock
 from opendp_sim.domains.counts import USERS, KnownCounts, votes_space
 from opendp_sim.domains.metrics import Symmetric, VectorNorm
 from opendp_sim.domains.rows import RealRows, Rows
@@ -28,7 +28,7 @@ from opendp_sim.measurements.selection.pate_labels import (
     answer_stable,
     shared_votes,
 )
-from opendp_sim.measurements.selection.stable_top_k import Plan
+from opendp_sim.measurements.selection.stable_top_k import StablePlan
 from opendp_sim.measurements.selection.top_k import TopK
 from opendp_sim.measurements.selection.top_stable import TopStable, draw_top_stable
 from tests._enumeration import (
@@ -69,13 +69,13 @@ def test_stable_labels(labels, k_max, distance):
     )
     claim = pate.bind(RealRows(width=4), Symmetric())
     votes = votes_space("test", IntVector(labels), USERS)
-    plan = Plan(GapUtility(k_max, None, None, 0.0), 1.5, int(claim.expected["threshold"]))
+    plan = StablePlan(GapUtility(k_max, None, None, 0.0), 1.5, int(claim.expected["threshold"]))
     found = matrix(lambda coins, h: answer_stable(coins, votes, h, plan), TABLE)
     for users in (1, 2):
         assert fits_approximate(found, claim.privacy_map(users), users)
     rho, delta = claim.privacy_map(distance)
     assert delta <= 0.1
-    low = Plan(plan.utility, 1.5, plan.threshold - 2)
+    low = StablePlan(plan.utility, 1.5, plan.threshold - 2)
     wrong = matrix(lambda coins, h: answer_stable(coins, votes, h, low), TABLE)
     assert not fits_approximate(wrong, (rho, delta), distance)
     if queries == 2:
@@ -203,7 +203,7 @@ def test_the_rule_hands_on_map_and_draw_of_what_it_picks():
     """So what is enumerated for the mechanisms holds for the rule."""
     few = KnownCounts(
         "c",
-        (Block("c", (9,), l1=1, l2_squared=1, linf=1),),
+        (SketchBlock("c", (9,), l1=1, l2_squared=1, linf=1),),
         monotone=True,
         items=tuple("abcdefghi"),
     )

@@ -17,13 +17,13 @@ from scipy.stats import chi2
 from opendp_sim.domains.counts import USERS
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
-from opendp_sim.measurements.selection._impl.gate_tail import LARGEST, gate_tail
+from opendp_sim.measurements.selection._impl.gate_tail import LARGEST_ARGUMENT, gate_tail
 from opendp_sim.measurements.selection._impl.gaussian_tail import (
     least_threshold,
     tail_of,
     threshold_for,
 )
-from opendp_sim.measurements.selection._impl.peeling_profile import nothing, peeling_profile
+from opendp_sim.measurements.selection._impl.peeling_profile import peeling_profile, zero_profile
 from opendp_sim.measurements.selection._impl.selection import gate_noise
 from opendp_sim.measurements.selection._impl.stability import (
     chosen_profile,
@@ -357,7 +357,7 @@ def test_tails_of_gates(widths):
 @pytest.mark.long
 def test_the_tails_of_the_widest_gate():
     """The longest table."""
-    t, b = LARGEST, 3.0e4
+    t, b = LARGEST_ARGUMENT, 3.0e4
     gate, room = gate_tail(b, t), mp.mpf("7e-9")
     for j in (-int(8 * t), -int(3 * t), -5, 0, 7, int(10 * b)):
         passes, fails = gate_law(b, t, j)
@@ -411,7 +411,7 @@ def test_a_test_and_then_nothing_is_the_test_alone():
         gate = gate_tail(b, t)
         threshold = least_threshold(gate, 1e-4, users)
         for epsilon in (0.1, 0.7, 2.0):
-            found = mp.mpf(gated_delta(epsilon, gate, threshold, users, nothing(1.0, 2)))
+            found = mp.mpf(gated_delta(epsilon, gate, threshold, users, zero_profile(1.0, 2)))
             exact, e = gate_passes(b, t, threshold - users), mp.exp(epsilon)
             for j, shift in product(range(-int(14 * t) - 9, threshold + 1), (-users, users)):
                 (p, fails), (q, other) = gate_law(b, t, j), gate_law(b, t, j + shift)

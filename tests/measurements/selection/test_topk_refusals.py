@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude as sim
-from opendp_sim.core.claims import Block
+from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.domains.counts import USERS, KnownCounts, OpenCounts, votes_space
 from opendp_sim.domains.sketch import IntVector
@@ -17,7 +17,7 @@ dp.enable_features("contrib")
 
 COUNTS = KnownCounts(
     "vote_counts",
-    (Block("counts", (6,), l1=6, l2_squared=6, linf=1),),
+    (SketchBlock("counts", (6,), l1=6, l2_squared=6, linf=1),),
     monotone=True,
     items=tuple("abcdef"),
 )

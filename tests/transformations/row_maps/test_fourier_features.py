@@ -13,7 +13,11 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.transformations.row_maps.fourier_features import LENGTH, FourierFeatures, table
+from opendp_sim.transformations.row_maps.fourier_features import (
+    PHASE_RADIUS,
+    FourierFeatures,
+    wave_table,
+)
 from tests.transformations.row_maps.test_rows import assert_local
 
 GRID = GridRows(width=5, unit=0.01, lower=(-300,), upper=(300,), labels=(0, 1))
@@ -43,10 +47,13 @@ def test_rows_are_local_whole_and_no_longer_than_stated() -> None:
 
 
 def test_no_pair_of_the_table_is_too_long_and_it_is_a_circle() -> None:
-    assert int(np.square(table()).sum(axis=1).max()) <= LENGTH**2
+    assert int(np.square(wave_table()).sum(axis=1).max()) <= PHASE_RADIUS**2
     angles = (np.arange(4096) + 0.5) * 2 * np.pi / 4096
     assert (
-        np.abs(table() / LENGTH - np.stack([np.cos(angles), np.sin(angles)], axis=1)).max() < 1e-3
+        np.abs(
+            wave_table() / PHASE_RADIUS - np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        ).max()
+        < 1e-3
     )
 
 

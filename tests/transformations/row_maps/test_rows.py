@@ -21,7 +21,11 @@ from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows, take
 from opendp_sim.io.fold import build_sketch
-from opendp_sim.transformations.row_maps.bound_contributions import Ranks, digests, least_of_each
+from opendp_sim.transformations.row_maps.bound_contributions import (
+    Ranks,
+    content_digests,
+    least_of_each,
+)
 from opendp_sim.transformations.row_maps.jl_projection import JlProjection
 from tests._tiers import some
 
@@ -413,7 +417,7 @@ def test_the_two_zeros_are_one_and_the_seed_matters() -> None:
     ranks = Ranks(0, PEOPLE, "user")
     contents = ranks.contents(people(rows))
     assert len(set(ranks.hashes(contents, 2).tolist())) == 1
-    assert len(set(digests(contents, np.arange(2)))) == 1
+    assert len(set(content_digests(contents, np.arange(2)))) == 1
     many = [(1, float(i), "") for i in range(40)]
     assert kept(many, 3, seed=1) != kept(many, 3, seed=2)
 

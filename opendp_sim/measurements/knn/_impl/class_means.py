@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.class_means import ReleasedSums, ShrunkMeans
 from opendp_sim.core.arithmetic.rounding import sqrt_up
 from opendp_sim.measurements.knn._impl.features import Lens
-from opendp_sim.measurements.knn._impl.public_votes import Seen
-from opendp_sim.measurements.knn._impl.vote_noise import noisy
+from opendp_sim.measurements.knn._impl.public_votes import QueryRows
+from opendp_sim.measurements.knn._impl.vote_noise import add_rounded_gaussian
 
 _COUNT_WEIGHT = 0.3
 """Weight of a class's count beside its sum, in lengths of a row: 8 % of the budget."""
@@ -61,7 +61,7 @@ class ClassMeans:
             cells[label, :-1] = rows[mine].sum(axis=0, dtype=np.float64).astype(np.int64)
             cells[label, -1] = _weight(lens) * int(mine.sum())
         scale = means_scale(lens, rho)
-        return cls(lens, scale, noisy(cells.ravel(), scale).reshape(cells.shape))
+        return cls(lens, scale, add_rounded_gaussian(cells.ravel(), scale).reshape(cells.shape))
 
     @cached_property
     def shrunk(self) -> ShrunkMeans:
@@ -80,7 +80,7 @@ class ClassMeans:
         )
         return ShrunkMeans.of(found)
 
-    def scores(self, queries: Seen, *, prior: bool = False) -> NDArray[np.float64]:
+    def scores(self, queries: QueryRows, *, prior: bool = False) -> NDArray[np.float64]:
         """Return minus half the squared distances to means, (m, L).
 
         With the share of the sizes.

@@ -26,7 +26,7 @@ _BANDWIDTH = {
 }
 
 
-class Kernel(Option):
+class VoteKernel(Option):
     """Decrease with distance, or increase with the inner product."""
 
     angular: ClassVar[bool] = False
@@ -60,14 +60,14 @@ class Kernel(Option):
         return np.atleast_1d(self.least(np.arange(1, levels + 1) / levels, unit))
 
 
-class Cosine(Kernel):
+class Cosine(VoteKernel):
     """Inner product of unit vectors."""
 
     key: ClassVar[str] = "cosine"
     angular: ClassVar[bool] = True
 
 
-class Rbf(Kernel):
+class Rbf(VoteKernel):
     """``exp(-distance**2 / bandwidth**2)``."""
 
     key: ClassVar[str] = "rbf"
@@ -80,7 +80,7 @@ class Rbf(Kernel):
         return -(np.float64(self.bandwidth) ** 2) * np.log(value)
 
 
-class Student(Kernel):
+class Student(VoteKernel):
     """``1 / (1 + distance**2 / bandwidth**2)``."""
 
     key: ClassVar[str] = "student"
@@ -93,4 +93,4 @@ class Student(Kernel):
         return np.float64(self.bandwidth) ** 2 * (1.0 / value - 1.0)
 
 
-KERNELS = (Cosine, Rbf, Student)
+VOTE_KERNELS = (Cosine, Rbf, Student)

@@ -19,18 +19,18 @@ from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.public_votes import (
     Answered,
+    QueryRows,
     Reference,
-    Seen,
     scores_between,
     weights_of,
 )
 from opendp_sim.measurements.knn._impl.service import Predictions, Store, unreadable
 from opendp_sim.measurements.knn._impl.sign_hashes import (
     Coder,
-    Codes,
+    HashTables,
+    PackedSigns,
     SignCodes,
     SignHashes,
-    Tables,
     chosen,
 )
 from opendp_sim.measurements.knn._impl.stored import (
@@ -92,7 +92,7 @@ class Predictor(ChangingRecords):
             self._fixed = int(setting.kernel.least(setting.threshold, lens.unit))
         self._reference, weight = None, setting.threshold or 1.0
         if queries is not None:
-            seen = Seen.of(lens.see_queries(queries, self._dtype))
+            seen = QueryRows.of(lens.see_queries(queries, self._dtype))
             self._reference = Reference(seen, self._rule.share, setting.kernel.faintest(lens.unit))
             weight = self._reference.mean_weight(self._ladder, angular=self._angular)
         self._scales = setting.scales(weight, len(self._classes))
@@ -105,21 +105,21 @@ class Predictor(ChangingRecords):
     def _coder(self, lens: Lens) -> Coder | None:
         search, width = self._setting.search, self._domain.width
         if isinstance(search, SignCodes):
-            return Codes.draw(search, width)
+            return PackedSigns.draw(search, width)
         if not isinstance(search, SignHashes):
             return None
         score = self._fixed or 0
         if self._reference is not None:
             score = int(np.median(self._limits(self._reference.seen.take(slice(0, 256)))))
         size = chosen(search, self._cosine(score, lens), width)
-        return None if size is None else Tables.draw(search.seed, *size, width)
+        return None if size is None else HashTables.draw(search.seed, *size, width)
 
     def _cosine(self, score: int, lens: Lens) -> float:
         """Return the cosine of a score, for normalised rows."""
         steps = score * lens.unit**2
         return steps if self._angular else 1.0 + steps / 2
 
-    def _limits(self, seen: Seen) -> NDArray[np.int64]:
+    def _limits(self, seen: QueryRows) -> NDArray[np.int64]:
         if self._fixed is not None or self._reference is None:
             return np.full(len(seen), self._fixed or 0, dtype=np.int64)
         return self._reference.thresholds(seen, angular=self._angular)
@@ -128,7 +128,7 @@ class Predictor(ChangingRecords):
         pool = self._pool
         if pool is None:
             raise unreadable()
-        seen = Seen.of(pool.lens.see_queries(queries, self._dtype))
+        seen = QueryRows.of(pool.lens.see_queries(queries, self._dtype))
         limits = self._limits(seen)
         friends = self._friends(seen, limits)
         near = self._finder(pool, seen, limits)
@@ -184,7 +184,7 @@ class Predictor(ChangingRecords):
         )
 
     def _finder(
-        self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
+        self, pool: Pool, seen: QueryRows, limits: NDArray[np.int64]
     ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
         """Return the function that finds records near queries, with scores."""
         if pool.coder is None:
@@ -212,7 +212,7 @@ class Predictor(ChangingRecords):
         weights = weights_of(self._ladder, scores)
         return Near(pool.owners[found], labels, weights, pool.one_each)
 
-    def _friends(self, seen: Seen, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def _friends(self, seen: QueryRows, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return earlier queries' weights as neighbours."""
         if not self._setting.reuse:
             return None
@@ -240,7 +240,7 @@ class Predictor(ChangingRecords):
                 if self._setting.reuse and self._pool is not None:
                     queries, labels = kept_labelled(self._domain, payload)
                     rows = self._pool.lens.see_queries(queries, self._dtype)
-                    self._answered.add(Seen.of(rows), labels.tolist())
+                    self._answered.add(QueryRows.of(rows), labels.tolist())
             elif kind in ("means", "easy"):
                 continue  # of a hybrid, which reads them itself
             elif kind == "failure":

@@ -24,7 +24,7 @@ _NOBODY = np.iinfo(np.int64).min + 1
 
 
 @dataclass(frozen=True)
-class Seen:
+class QueryRows:
     """Hold public queries in the view.
 
     Rows (m, d) and their squared norms (m,).
@@ -34,7 +34,7 @@ class Seen:
     norms: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: NDArray[Any]) -> Seen:
+    def of(cls, rows: NDArray[Any]) -> QueryRows:
         """Attach the exact squared norms."""
         return cls(rows, squared_norms(rows).astype(np.int64))
 
@@ -42,12 +42,12 @@ class Seen:
         """Return the number of queries."""
         return len(self.rows)
 
-    def take(self, which: slice) -> Seen:
+    def take(self, which: slice) -> QueryRows:
         """Return some of the queries."""
-        return Seen(self.rows[which], self.norms[which])
+        return QueryRows(self.rows[which], self.norms[which])
 
 
-def scores_between(left: Seen, right: Seen, *, angular: bool) -> NDArray[np.int64]:
+def scores_between(left: QueryRows, right: QueryRows, *, angular: bool) -> NDArray[np.int64]:
     """Return integer scores, shape (m, r).
 
     Products, or minus squared distances.
@@ -70,12 +70,12 @@ def weights_of(ladder: NDArray[np.int64], scores: NDArray[np.int64]) -> NDArray[
 class Reference:
     """Hold public queries that represent typical strangers."""
 
-    seen: Seen
+    seen: QueryRows
     share: float
     faintest: int
     _tails: dict[bool, float] = field(default_factory=dict, repr=False, compare=False)
 
-    def thresholds(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
+    def thresholds(self, queries: QueryRows, *, angular: bool) -> NDArray[np.int64]:
         """Return thresholds, one a query.
 
         The score that a share of the other public queries reaches.
@@ -94,7 +94,7 @@ class Reference:
             found = np.minimum(found, usual)
         return np.maximum(found, self.faintest)
 
-    def _strangers(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
+    def _strangers(self, queries: QueryRows, *, angular: bool) -> NDArray[np.int64]:
         """Return queries' scores with the reference, copies left out."""
         scores = scores_between(queries, self.seen, angular=angular)
         distances = (
@@ -151,7 +151,7 @@ class Answered:
     norms: list[NDArray[np.int64]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
 
-    def add(self, queries: Seen, labels: list[int]) -> None:
+    def add(self, queries: QueryRows, labels: list[int]) -> None:
         """Add answered queries."""
         self.rows.append(queries.rows)
         self.norms.append(queries.norms)
@@ -159,8 +159,8 @@ class Answered:
         while len(self.labels) - len(self.norms[0]) >= REMEMBERED:
             del self.labels[: len(self.norms[0])], self.rows[0], self.norms[0]
 
-    def with_batch(self, queries: Seen) -> Seen:
+    def with_batch(self, queries: QueryRows) -> QueryRows:
         """Return earlier queries followed by those of this batch."""
-        return Seen(
+        return QueryRows(
             np.concatenate([*self.rows, queries.rows]), np.concatenate([*self.norms, queries.norms])
         )

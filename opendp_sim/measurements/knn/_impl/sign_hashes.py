@@ -32,17 +32,17 @@ _RAREST = 1e-12
 """Probability of sharing a table below which no number of tables helps: opposite thresholds."""
 
 
-class Search(Option):
+class NeighbourSearch(Option):
     """How the records near a query are found."""
 
 
-class Exact(Search):
+class ExactSearch(NeighbourSearch):
     """Every record is compared."""
 
     key: ClassVar[str] = "exact"
 
 
-class SignHashes(Search):
+class SignHashes(NeighbourSearch):
     """Compare only records that share a table's bits with the query."""
 
     key: ClassVar[str] = "sign_hashes"
@@ -71,7 +71,7 @@ class SignHashes(Search):
     seed: Seed = 0
 
 
-class SignCodes(Search):
+class SignCodes(NeighbourSearch):
     """Compare only records with codes near the query's.
 
     Few enough bits differ.
@@ -96,7 +96,7 @@ class SignCodes(Search):
     seed: Seed = 0
 
 
-SEARCHES = (Exact, SignHashes, SignCodes)
+SEARCHES = (ExactSearch, SignHashes, SignCodes)
 
 
 class Coder(Protocol):
@@ -153,7 +153,7 @@ def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, An
 
 
 @dataclass(frozen=True)
-class Codes:
+class PackedSigns:
     """Hold one code of sign bits a row.
 
     ``rows`` words of 64 bits, compared by the number that differ.
@@ -165,7 +165,7 @@ class Codes:
     dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint64
 
     @classmethod
-    def draw(cls, search: SignCodes, width: int) -> Codes:
+    def draw(cls, search: SignCodes, width: int) -> PackedSigns:
         """Draw the hyperplanes of ``search.seed``."""
         return cls(search.words, search.recall, _planes(search.seed, 64 * search.words, width))
 
@@ -213,7 +213,7 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Tables:
+class HashTables:
     """Hold ``rows`` tables of ``bits`` drawn hyperplanes.
 
     A row is found if a table agrees.
@@ -225,7 +225,7 @@ class Tables:
     dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint16
 
     @classmethod
-    def draw(cls, seed: int, tables: int, bits: int, width: int) -> Tables:
+    def draw(cls, seed: int, tables: int, bits: int, width: int) -> HashTables:
         """Draw the hyperplanes of a seed."""
         return cls(tables, bits, _planes(seed, tables * bits, width))
 

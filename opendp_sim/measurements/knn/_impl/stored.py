@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.accounting.session.identity import damaged
 from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.domains.ids import persons, unpacked
+from opendp_sim.domains.ids import persons, unpack_ids
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.measurements.knn._impl.features import grid_queries
 from opendp_sim.measurements.knn._impl.service import Payload
@@ -117,7 +117,7 @@ def kept_labels(domain: GridRows, labels: NDArray[Any]) -> NDArray[np.int64]:
 
 def kept_ids(owners: Owners, payload: Payload) -> NDArray[Any]:
     """Return persons, of the kind that was let in."""
-    ids = unpacked(payload["ids"])
+    ids = unpack_ids(payload["ids"])
     if not owners.fit(persons(ids)):
         raise damaged()
     return ids
@@ -135,7 +135,7 @@ def kept_labelled(
 
 def kept_records(domain: GridRows, payload: Payload) -> Rows:
     """Return records that a curator sent."""
-    rows = Rows(payload["values"], payload["labels"], unpacked(payload["ids"]))
+    rows = Rows(payload["values"], payload["labels"], unpack_ids(payload["ids"]))
     kept_labels(domain, payload["labels"])
     domain.check(as_rows(rows))
     return rows

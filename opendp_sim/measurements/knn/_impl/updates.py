@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SpaceError
-from opendp_sim.domains.ids import packed, persons, unpacked
+from opendp_sim.domains.ids import pack_ids, persons, unpack_ids
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, take
 from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.pool import Pool
@@ -116,18 +116,18 @@ class ChangingRecords(Service):
         payload: dict[str, NDArray[Any]] = {
             "values": rows.values,
             "labels": np.asarray(rows.labels),
-            "ids": packed(rows.ids),
+            "ids": pack_ids(rows.ids),
         }
         self._apply(kind, payload)
         self._keep(kind, payload)
 
     def _delete(self, ids: list[Any]) -> None:
-        payload = {"ids": packed(ids)}
+        payload = {"ids": pack_ids(ids)}
         self._apply("delete", payload)
         self._keep("delete", payload)
 
     def _apply(self, kind: str, payload: Payload) -> None:
-        ids = unpacked(payload["ids"])
+        ids = unpack_ids(payload["ids"])
         if kind in ("delete", "relabel"):
             gone = self._owners.known(ids)
             if self._pool is not None:

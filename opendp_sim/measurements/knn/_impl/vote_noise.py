@@ -37,11 +37,11 @@ class Stock:
     As secret as the answers it will hide, and never given out twice.
 
     Args:
-        draw: the law, ``rounded`` (Gaussian DP) or ``discrete``.
+        draw: the law, ``rounded_gaussian`` (Gaussian DP) or ``discrete``.
     """
 
     def __init__(self, draw: Draw | None = None) -> None:
-        self._draw = draw or rounded
+        self._draw = draw or rounded_gaussian
         self._left: dict[float, NDArray[np.int64]] = {}
         self._owner = os.getpid()
 
@@ -78,12 +78,12 @@ def uncopied(what: str) -> BudgetError:
     )  # fmt: skip
 
 
-def noisy(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+def add_rounded_gaussian(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """Add independent rounded Gaussian noise, as ``Stock`` does."""
-    return _sum(cells, rounded(scale, len(cells)))
+    return _sum(cells, rounded_gaussian(scale, len(cells)))
 
 
-def rounded(scale: float, count: int) -> NDArray[np.int64]:
+def rounded_gaussian(scale: float, count: int) -> NDArray[np.int64]:
     """Return fresh noise ``round(scale * Z)``, clipped to 3 * 2**61 in size.
 
     Raises:

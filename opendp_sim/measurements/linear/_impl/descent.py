@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
 from opendp_sim.core.arithmetic.rounding import sqrt_up
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows
+from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import (
-    WIDEST,
+    WIDEST_TABLE,
     moments,
     moments_norm_squared,
     whitened,
@@ -93,7 +93,7 @@ def residuals(
     """
     behind = _products(rows, weights).T.astype(np.float64, order="C")
     np.subtract(behind.max(axis=0), behind, out=behind)
-    behind *= float(_A_UNIT) * 2.0 ** -(math.log2(SIDE) + f)  # a power of two
+    behind *= float(_A_UNIT) * 2.0 ** -(math.log2(GRID_SIDE) + f)  # a power of two
     np.minimum(behind, float(_LAST), out=behind)
     found = _TABLE[behind.astype(np.int32)]
     total = _summed(found)
@@ -202,7 +202,7 @@ def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScaledRecords:
     """Hold scaled records (n, d + 1) and labels (n,).
 
     The records are integers.
@@ -234,9 +234,9 @@ class Descent:
 
     def check(self, where: str) -> None:
         """Refuse rows too wide for the exact products of Lemma 5 (OS203)."""
-        if self.whiten and self.scaled.width > WIDEST:
+        if self.whiten and self.scaled.width > WIDEST_TABLE:
             raise SpaceError(
-                "OS203", where, expected=f"at most {WIDEST - 1:,} columns with `whiten`",
+                "OS203", where, expected=f"at most {WIDEST_TABLE - 1:,} columns with `whiten`",
                 got=self.scaled.width - 1, hint="leave `whiten` out: it is for few columns.",
             )  # fmt: skip
 
@@ -247,7 +247,7 @@ class Descent:
     @property
     def norm_squared(self) -> int:
         """Bound on the squared L2 norm of the rows that gradients see."""
-        return SIDE**2 if self.whiten else self.scaled.norm_squared
+        return GRID_SIDE**2 if self.whiten else self.scaled.norm_squared
 
     @property
     def gradient_square(self) -> int:
@@ -283,9 +283,9 @@ class Descent:
         if size is not None:
             cap = _CAP_WHITENED if self.whiten else _CAP
             strength = min(strength, cap * self.steps / max(size, 1.0))
-        return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * SIDE)
+        return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * GRID_SIDE)
 
-    def run(self, seen: Seen, noise: Noise = rounded_noise) -> NDArray[np.int64]:
+    def run(self, seen: ScaledRecords, noise: Noise = rounded_noise) -> NDArray[np.int64]:
         """Release the weights, after any whitening matrix.
 
         As a flat int64 vector.
@@ -295,12 +295,12 @@ class Descent:
             cells = noise(moments(rows), self.whitening_scale)
             first, counted = whitening_of(cells, self.scaled.width, self.whitening_scale)
             rows, size = whitened(rows, first), int(min(counted, 2.0**62))
-        found = self._descend(Seen(rows, seen.labels), self.rate(size), noise)
+        found = self._descend(ScaledRecords(rows, seen.labels), self.rate(size), noise)
         limit = 2.0**62
         weights = np.clip(np.rint(found / LOGIT), -limit, limit).astype(np.int64)
         return np.concatenate([first.ravel(), weights.ravel()])
 
-    def _descend(self, seen: Seen, rate: float, noise: Noise) -> NDArray[np.float64]:
+    def _descend(self, seen: ScaledRecords, rate: float, noise: Noise) -> NDArray[np.float64]:
         """Return the mean weights of the last half, (d + 1, K)."""
         shape = self.scaled.width, self.classes
         weights, moved, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.row_products import exact_dtype, squared_norms
 from opendp_sim.domains.rows import GridRows
 
-SIDE = 1024
+GRID_SIDE = 1024
 """Steps in the unit length of a scaled row."""
 _SHORT = 1 - 2.0**-40
 """More than all roundings of a length: a shortened row is never longer than its bound."""
@@ -24,7 +24,7 @@ _FARTHEST = 2.0**25
 _BLOCK = 2**20
 
 
-def shortened(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def shorten_rows(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """Shorten integer rows (n, d) to L2 norm ``most``.
 
     At most; truncating to integers.
@@ -49,7 +49,7 @@ class ScaledRows:
 
     Args:
         domain: the grid that rows come from.
-        by_length: whether every row is scaled to the length ``SIDE``; else every column is moved and
+        by_length: whether every row is scaled to the length ``GRID_SIDE``; else every column is moved and
             scaled by its bounds to [-SIDE, SIDE], and rows longer than SIDE are shortened.
     """
 
@@ -59,7 +59,7 @@ class ScaledRows:
     @property
     def constant(self) -> int:
         """The last cell of every row."""
-        return _LONG_ROWS if self.by_length else SIDE
+        return _LONG_ROWS if self.by_length else GRID_SIDE
 
     @property
     def width(self) -> int:
@@ -69,12 +69,12 @@ class ScaledRows:
     @property
     def norm_squared(self) -> int:
         """Bound on the squared L2 norm of a scaled row."""
-        return SIDE**2 + self.constant**2
+        return GRID_SIDE**2 + self.constant**2
 
     def check(self, where: str) -> None:
         """Refuse a grid on which a squared norm is not exact (OS203)."""
         far = float(np.sqrt(self.domain.width)) * (
-            self.domain.magnitude if self.by_length else SIDE
+            self.domain.magnitude if self.by_length else GRID_SIDE
         )
         exact_dtype(far, far, where)
         exact_dtype(4.0 * self.domain.magnitude, 1.0, where)
@@ -105,11 +105,11 @@ class ScaledRows:
 
     def _lengthened(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         length = np.sqrt(squared_norms(block))
-        factor = SIDE * _SHORT / np.where(length == 0.0, np.inf, length)
+        factor = GRID_SIDE * _SHORT / np.where(length == 0.0, np.inf, length)
         return np.trunc(block * factor[:, None]) + 0.0
 
     def _standardised(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         low = np.broadcast_to(np.asarray(self.domain.lower, dtype=np.float64), self.domain.width)
         high = np.broadcast_to(np.asarray(self.domain.upper, dtype=np.float64), self.domain.width)
-        factor = SIDE / np.where(high > low, high - low, np.inf)
-        return shortened(np.trunc((2.0 * block - low - high) * factor), SIDE) + 0.0
+        factor = GRID_SIDE / np.where(high > low, high - low, np.inf)
+        return shorten_rows(np.trunc((2.0 * block - low - high) * factor), GRID_SIDE) + 0.0

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
-from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows, shortened
+from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows, shorten_rows
 
 UNIT = 2.0**-24
 """The unit of the released matrix."""
-WIDEST = 2**11
+WIDEST_TABLE = 2**11
 """Columns, the constant included: far more than whitening helps."""
 _LARGEST = 2.0**12
 _FARTHEST = 2.0**20
@@ -33,7 +33,7 @@ def moments(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     width = rows.shape[1]
     total = np.zeros((width, width), dtype=np.int64)
     for start in range(0, len(rows), _BLOCK):
-        total += integer_gram(rows[start : start + _BLOCK].astype(np.float64), SIDE)
+        total += integer_gram(rows[start : start + _BLOCK].astype(np.float64), GRID_SIDE)
     return total[np.triu_indices(width)]
 
 
@@ -41,7 +41,7 @@ def moments_norm_squared(scaled: ScaledRows) -> Fraction:
     """Bound the squared L2 norm of what one record adds to ``moments``."""
     # sum over i <= j of z_i**2 z_j**2 = (|z|**4 + sum z_i**4) / 2
     square = scaled.norm_squared
-    return Fraction(square**2 + SIDE**2 * square, 2)
+    return Fraction(square**2 + GRID_SIDE**2 * square, 2)
 
 
 def whitening_of(
@@ -58,12 +58,12 @@ def whitening_of(
         the matrix, shape (w, w), integers in units of ``UNIT``; the number of records, at least 1.
     """
     matrix = np.zeros((width, width))
-    matrix[np.triu_indices(width)] = cells / float(SIDE) ** 2
+    matrix[np.triu_indices(width)] = cells / float(GRID_SIDE) ** 2
     matrix += np.triu(matrix, 1).T
     # The constant's cell is SIDE: its square counts records.
     size = max(1.0, float(matrix[-1, -1]))
     values, vectors = np.linalg.eigh(matrix / size)
-    noise = scale / SIDE**2 * np.sqrt(width) / size
+    noise = scale / GRID_SIDE**2 * np.sqrt(width) / size
     found = vectors / np.sqrt(width * (np.maximum(values, 0.0) + noise))
     whole = np.rint(np.clip(found, -_LARGEST, _LARGEST) / UNIT).astype(np.int64)
     return whole, size
@@ -80,5 +80,5 @@ def whitened(rows: NDArray[np.float32], matrix: NDArray[np.int64]) -> NDArray[np
         # Integers below 2**53 in any order, then one power of two and one truncation a cell.
         product = matrix_product(rows[start : start + _BLOCK].astype(np.float64), wide) * UNIT
         seen = np.clip(np.trunc(product), -_FARTHEST, _FARTHEST)
-        out[start : start + _BLOCK] = shortened(seen, SIDE) + 0.0
+        out[start : start + _BLOCK] = shorten_rows(seen, GRID_SIDE) + 0.0
     return out

@@ -17,14 +17,19 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector, Sketch
-from opendp_sim.measurements.noise._impl.samplers import MAX_SCALE, Run, add_gaussian, add_laplace
+from opendp_sim.measurements.noise._impl.samplers import (
+    MAX_SCALE,
+    NoiseRun,
+    add_gaussian,
+    add_laplace,
+)
 
-Sampler = Literal["opendp", "bulk"]
+SamplerName = Literal["opendp", "bulk"]
 AUTO_CELLS = 10_000
 """From this many cells on, ``sampler: auto`` means bulk."""
 
 
-def sampler_for(requested: Literal["auto", "opendp", "bulk"], cells: int) -> Sampler:
+def sampler_for(requested: Literal["auto", "opendp", "bulk"], cells: int) -> SamplerName:
     """Return the sampler that ``requested`` means for a release of ``cells`` cells."""
     if requested == "auto":
         return "bulk" if cells >= AUTO_CELLS else "opendp"
@@ -53,7 +58,7 @@ def weighted_space(key: str, domain: Domain, metric: Metric, norm: str) -> Vecto
     return metric
 
 
-def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tuple[Run, ...]:
+def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tuple[NoiseRun, ...]:
     """Return runs of (cells, exact scale times ``factor``).
 
     () when every cell has the scale itself.
@@ -69,23 +74,23 @@ def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tupl
     return runs
 
 
-def cells_of(domain: Domain, data: Any) -> NDArray[np.int64]:
+def flat_cells(domain: Domain, data: Any) -> NDArray[np.int64]:
     """Return ``data`` as flat int64, refusing non-members of ``domain``."""
     domain.check_native(data)
     array = np.asarray(data)
     return array.astype(np.int64, casting="safe" if array.size else "unsafe", copy=False)
 
 
-def noisy(
+def add_noise(
     domain: Domain,
     scale: float,
-    runs: tuple[Run, ...],
-    add: Callable[[NDArray[np.int64], tuple[Run, ...]], NDArray[np.int64]],
+    runs: tuple[NoiseRun, ...],
+    add: Callable[[NDArray[np.int64], tuple[NoiseRun, ...]], NDArray[np.int64]],
 ) -> Callable[[Any], NDArray[np.int64]]:
     """Return the cells plus declared noise."""
 
     def release(data: Any) -> NDArray[np.int64]:
-        cells = cells_of(domain, data)
+        cells = flat_cells(domain, data)
         return add(cells, runs or ((cells.size, Fraction(scale)),))
 
     return release
@@ -120,9 +125,9 @@ def bulk_gaussian(key: str, scale: float, domain: Domain, metric: Metric) -> Pri
     return Private(
         measure="zero_concentrated_divergence",
         privacy_map=gaussian_map(scale),
-        function=noisy(domain, scale, runs, add_gaussian),
+        function=add_noise(domain, scale, runs, add_gaussian),
         noise=Noise("discrete_gaussian", scale, norm.weights, sampler="bulk"),
-        core=partial(cells_of, domain),
+        core=partial(flat_cells, domain),
         output=domain,
     )
 
@@ -176,9 +181,9 @@ def bulk_laplace(key: str, scale: float, domain: Domain, metric: Metric) -> Priv
     return Private(
         measure="max_divergence",
         privacy_map=laplace_map(scale),
-        function=noisy(domain, scale, runs, add_laplace),
+        function=add_noise(domain, scale, runs, add_laplace),
         noise=Noise("discrete_laplace", scale, norm.weights, sampler="bulk"),
-        core=partial(cells_of, domain),
+        core=partial(flat_cells, domain),
         output=domain,
     )
 

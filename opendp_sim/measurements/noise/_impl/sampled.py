@@ -16,7 +16,7 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import param
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.metrics import VectorNorm
-from opendp_sim.measurements.noise._impl.bulk import Sampler, cells_of, sampler_for
+from opendp_sim.measurements.noise._impl.bulk import SamplerName, flat_cells, sampler_for
 
 CellScale = Annotated[
     float,
@@ -35,7 +35,7 @@ AskedSampler = Annotated[
 ]  # fmt: skip
 
 
-def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sampler:
+def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> SamplerName:
     """Return the applied sampler.
 
     OpenDP's own cannot scale cells separately.
@@ -51,7 +51,7 @@ def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sam
 def sampled(
     bulk: Private,
     domain: Domain,
-    sampler: Sampler,
+    sampler: SamplerName,
     make: Callable[..., dp.Measurement],
     scale: float,
 ) -> Private:
@@ -65,12 +65,12 @@ def sampled(
     native = make(to_dp_domain(domain), norm, scale)
 
     def release(data: Any) -> Any:
-        return np.asarray(native(cells_of(domain, data)), dtype=np.int64)
+        return np.asarray(native(flat_cells(domain, data)), dtype=np.int64)
 
     return replace(
         bulk,
         function=release,
         privacy_map=native.map,
-        core=partial(cells_of, domain),
+        core=partial(flat_cells, domain),
         noise=replace(bulk.noise, sampler="opendp"),
     )

@@ -158,7 +158,7 @@ def _log2_floor(x: Fraction) -> int:
 
 MAX_SCALE = 2**59
 """Up to this the digits fit a 64-bit word and a capped magnitude is far in the tail (Lemma G2)."""
-LARGEST = 2**64 - 1
+LARGEST_UINT64 = 2**64 - 1
 
 _SPREAD = 4  # digits reach up to 4 scales; e**-4 of the cells take a second round beyond them
 
@@ -220,7 +220,7 @@ def _low_digits(digits: tuple[Threshold, ...], count: int, source: Bytes) -> NDA
 def _add_high(plan: LaplaceDigits, words: NDArray[np.uint64], source: Bytes) -> dict[int, int]:
     """Add the part above the digits (Lemma L2)."""
     step = 1 << len(plan.digits)
-    room = np.uint64(LARGEST - step)
+    room = np.uint64(LARGEST_UINT64 - step)
     exact: dict[int, int] = {}
     cells = np.flatnonzero(bernoulli(plan.beyond, words.size, source))
     cells = cells[words[cells] > 0]
@@ -228,7 +228,7 @@ def _add_high(plan: LaplaceDigits, words: NDArray[np.uint64], source: Bytes) -> 
         full = words[cells] > room
         for cell in cells[full].tolist():
             exact[cell] = exact.get(cell, int(words[cell])) + step
-        words[cells[full]] = LARGEST
+        words[cells[full]] = LARGEST_UINT64
         words[cells[~full]] += np.uint64(step)
         cells = cells[bernoulli(plan.beyond, cells.size, source)]
     return exact
@@ -464,7 +464,7 @@ def _decided(rate: Fraction, c: int, y_known: tuple[int, int], uniform: int, sou
 
 # --------------------------------------------------------------------------------------------------
 
-Run = tuple[int, Fraction]
+NoiseRun = tuple[int, Fraction]
 """Consecutive cells and their common scale."""
 
 _CHUNK = 1 << 16
@@ -475,7 +475,7 @@ Draw = Callable[[Fraction, int, Bytes], NDArray[np.uint64]]
 
 
 def add_laplace(
-    values: NDArray[np.int64], runs: Sequence[Run], source: ByteSource = private_bytes
+    values: NDArray[np.int64], runs: Sequence[NoiseRun], source: ByteSource = private_bytes
 ) -> NDArray[np.int64]:
     """Return ``values`` plus independent discrete Laplace noise, saturated to int64.
 
@@ -488,14 +488,14 @@ def add_laplace(
 
 
 def add_gaussian(
-    values: NDArray[np.int64], runs: Sequence[Run], source: ByteSource = private_bytes
+    values: NDArray[np.int64], runs: Sequence[NoiseRun], source: ByteSource = private_bytes
 ) -> NDArray[np.int64]:
     """Return ``values`` plus independent discrete Gaussian noise, saturated; as ``add_laplace``."""
     return _add(values, runs, _draw_gaussian, source)
 
 
 def add_rounded(
-    values: NDArray[np.int64], runs: Sequence[Run], source: ByteSource = private_bytes
+    values: NDArray[np.int64], runs: Sequence[NoiseRun], source: ByteSource = private_bytes
 ) -> NDArray[np.int64]:
     """Return ``values`` plus independent ``round(scale * Z)``, saturated; as ``add_laplace``."""
     return _add(values, runs, _draw_rounded, source)
@@ -514,7 +514,7 @@ def _draw_rounded(scale: Fraction, count: int, source: Bytes) -> NDArray[np.uint
 
 
 def _add(
-    values: NDArray[np.int64], runs: Sequence[Run], draw: Draw, source: ByteSource
+    values: NDArray[np.int64], runs: Sequence[NoiseRun], draw: Draw, source: ByteSource
 ) -> NDArray[np.int64]:
     out = np.array(values, np.int64, order="C")
     pool = Bytes(source)
@@ -526,7 +526,7 @@ def _add(
     return out
 
 
-def _by_scale(runs: Iterable[Run]) -> dict[Fraction, list[tuple[int, int]]]:
+def _by_scale(runs: Iterable[NoiseRun]) -> dict[Fraction, list[tuple[int, int]]]:
     """Collect the spans of each distinct scale."""
     spans: dict[Fraction, list[tuple[int, int]]] = {}
     start = 0

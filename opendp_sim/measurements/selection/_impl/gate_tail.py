@@ -27,7 +27,7 @@ _REACH = 38.0
 _LEAD = 1.5
 """Parameters of H from 0 to its mode: with none, peeling needs up to a tenth more noise, with two the
 gap that passes is up to a tenth larger, at one loss."""
-LARGEST = 2.0**15.5
+LARGEST_ARGUMENT = 2.0**15.5
 """Largest parameter of H for which the table is made."""
 
 
@@ -94,7 +94,7 @@ def lead_of(left: float) -> int:
 def gate_tail(right: float, left: float) -> GateTail:
     """Return the tails of ``G - H``.
 
-    With parameters ``right`` and ``left`` (at most ``LARGEST``).
+    With parameters ``right`` and ``left`` (at most ``LARGEST_ARGUMENT``).
     """
     lead = lead_of(left)
     reach = lead + math.ceil(_REACH * left) + 2

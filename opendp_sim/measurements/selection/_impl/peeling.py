@@ -12,7 +12,7 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.counts import Votes
 from opendp_sim.measurements.selection._impl.peeling_profile import MOST_ROUNDS
 from opendp_sim.measurements.selection._impl.ranked import ranked_items
-from opendp_sim.measurements.selection._impl.selection import Coins
+from opendp_sim.measurements.selection._impl.selection import Choices
 
 NEEDS_CATALOGUE = (
     "give `vote_counts` a public `items` list or `universe`; with neither, use `limited_domain` or "
@@ -46,7 +46,7 @@ def rounds_for(votes: Votes, k: int, *, ranked: bool = False) -> int:
     return k
 
 
-def peeled(coins: Coins, votes: Votes, data: Any, k: int, scale: float) -> list[str | int]:
+def peeled(coins: Choices, votes: Votes, data: Any, k: int, scale: float) -> list[str | int]:
     """Return k items in the public order."""
     counts = votes.counts(data)
     if not votes.listed:
@@ -55,7 +55,7 @@ def peeled(coins: Coins, votes: Votes, data: Any, k: int, scale: float) -> list[
 
 
 def peeled_in_order(
-    coins: Coins, votes: Votes, data: Any, k: int, scale: float
+    coins: Choices, votes: Votes, data: Any, k: int, scale: float
 ) -> dict[str, list[Any]]:
     """Return k items in the order in which they are drawn."""
     drawn = coins.in_order(votes.counts(data), k, scale)
@@ -63,7 +63,7 @@ def peeled_in_order(
 
 
 def listed_places(
-    coins: Coins, counts: NDArray[np.int64], k: int, scale: float
+    coins: Choices, counts: NDArray[np.int64], k: int, scale: float
 ) -> NDArray[np.int64]:
     """Return the places of k drawn candidates that all have a cell."""
     losers = len(counts) - k
@@ -75,7 +75,7 @@ def listed_places(
 
 
 def open_names(
-    coins: Coins, votes: Votes, data: Any, counts: NDArray[np.int64], k: int, scale: float
+    coins: Choices, votes: Votes, data: Any, counts: NDArray[np.int64], k: int, scale: float
 ) -> list[str | int]:
     """Draw k sorted numbers of the universe 0 .. N - 1.
 

@@ -70,7 +70,7 @@ def _chord(part: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     return np.exp((part - 1.0) * step) * np.expm1(-part * step) / math.expm1(-step) * down
 
 
-def nothing(step: float, size: int) -> Profile:
+def zero_profile(step: float, size: int) -> Profile:
     """Return the zero profile of releasing nothing.
 
     0 for every x >= 0.
@@ -89,10 +89,10 @@ def peeling_profile(rounds: int, range_: float) -> Profile:
 @lru_cache(maxsize=64)
 def _peeling(rounds: int, range_: float) -> Profile:
     if rounds == 0 or range_ == 0:
-        return nothing(1.0, 2)
+        return zero_profile(1.0, 2)
     cells = _cells(rounds)
     top = min(rounds * range_, reach_of(rounds, range_))
-    start = nothing(range_ / cells, min(math.ceil(top / range_ * cells) + 2, _MOST_POINTS))
+    start = zero_profile(range_ / cells, min(math.ceil(top / range_ * cells) + 2, _MOST_POINTS))
     return after_rounds(start, rounds, range_)
 
 

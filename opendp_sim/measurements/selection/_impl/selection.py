@@ -2,7 +2,7 @@
 
 And outward sums.
 
-Every random choice of a selection mechanism is one of the methods of ``Coins``. OpenDP answers them
+Every random choice of a selection mechanism is one of the methods of ``Choices``. OpenDP answers them
 in production; a test answers them with exact probabilities and so enumerates the whole output
 distribution of the very code that runs. A stability test asks only whether noise reaches a number,
 so its tree of choices is finite.
@@ -271,7 +271,7 @@ ACCOUNTING: dict[str, Any] = {
 }
 
 
-class Coins(Protocol):
+class Choices(Protocol):
     """The random choices of selection."""
 
     def reaches(self, scale: float, least: int) -> bool:
@@ -387,7 +387,7 @@ class _OpenDP:
         return self.laplace(scale) >= least
 
 
-OPENDP: Coins = _OpenDP()
+OPENDP: Choices = _OpenDP()
 
 
 def gate_noise(right: float, left: float) -> int:
@@ -442,7 +442,7 @@ def _noisy_top(rounds: int, scale: float, lowest: bool) -> dp.Measurement:
 # --- maps, all OpenDP's own and added outward -------------------------------------------------------
 
 
-def gaussian_rho(scale: float, users: int, norm: float = 1.0) -> float:
+def gaussian_loss(scale: float, users: int, norm: float = 1.0) -> float:
     """Return OpenDP's loss of a Gaussian at L2 distance ``users * norm``."""
     return float(_vector_gaussian(scale).map(float_up(Fraction(norm) * users)))
 

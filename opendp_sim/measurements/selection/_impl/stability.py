@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.domains.counts import Ranking
-from opendp_sim.measurements.selection._impl.gate_tail import LARGEST, GateTail, lead_of
+from opendp_sim.measurements.selection._impl.gate_tail import LARGEST_ARGUMENT, GateTail, lead_of
 from opendp_sim.measurements.selection._impl.gaussian_tail import tail_of
 from opendp_sim.measurements.selection._impl.peeling_profile import Profile, after_rounds, reach_of
-from opendp_sim.measurements.selection._impl.selection import Coins
+from opendp_sim.measurements.selection._impl.selection import Choices
 
 _CELLS = 64
 _MOST_CELLS = 2**16
@@ -80,7 +80,7 @@ def gated_delta(
 
 def gate_fits(left: float, threshold: int = 0) -> bool:
     """Say whether ``gated_delta`` can hold every pass level that matters."""
-    return left <= LARGEST and lead_of(left) + _FAR * left + threshold <= _MOST_LEVELS
+    return left <= LARGEST_ARGUMENT and lead_of(left) + _FAR * left + threshold <= _MOST_LEVELS
 
 
 def _conditional(
@@ -104,7 +104,12 @@ def _conditional(
 
 
 def stable_places(
-    coins: Coins, ranking: Ranking, k: int, scale: float, threshold: int, right: float | None = None
+    coins: Choices,
+    ranking: Ranking,
+    k: int,
+    scale: float,
+    threshold: int,
+    right: float | None = None,
 ) -> NDArray[np.int64] | None:
     """Return the places of the top k, or None.
 

@@ -19,7 +19,7 @@ PerLabel = Annotated[
 ]  # fmt: skip
 
 
-class Classes:
+class PerClassReader:
     """Read one structure, or one for each label."""
 
     if TYPE_CHECKING:  # a field, or computed: nothing that a data class would take for a default

@@ -14,26 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import ItemCounts
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.core.system.executor import Alone, Crew
-from opendp_sim.domains.cell import plain
+from opendp_sim.core.system.executor import Alone, Workers
+from opendp_sim.domains.cell import canonical_cell
 from opendp_sim.domains.checks import symmetric
 from opendp_sim.domains.counts import USERS, KnownCounts, OpenCounts
-from opendp_sim.domains.ids import parts_of
+from opendp_sim.domains.ids import partition_of
 from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.transformations.sketches.counts._impl.vote_table import (
-    Codes,
     Integers,
+    ItemCodes,
     ItemVotes,
     Listed,
     Pairs,
-    Texts,
+    TextCodes,
     bounded,
     by_user,
 )
@@ -64,14 +64,14 @@ class Counting:
         """Return the names of the columns."""
         return frozenset(column.name for column in (self.item, self.user) if column is not None)
 
-    def votes(self, crew: Crew, codes: Codes) -> Votes:
+    def votes(self, crew: Workers, codes: ItemCodes) -> Votes:
         """Return the items that occur, by number, and their votes."""
         if self.user is None:
             return self._of_rows(crew, codes)
         # each pass adds its own users'
         return _added([self._of_users(crew, self.user, codes, at) for at in range(self.passes)])
 
-    def _of_rows(self, crew: Crew, codes: Codes) -> Votes:
+    def _of_rows(self, crew: Workers, codes: ItemCodes) -> Votes:
         """Count every row as a vote."""
 
         def vote(state: ItemVotes, block: Any) -> None:
@@ -80,7 +80,7 @@ class Counting:
 
         return _added([state.total() for state in crew.gather(ItemVotes, vote)])
 
-    def _of_users(self, crew: Crew, user: Column, codes: Codes, part: int) -> Votes:
+    def _of_users(self, crew: Workers, user: Column, codes: ItemCodes, part: int) -> Votes:
         """Count a part of the users, each user's item once."""
         users = codes_of(user)
 
@@ -89,7 +89,7 @@ class Counting:
             kept = self._inside(items, codes)
             who = np.asarray(block[user.name])
             if self.passes > 1:
-                kept &= parts_of(who, self.passes) == part
+                kept &= partition_of(who, self.passes) == part
             state.add(users.of(who[kept]), items[kept])
 
         def votes(pairs: Pairs) -> Votes:
@@ -100,7 +100,7 @@ class Counting:
 
         return _added(crew.each(votes, by_user(crew.gather(Pairs, pair), crew)))
 
-    def _inside(self, items: NDArray[np.int64], codes: Codes) -> NDArray[np.bool_]:
+    def _inside(self, items: NDArray[np.int64], codes: ItemCodes) -> NDArray[np.bool_]:
         """Return which item numbers are in the catalogue or the universe."""
         if isinstance(codes, Listed):
             return items >= 0
@@ -117,7 +117,7 @@ def _added(parts: Sequence[Votes]) -> Votes:
     return total.total()
 
 
-def named(counted: Votes, codes: Codes, *, text: bool) -> dict[str, NDArray[Any]]:
+def named_votes(counted: Votes, codes: ItemCodes, *, text: bool) -> dict[str, NDArray[Any]]:
     """Return items by name, sorted, with their votes."""
     items, votes = counted
     names = codes.names(items)
@@ -126,9 +126,9 @@ def named(counted: Votes, codes: Codes, *, text: bool) -> dict[str, NDArray[Any]
     return {"item": found[order], "votes": votes[order]}
 
 
-def codes_of(column: Column) -> Codes:
+def codes_of(column: Column) -> ItemCodes:
     """Return the numbers for the values of a column."""
-    return Texts() if column.dtype == "str" else Integers()
+    return TextCodes() if column.dtype == "str" else Integers()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class VoteCounts(Mechanism):
     """
 
     key: ClassVar[str] = "vote_counts"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("item_counts",)
 
@@ -256,15 +256,15 @@ class VoteCounts(Mechanism):
         """Count whatever items occur."""
         item, output = counting.item, OpenCounts(counting.item.dtype == "str", self.universe)
 
-        def shared(crew: Crew) -> dict[str, NDArray[Any]]:
+        def shared(crew: Workers) -> dict[str, NDArray[Any]]:
             codes = codes_of(item)
-            return named(counting.votes(crew, codes), codes, text=output.text)
+            return named_votes(counting.votes(crew, codes), codes, text=output.text)
 
         def merge(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
             codes, total = codes_of(item), ItemVotes()
             for part in parts:
                 total.add(codes.of(part["item"]), part["votes"])
-            return named(total.total(), codes, text=output.text)
+            return named_votes(total.total(), codes, text=output.text)
 
         return Stable(
             output=output,
@@ -282,7 +282,9 @@ class VoteCounts(Mechanism):
         """Count the items of a public catalogue."""
         item, user = counting.item, counting.user
         bound = 1 if by_row else min(self.max_items or len(catalogue), len(catalogue))
-        block = Block("counts", (len(catalogue),), l1=bound, l2_squared=bound, linf=1)  # Lemma 1
+        block = SketchBlock(
+            "counts", (len(catalogue),), l1=bound, l2_squared=bound, linf=1
+        )  # Lemma 1
         output = KnownCounts(self.key, (block,), monotone=True, items=catalogue)
         codes = Listed(catalogue, indices=bool(item.keys))
 
@@ -290,7 +292,7 @@ class VoteCounts(Mechanism):
             found = codes.of(np.asarray(data[item.name]))
             out += np.bincount(found[found >= 0], minlength=len(catalogue))
 
-        def shared(crew: Crew) -> NDArray[np.int64]:
+        def shared(crew: Workers) -> NDArray[np.int64]:
             out = np.zeros(len(catalogue), dtype=np.int64)
             items, votes = counting.votes(crew, codes)
             out[items] = votes
@@ -343,7 +345,7 @@ class VoteCounts(Mechanism):
         if column.keys and self.items is None and self.universe is None:
             return column.keys
         if self.items is not None and self.universe is None and not column.keys:
-            items: tuple[Any, ...] = tuple(map(plain, self.items))
+            items: tuple[Any, ...] = tuple(map(canonical_cell, self.items))
             if (
                 items == self.items
                 and len(set(items)) == len(items)

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.grid import chunks, count_ids
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, as_rows, floats_of
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
 from opendp_sim.transformations.sketches.distances._impl.axes import (
-    Cells,
+    ColumnBounds,
     Dyadic,
-    columns_of,
-    fits,
+    check_fits,
+    column_bounds,
     interval_sums,
     splits,
 )
@@ -67,7 +67,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class TreeReader(Classes):
+class TreeReader(PerClassReader):
     """Build one sketch's public tree, and read its release.
 
     Attributes:
@@ -92,7 +92,7 @@ class TreeReader(Classes):
     @cached_property
     def axes(self) -> tuple[Dyadic, ...]:
         """The tree of each column."""
-        lower, upper = columns_of(self.rows)
+        lower, upper = column_bounds(self.rows)
         pairs = zip(lower.tolist(), upper.tolist(), strict=True)
         return tuple(Dyadic(low, top - low + 1, self.height) for low, top in pairs)
 
@@ -317,7 +317,7 @@ class TreeReader(Classes):
         nodes = max(1, self.height, 2 * (self.height - 1))
         return nodes / float(self.multipliers[column]) ** 2
 
-    def _between(self, released: Arrays, column: int, leaves: Cells) -> Linear:
+    def _between(self, released: Arrays, column: int, leaves: ColumnBounds) -> Linear:
         axis, (first, last) = self.axes[column], leaves
         sums = interval_sums(self.nodes(released)[:, column], (first, last), axis.height, root=True)
         if self.consistent:
@@ -376,7 +376,7 @@ class DistanceTree(Mechanism):
 
     key: ClassVar[str] = "distance_tree"
     in_short: ClassVar[str] = "Count the records in ever smaller intervals of every column."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")
 
@@ -403,8 +403,8 @@ class DistanceTree(Mechanism):
         splits(self.key, rows, 2**self.levels)
         reader = TreeReader(rows, self.levels, self.consistent, self.per_label)
         times, depth = [int(u) for u in reader.multipliers], self.levels + 1
-        fits(self.key, max(times))
-        block = Block(
+        check_fits(self.key, max(times))
+        block = SketchBlock(
             "counts",
             reader.shape,
             l1=depth * sum(times),

@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.grid import chunks, count_ids
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, floats_of
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
 from opendp_sim.transformations.sketches.distances._impl.axes import (
-    Cells,
+    ColumnBounds,
     Dyadic,
     by_column,
-    columns_of,
-    fits,
+    check_fits,
+    column_bounds,
     interval_sums,
     powered,
     splits,
@@ -64,7 +64,7 @@ class MomentLevels:
     @cached_property
     def axes(self) -> tuple[Dyadic, ...]:
         """The tree of each column."""
-        lower, upper = columns_of(self.rows)
+        lower, upper = column_bounds(self.rows)
         height, known = self.height, {}  # type: ignore[var-annotated]
         for pair in zip(lower.tolist(), upper.tolist(), strict=True):
             known.setdefault(pair, Dyadic(pair[0], pair[1] - pair[0] + 1, height))
@@ -112,7 +112,7 @@ class MomentLevels:
         ideal = np.divide(share, reach, out=np.zeros_like(share), where=some)
         ideal /= ideal[some].min()
         largest = float((ideal * reach).max())
-        fits("moment_tree", largest)
+        check_fits("moment_tree", largest)
         fine = min(_FINENESS, 2 ** int(math.log2(LARGEST_FEATURE / largest)))
         whole = np.maximum(np.rint(ideal * fine), 1.0)
         return np.frompyfunc(int, 1, 1)(whole)  # type: ignore[no-any-return]
@@ -348,7 +348,7 @@ def _power(gap: NDArray[np.float64], power: int) -> list[NDArray[np.float64]]:
 
 
 @dataclass(frozen=True)
-class MomentReader(Classes, MomentLevels):
+class MomentTreeReader(PerClassReader, MomentLevels):
     """Build one sketch's public tree, and read its release."""
 
     per_label: bool
@@ -512,7 +512,7 @@ class MomentReader(Classes, MomentLevels):
         ]
         return max(2 * levels[0], levels[0] + sum(levels[1:]), 2 * sum(levels[1:]))
 
-    def _between(self, released: Arrays, column: int, leaves: Cells) -> Linear:
+    def _between(self, released: Arrays, column: int, leaves: ColumnBounds) -> Linear:
         axis = self.axes[column]
         cells = (np.asarray(released["moments"]) * self.node_scale())[:, column, 0]
         variance = np.square(self.node_scale()[column, 0])[None, :]
@@ -572,7 +572,7 @@ class MomentTree(Mechanism):
     in_short: ClassVar[str] = (
         "Add up where the records lie, in ever smaller intervals of every column."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")
 
@@ -605,9 +605,9 @@ class MomentTree(Mechanism):
         """State Lemma 1 of ``moment_tree.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
         splits(self.key, rows, 2**self.levels)
-        reader = MomentReader(rows, self.levels, self.p, self.tuned_for, self.per_label)
+        reader = MomentTreeReader(rows, self.levels, self.p, self.tuned_for, self.per_label)
         features = [int(v) for v in (reader.multipliers * reader.reach).ravel()]
-        block = Block(
+        block = SketchBlock(
             "moments",
             reader.shape,
             l1=sum(features),

@@ -20,18 +20,18 @@ from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.arithmetic.row_products import squared_norms
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import sparse
 from opendp_sim.domains.centre import Centre, nearest_centre
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, as_rows, floats_of
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
-from opendp_sim.transformations.sketches.distances._impl.axes import fits, powered
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
+from opendp_sim.transformations.sketches.distances._impl.axes import check_fits, powered
 
 # --------------------------------------------------------------------------------------------------
 # Exact per-class sums of grid rows: integers in float64, added in a fixed order or any other.
@@ -92,7 +92,7 @@ _CELLS = 2**18
 
 
 @dataclass(frozen=True)
-class MomentsReader(Classes):
+class MomentsReader(PerClassReader):
     """Build one sketch from public multipliers, and read its release.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
@@ -177,9 +177,9 @@ class MomentsReader(Classes):
         if not self.squares:
             u0 = bound * math.sqrt(_COUNT_SHARE / (1 - _COUNT_SHARE))
             shares = round(16 * u0), 16, 0
-            fits(_KEY, 16 * bound)
+            check_fits(_KEY, 16 * bound)
         else:
-            fits(_KEY, math.sqrt(2) * square / 2**self.shift)
+            check_fits(_KEY, math.sqrt(2) * square / 2**self.shift)
             first = math.sqrt(2) * bound * fine / 2**self.shift
             shares = round(square * fine / 2**self.shift), round(first), fine
         return max(shares[0], 1), max(shares[1], 1), shares[2]
@@ -202,7 +202,7 @@ class MomentsReader(Classes):
             if early:
                 values = values - self.centre
             if self.reach is not None:
-                values = shortened(values, self.reach)
+                values = shorten_to_radius(values, self.reach)
             sums.add(values, None if labels is None else labels[part])
             if self.squares:
                 norms = squared_norms(values).astype(np.int64)
@@ -338,7 +338,7 @@ class MomentsReader(Classes):
         }
 
 
-def shortened(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
+def shorten_to_radius(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
     """Return rows shortened to at most ``radius`` steps (Lemma 1).
 
     In whole steps.
@@ -409,7 +409,7 @@ class MomentsSketch(Mechanism):
     """
 
     key: ClassVar[str] = "moments_sketch"
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("class_means", "distance_sums")
 
@@ -440,18 +440,20 @@ class MomentsSketch(Mechanism):
         square, height = reader.bound_squared, reader.bound_squared >> reader.shift
         longest = min(math.isqrt(rows.width * square), reader.l1)
         blocks = [
-            Block(
+            SketchBlock(
                 "sums",
                 (reader.classes, rows.width),
                 l1=u1 * longest,
                 l2_squared=u1**2 * square,
                 linf=u1 * min(math.isqrt(square), reader.largest),
             ),
-            Block("total", (reader.classes,), l1=u0, l2_squared=u0**2, linf=u0),
+            SketchBlock("total", (reader.classes,), l1=u0, l2_squared=u0**2, linf=u0),
         ]
         if self.squares:
             top = u2 * height
-            blocks.append(Block("squares", (reader.classes,), l1=top, l2_squared=top**2, linf=top))
+            blocks.append(
+                SketchBlock("squares", (reader.classes,), l1=top, l2_squared=top**2, linf=top)
+            )
         output = Sketch(self.key, tuple(blocks))
         offers = {"class_means": reader} | ({"distance_sums": reader} if self.squares else {})
         return Stable(

@@ -24,10 +24,10 @@ from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, chunks_in_r
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear, Sliced
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -37,8 +37,8 @@ from opendp_sim.domains.centre import Centre, nearest_centre
 from opendp_sim.domains.checks import grid_rows, kept_distance
 from opendp_sim.domains.rows import GridRows, as_rows, floats_of
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
-from opendp_sim.transformations.sketches.distances._impl.axes import fits
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
+from opendp_sim.transformations.sketches.distances._impl.axes import check_fits
 
 # --------------------------------------------------------------------------------------------------
 # The public numbers of a slice sketch: directions, dithers, shares, and how long a record can be.
@@ -278,7 +278,7 @@ _DITHER = 2.0**-16
 
 
 @dataclass(frozen=True)
-class SliceReader(Classes):
+class SliceReader(PerClassReader):
     """Build one sketch from public directions, and read its release."""
 
     slices: Slices
@@ -299,7 +299,7 @@ class SliceReader(Classes):
         check_memory(needed, _KEY, "the directions", "`directions`, or the columns")
         made = cls(slices, per_label)
         check_memory(8 * made.cells, _KEY, "the sketch", "`directions`, `thresholds` or the labels")
-        fits(_KEY, max(made.multipliers[0], made.half))
+        check_fits(_KEY, max(made.multipliers[0], made.half))
         if count * width * min(count, width) <= 8 * AT_ONCE:
             _ = slices.projection
         return made
@@ -557,7 +557,7 @@ class SliceSketch(Mechanism):
     in_short: ClassVar[str] = (
         "Look at the records from many public directions, and count them at thresholds of each."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "sketches"
     offers = ("distance_sums",)
 
@@ -594,15 +594,15 @@ class SliceSketch(Mechanism):
         )
         slices, half, (u0, u1) = reader.slices, reader.half, reader.multipliers
         blocks = (
-            Block(
+            SketchBlock(
                 "slices",
                 (reader.classes, slices.count, self.thresholds),
                 l1=u1 * slices.longest_l1,
                 l2_squared=u1**2 * slices.longest,
                 linf=u1 * slices.largest,
             ),
-            Block("total", (reader.classes,), l1=u0, l2_squared=u0**2, linf=u0),
-            Block("squares", (reader.classes,), l1=half, l2_squared=half**2, linf=half),
+            SketchBlock("total", (reader.classes,), l1=u0, l2_squared=u0**2, linf=u0),
+            SketchBlock("squares", (reader.classes,), l1=half, l2_squared=half**2, linf=half),
         )
         output = Sketch(self.key, blocks)
         return Stable(

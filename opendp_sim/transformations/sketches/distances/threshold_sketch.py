@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.compiled import INTERPOLATED
 from opendp_sim.core.arithmetic.grid import chunks, count_ids
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, as_rows, floats_of
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
 from opendp_sim.transformations.sketches.distances._impl.axes import (
     by_column,
-    columns_of,
+    column_bounds,
     grouped,
     in_and_around,
     splits,
@@ -42,7 +42,7 @@ from opendp_sim.transformations.sketches.distances._impl.axes import (
 
 
 @dataclass(frozen=True)
-class ThresholdReader(Classes):
+class ThresholdReader(PerClassReader):
     """Build one sketch from public thresholds, and read its release.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
@@ -59,12 +59,12 @@ class ThresholdReader(Classes):
     @cached_property
     def lower(self) -> NDArray[np.float64]:
         """Smallest grid value of each column."""
-        return columns_of(self.rows)[0].astype(np.float64)
+        return column_bounds(self.rows)[0].astype(np.float64)
 
     @cached_property
     def span(self) -> NDArray[np.int64]:
         """Range R_j of each column, in steps."""
-        lower, upper = columns_of(self.rows)
+        lower, upper = column_bounds(self.rows)
         return upper - lower
 
     @cached_property
@@ -361,7 +361,7 @@ class ThresholdSketch(Mechanism):
     in_short: ClassVar[str] = (
         "Count, at public thresholds of every column, the records below and above."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")
 
@@ -389,8 +389,10 @@ class ThresholdSketch(Mechanism):
         reader = ThresholdReader(rows, self.thresholds, self.count_weight, self.per_label)
         cells, weight = int(reader.counts.sum()), reader.weight
         blocks = (
-            Block("signs", (reader.classes, cells), l1=cells, l2_squared=cells, linf=1),  # Lemma 1
-            Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
+            SketchBlock(
+                "signs", (reader.classes, cells), l1=cells, l2_squared=cells, linf=1
+            ),  # Lemma 1
+            SketchBlock("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
         )
         output = Sketch(self.key, blocks)
         return Stable(

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.lazy_matrices import Drawn
 from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Option, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Option, Proof, one_of, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows, kept_distance
@@ -27,7 +27,7 @@ from opendp_sim.domains.sketch import Sketch
 from opendp_sim.transformations.sketches._impl.classes import PerLabel
 from opendp_sim.transformations.sketches.kernels._impl.kernels import (
     Exponential,
-    Gaussian,
+    GaussianKernel,
     Laplacian,
     Rational,
 )
@@ -259,7 +259,7 @@ class ExponentialSum(Mechanism):
 
     key: ClassVar[str] = "exponential_sum"
     in_short: ClassVar[str] = "Keep several density structures, whose sum follows the wanted curve."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)
 
@@ -308,7 +308,7 @@ class ExponentialSum(Mechanism):
         The terms' own lemmas, weighted.
         """
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
-        rates, weights = terms_of(self.accuracy)
+        rates, weights = rates_and_weights(self.accuracy)
         claims = tuple(
             self._term(index, rate).bind(domain, metric) for index, rate in enumerate(rates)
         )
@@ -355,7 +355,7 @@ class ExponentialSum(Mechanism):
             return GaussTransformSketch(
                 bandwidth=scale, order=self.structure.order, per_label=self.per_label
             )
-        kernels: dict[str, Any] = {"l2": Exponential, "l2_squared": Gaussian, "l1": Laplacian}
+        kernels: dict[str, Any] = {"l2": Exponential, "l2_squared": GaussianKernel, "l1": Laplacian}
         return FourierSketch(
             frequencies=self.structure.frequencies,
             features="random",
@@ -371,7 +371,7 @@ class ExponentialSum(Mechanism):
         return tuple(int(v) for v in np.rint(_FINEST * np.minimum(shares, 1e6)))
 
 
-def terms_of(accuracy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rates_and_weights(accuracy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return rates t_j and weights w_j with ``|sum w_j exp(-t_j z) - 1/(1+z)| <= accuracy``, z >= 0.
 
     The trapezoid rule of ``1/(1+z) = int exp(u - e^u) exp(-e^u z) du`` (Lemma 2).
@@ -392,8 +392,8 @@ def _aliasing(step: float) -> float:
     return float(2 * np.sqrt(2 * q / -np.expm1(-2 * q)).dot(np.exp(-q / 2)))
 
 
-def _renamed(block: Block, index: int, noise: int) -> Block:
-    return Block(
+def _renamed(block: SketchBlock, index: int, noise: int) -> SketchBlock:
+    return SketchBlock(
         f"t{index}_{block.name}",
         block.shape,
         l1=block.l1,

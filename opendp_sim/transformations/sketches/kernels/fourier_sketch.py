@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows, kept_distance
@@ -27,9 +27,9 @@ from opendp_sim.domains.sketch import Sketch
 from opendp_sim.transformations.sketches._impl.classes import PerLabel
 from opendp_sim.transformations.sketches.kernels._impl.fourier import AMPLITUDE, FourierReader
 from opendp_sim.transformations.sketches.kernels._impl.kernels import (
-    KERNELS,
-    Gaussian,
-    Kernel,
+    DENSITY_KERNELS,
+    DensityKernel,
+    GaussianKernel,
     OneKernel,
     Term,
 )
@@ -45,7 +45,7 @@ _LEAST = 2
 _Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
-class Weighted(Kernel):
+class Weighted(DensityKernel):
     """Sum kernels ``w_1 k_1 + w_2 k_2 + ...``.
 
     Weights of either sign: one release, no budget split.
@@ -56,7 +56,7 @@ class Weighted(Kernel):
 
     key: ClassVar[str] = "weighted"
     terms: Annotated[
-        tuple[tuple[_Weight, Annotated[OneKernel, one_of(*KERNELS)]], ...],
+        tuple[tuple[_Weight, Annotated[OneKernel, one_of(*DENSITY_KERNELS)]], ...],
         param(
             "Pairs of a weight and a kernel; all kernels of one distance (l2, or l1).", symbol="w_i",
             unit="none", min_length=1, max_length=64,
@@ -173,7 +173,7 @@ class FourierSketch(Mechanism):
 
     key: ClassVar[str] = "fourier_sketch"
     in_short: ClassVar[str] = "Turn every record into a few waves, and add the waves up."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)
 
@@ -187,7 +187,7 @@ class FourierSketch(Mechanism):
         ),
     ]  # fmt: skip
     kernel: Annotated[
-        Kernel, one_of(*KERNELS, Weighted),
+        DensityKernel, one_of(*DENSITY_KERNELS, Weighted),
         param(
             "The kernel, with its bandwidth in data units.", symbol="k", unit="none",
             hint="write kernel: {gaussian: {bandwidth: 1.0}}, exponential, laplacian, rational, or "
@@ -238,7 +238,9 @@ class FourierSketch(Mechanism):
         else:
             block, weight = reader.features_block(), reader.weight
             spread = reader.spread()
-        total = Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight)
+        total = SketchBlock(
+            "total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight
+        )
         return Stable(
             output=(output := Sketch(self.key, (block, total))),
             accumulate=reader.accumulate,
@@ -259,7 +261,7 @@ class FourierSketch(Mechanism):
         """Return the reader of drawn frequencies."""
         orthogonal = self.features == "orthogonal"
         reader = FourierReader.bound(self, rows, orthogonal=orthogonal)
-        normal = all(isinstance(term.kernel, Gaussian) for term in reader.terms)
+        normal = all(isinstance(term.kernel, GaussianKernel) for term in reader.terms)
         if orthogonal and (rows.width < 2 or not normal):
             raise ParameterError(
                 "OS102",
@@ -270,9 +272,9 @@ class FourierSketch(Mechanism):
             )
         return reader
 
-    def _random_block(self, reader: FourierReader) -> Block:
+    def _random_block(self, reader: FourierReader) -> SketchBlock:
         """State Lemma 1."""
-        return Block(
+        return SketchBlock(
             "features",
             (reader.classes, self.frequencies, 2),
             l1=self.frequencies * int(np.abs(reader.table).sum(axis=1).max()),

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows, kept_distance
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
 
 # --------------------------------------------------------------------------------------------------
 # The public cells of a Gauss transform sketch: they take in its records, and read a release of it.
@@ -53,7 +53,7 @@ def largest_moments(order: int, columns: int) -> list[int]:
     return [2**DIGITS >> sum(exponent) for exponent in exponents]
 
 
-class Parameters(Protocol):
+class GaussTransformParameters(Protocol):
     """What the reader needs to know of its sketch."""
 
     @property
@@ -83,10 +83,10 @@ class Parameters(Protocol):
 
 
 @dataclass(frozen=True)
-class GaussReader(Classes):
+class GaussReader(PerClassReader):
     """Build one sketch from public cells, and read its release."""
 
-    mechanism: Parameters
+    mechanism: GaussTransformParameters
     rows: GridRows
     lower: NDArray[np.float64]
     cell: int
@@ -96,7 +96,7 @@ class GaussReader(Classes):
     weight: int
 
     @classmethod
-    def fit(cls, mechanism: Parameters, rows: GridRows, weight: int) -> GaussReader:
+    def fit(cls, mechanism: GaussTransformParameters, rows: GridRows, weight: int) -> GaussReader:
         """Lay cells over the type's bounds."""
         cell = math.floor(min(mechanism.side * mechanism.bandwidth / rows.unit, 2.0 * _MOST_STEPS))
         lower = np.broadcast_to(np.array(rows.lower, dtype=np.float64), (rows.width,))
@@ -359,7 +359,7 @@ class GaussTransformSketch(Mechanism):
     in_short: ClassVar[str] = (
         "Divide space into cells, and add up where in its cell every record lies."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)
 
@@ -409,8 +409,8 @@ class GaussTransformSketch(Mechanism):
         weight = self.count_weight or max(1, round(math.sqrt(l2_squared / 20)))
         reader = GaussReader.fit(self, rows, weight)
         blocks = (
-            Block("moments", reader.shape, l1=l1, l2_squared=l2_squared, linf=2**DIGITS),
-            Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
+            SketchBlock("moments", reader.shape, l1=l1, l2_squared=l2_squared, linf=2**DIGITS),
+            SketchBlock("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
         )  # Lemma 1
         return Stable(
             output=(output := Sketch(self.key, blocks)),

@@ -23,9 +23,9 @@ from opendp_sim.core.arithmetic.grid import (
 )
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -33,9 +33,9 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows, kept_distance
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches._impl.classes import Classes, PerLabel
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader, PerLabel
 from opendp_sim.transformations.sketches.kernels._impl.hash_families import (
-    FAMILIES,
+    HASH_FAMILIES,
     Family,
     SignedProjections,
 )
@@ -44,7 +44,7 @@ from opendp_sim.transformations.sketches.kernels._impl.hash_families import (
 # What the reader of a RACE sketch needs to know of its sketch.
 
 
-class Parameters(Protocol):
+class RaceParameters(Protocol):
     """What the reader needs to know of its sketch."""
 
     @property
@@ -86,15 +86,15 @@ _TABLE_CELLS = 2**24
 
 
 @dataclass(frozen=True)
-class RaceReader(Classes):
+class RaceReader(PerClassReader):
     """Build one sketch from public hash functions, and read its release."""
 
-    mechanism: Parameters
+    mechanism: RaceParameters
     rows: GridRows
     rehash: UniversalHash
 
     @classmethod
-    def bound(cls, mechanism: Parameters, rows: GridRows) -> RaceReader:
+    def bound(cls, mechanism: RaceParameters, rows: GridRows) -> RaceReader:
         """Return the hash functions of ``mechanism.seed`` for this grid.
 
         Large ones are drawn at first use.
@@ -137,7 +137,7 @@ class RaceReader(Classes):
         return Drawn(nbytes, lambda: (self.projection.folded, *rehash))
 
     @staticmethod
-    def _coded(mechanism: Parameters) -> bool:
+    def _coded(mechanism: RaceParameters) -> bool:
         return isinstance(mechanism.family, SignedProjections)
 
     @property
@@ -402,7 +402,7 @@ class RaceSketch(Mechanism):
     in_short: ClassVar[str] = (
         "Sort every record into buckets by public hash functions, and count the buckets."
     )
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)
 
@@ -422,7 +422,7 @@ class RaceSketch(Mechanism):
         ),
     ]  # fmt: skip
     family: Annotated[
-        Family, one_of(*FAMILIES),
+        Family, one_of(*HASH_FAMILIES),
         param(
             "The locality-sensitive hash, and so the kernel.", symbol="k", unit="none",
             hint="write family: {p_stable_l2: {width: 1.0}}, p_stable_l1 or {srp: {bits: 6}}.",
@@ -445,7 +445,7 @@ class RaceSketch(Mechanism):
         reader = RaceReader.bound(self, rows)
         weight = self.weight
         blocks = [
-            Block(
+            SketchBlock(
                 "counts",
                 (reader.classes, self.repetitions, self.buckets),
                 l1=self.repetitions,
@@ -455,7 +455,9 @@ class RaceSketch(Mechanism):
         ]
         if weight:
             blocks.append(
-                Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight)
+                SketchBlock(
+                    "total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight
+                )
             )
         return Stable(
             output=(output := Sketch(self.key, tuple(blocks), monotone=True)),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelSums
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows
@@ -72,7 +72,7 @@ class PairedProjections(Mechanism):
 
     key: ClassVar[str] = "paired_projections"
     in_short: ClassVar[str] = "Count on which side of public random planes the records lie."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "sketches"
     any_units = True
     offers = ("surrogate_loss",)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.capabilities import Arrays
-from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows
 from opendp_sim.domains.rows import as_rows
@@ -75,7 +75,7 @@ class SecondMoments(Mechanism):
 
     key: ClassVar[str] = "second_moments"
     in_short: ClassVar[str] = "Add up the products of every pair of columns."
-    source: ClassVar[Source] = Source(key="own", where="Lemma 2")
+    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
     room = "sketches"
     any_units = True
     offers = ("second_moments",)
@@ -93,11 +93,11 @@ class SecondMoments(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 2 of ``second_moments.md`` for this grid, or refuse it."""
         rows = fine_rows(self.key, domain, metric)
-        reader = MomentReader(Standard(rows, self.radius))
+        reader = SecondMomentReader(Standard(rows, self.radius))
         columns, square = reader.standard.width, reader.standard.norm_squared
         # The L1 norm is at most sqrt((d + 1) N); isqrt rounds down, and L1 norms are integers.
         longest, largest = math.isqrt(columns * square), min(LEVELS**2, square)
-        block = Block(
+        block = SketchBlock(
             "products",
             (columns * (columns + 1) // 2,),
             l1=(longest**2 + square) // 2,
@@ -114,7 +114,7 @@ class SecondMoments(Mechanism):
 
 
 @dataclass(frozen=True)
-class MomentReader:
+class SecondMomentReader:
     """Build one sketch's sums of products, and read its release."""
 
     standard: Standard

@@ -20,7 +20,10 @@ from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.transformations.sketches.distances._impl.axes import Dyadic, dyadic_pieces, grouped
 from opendp_sim.transformations.sketches.distances._impl.tree_sums import consistent
-from opendp_sim.transformations.sketches.distances.moments_sketch import ClassSums, shortened
+from opendp_sim.transformations.sketches.distances.moments_sketch import (
+    ClassSums,
+    shorten_to_radius,
+)
 from tests.transformations.sketches.distances._distance_tools import (
     UNEVEN,
     UNIT,
@@ -336,13 +339,13 @@ def test_levels_are_nearest_and_monotone(span: int, count: int, steps: list[int]
 )
 def test_shortened_rows_are_within_the_radius(radius: int, values: Any) -> None:
     rows = np.array(values, dtype=np.float64)
-    found = shortened(rows, radius)
+    found = shorten_to_radius(rows, radius)
     exact = [sum(int(v) ** 2 for v in row) for row in found]
     assert max(exact) <= radius**2
     for before, after in zip(rows, found, strict=True):
         if sum(int(v) ** 2 for v in before) <= radius**2:
             assert np.array_equal(before, after)
-        alone = shortened(before[None], radius)[0]
+        alone = shorten_to_radius(before[None], radius)[0]
         assert alone.tobytes() == after.tobytes()
 
 

@@ -11,7 +11,7 @@ import pytest
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.transformations.sketches.distances._impl.axes import Dyadic
 from opendp_sim.transformations.sketches.distances.distance_tree import TreeReader
-from opendp_sim.transformations.sketches.distances.moment_tree import MomentReader, MomentTable
+from opendp_sim.transformations.sketches.distances.moment_tree import MomentTable, MomentTreeReader
 
 CASES = [
     (1, 5, (0,), (100,), None),
@@ -51,7 +51,7 @@ def test_a_table_of_polynomials_is_the_walk_along_the_path(
 ) -> None:
     g = np.random.default_rng(p)
     rows = GridRows(width=3, unit=1.0, lower=lower, upper=upper, l2=1e3, labels=labels)
-    reader = MomentReader(rows, height, p, "laplace", labels is not None)
+    reader = MomentTreeReader(rows, height, p, "laplace", labels is not None)
     moments = g.normal(0, 5, reader.shape) + g.integers(0, 1000, reader.shape)
     low, high = (np.broadcast_to(np.array(v, dtype=float), 3) for v in (lower, upper))
     asked = g.uniform(low - 30, high + 30, (60, 3))
@@ -69,7 +69,7 @@ def test_a_table_of_polynomials_is_the_walk_along_the_path(
 
 def test_the_dropped_leaf_is_the_farther_of_its_ends() -> None:
     rows = GridRows(width=1, unit=1.0, lower=(0,), upper=(9,), l2=1e3)
-    reading = MomentReader(rows, 2, 1, "laplace", per_label=False).reading(
+    reading = MomentTreeReader(rows, 2, 1, "laplace", per_label=False).reading(
         {"moments": np.zeros((1, 1, 2, 6))}, None, 0.0
     )
     asked = np.array(

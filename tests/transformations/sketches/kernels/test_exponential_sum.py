@@ -13,7 +13,7 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.transformations.sketches.kernels.exponential_sum import (
     SumReader,
     _aliasing,
-    terms_of,
+    rates_and_weights,
 )
 from tests.transformations.sketches.kernels._kernel_data import (
     bound,
@@ -30,14 +30,20 @@ Z = np.concatenate([[0.0], np.logspace(-5, 9, 6000)])
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8])
 def test_error_is_below_the_stated_one_everywhere(accuracy: float) -> None:
-    rates, weights = terms_of(accuracy)
+    rates, weights = rates_and_weights(accuracy)
     found = (weights[:, None] * np.exp(-rates[:, None] * Z)).sum(axis=0)
     assert np.abs(found - 1 / (1 + Z)).max() <= accuracy
     assert len(rates) <= 6 + 5 * math.log10(1 / accuracy) ** 1.3
 
 
 def test_terms_needed_are_the_published_count() -> None:
-    assert [len(terms_of(a)[0]) for a in (0.1, 1e-2, 1e-3, 1e-4, 1e-6)] == [4, 8, 13, 19, 33]
+    assert [len(rates_and_weights(a)[0]) for a in (0.1, 1e-2, 1e-3, 1e-4, 1e-6)] == [
+        4,
+        8,
+        13,
+        19,
+        33,
+    ]
 
 
 @pytest.mark.parametrize("step", [0.3, 1.0, 3.0])
@@ -104,7 +110,7 @@ def test_weighted_split_costs_no_noise_under_zcdp() -> None:
         )
         reader = claim.capabilities["kernel_sums"]
         factors[split] = math.sqrt(float(claim.sensitivity.l2_squared)) * reader.noise_factor()  # type: ignore[union-attr]
-    _, weights = terms_of(1e-3)
+    _, weights = rates_and_weights(1e-3)
     assert factors["weighted"] == pytest.approx(weights.sum(), rel=0.05)
     equal = math.sqrt(len(weights) * np.square(weights).sum())
     assert factors["equal"] == pytest.approx(equal, rel=0.05)

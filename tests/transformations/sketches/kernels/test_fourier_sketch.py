@@ -15,7 +15,7 @@ from opendp_sim.domains.rows import GridRows, Rows, take
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.transformations.sketches.kernels._impl import fourier as module
 from opendp_sim.transformations.sketches.kernels._impl.fourier import phase_table
-from opendp_sim.transformations.sketches.kernels._impl.kernels import Gaussian
+from opendp_sim.transformations.sketches.kernels._impl.kernels import GaussianKernel
 from tests._tiers import some
 from tests.transformations.sketches.kernels._kernel_data import (
     KERNELS,
@@ -318,7 +318,7 @@ def test_refusals() -> None:
 def test_orthogonal_frequencies_keep_their_law_and_err_less() -> None:
     """Blocks of 16 columns at right angles; the mean cosine is the kernel; public seeds, so no chance."""
     width, count = 16, 40
-    kernel = Gaussian(bandwidth=1.0)
+    kernel = GaussianKernel(bandwidth=1.0)
     shift = np.full(width, 0.15)
     cosines: dict[str, list[float]] = {"orthogonal": [], "frequencies": []}
     for seed in range(200):

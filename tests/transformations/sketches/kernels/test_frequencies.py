@@ -11,14 +11,14 @@ from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.transformations.sketches.kernels._impl.fourier import drawn_phases
-from opendp_sim.transformations.sketches.kernels._impl.kernels import Gaussian
+from opendp_sim.transformations.sketches.kernels._impl.kernels import GaussianKernel
 from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
 
 GRID = GridRows(width=3, unit=0.5, lower=(-20,), upper=(20,))
 
 
 def sketch_of(seed=5, bandwidth=2.0):
-    return FourierSketch(frequencies=8, seed=seed, kernel=Gaussian(bandwidth=bandwidth))
+    return FourierSketch(frequencies=8, seed=seed, kernel=GaussianKernel(bandwidth=bandwidth))
 
 
 def phases(sketch, grid=GRID, *, orthogonal=False):

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.system.executor import Crew
+from opendp_sim.core.system.executor import Workers
 from opendp_sim.domains.cell import exact, hashes, wholes
-from opendp_sim.domains.ids import mixed
+from opendp_sim.domains.ids import mix_hashes
 
 Ints = NDArray[np.int64]
 _SLACK = 2**20
@@ -27,7 +27,7 @@ _SLACK = 2**20
 # --- names and numbers ----------------------------------------------------------------------------
 
 
-class Codes(Protocol):
+class ItemCodes(Protocol):
     """Names as whole numbers; equal names and no others have equal numbers."""
 
     def of(self, values: NDArray[Any]) -> Ints:
@@ -55,7 +55,7 @@ class Integers:
 
 
 @dataclass
-class Texts:
+class TextCodes:
     """Texts, numbered as they are met."""
 
     known: dict[Any, int] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Pairs:
         return users, items
 
 
-def by_user(gathered: Sequence[Pairs], crew: Crew) -> Sequence[Pairs]:
+def by_user(gathered: Sequence[Pairs], crew: Workers) -> Sequence[Pairs]:
     """Regroup the pairs of several threads by user.
 
     Into as many places; all pairs of a user in one.
@@ -242,7 +242,7 @@ class ItemVotes:
 
 
 def bounded(
-    users: Ints, items: Ints, most: int, seed: int, user_names: Codes, item_names: Codes
+    users: Ints, items: Ints, most: int, seed: int, user_names: ItemCodes, item_names: ItemCodes
 ) -> Ints:
     """Return the items that are counted, each user for ``most`` at most.
 
@@ -267,7 +267,7 @@ def bounded(
     whose = np.repeat(np.arange(np.count_nonzero(sizes > most)), sizes[sizes > most])
     listed = item_names.names(names)
     user_hash = hashes(user_names.names(users[first[sizes > most]]), seed)
-    ranks = mixed(user_hash[whose], hashes(listed, seed)[place])
+    ranks = mix_hashes(user_hash[whose], hashes(listed, seed)[place])
     by = np.lexsort((_places(listed)[place], ranks, who))
     rank = np.arange(len(who)) - np.repeat(*_runs(sizes[sizes > most]))
     return np.concatenate([items[~heavy], what[by][rank < most]])

@@ -21,7 +21,7 @@ from opendp_sim.domains.rows import GridRows
 _MAGIC = 1.5 * 2.0**52
 
 
-def columns_of(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def column_bounds(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return each column's integer bounds, two arrays of shape (d,)."""
     return tuple(  # type: ignore[return-value]
         np.ascontiguousarray(np.broadcast_to(np.array(bound, dtype=np.int64), rows.width))
@@ -29,7 +29,7 @@ def columns_of(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     )
 
 
-def fits(key: str, largest: float) -> None:
+def check_fits(key: str, largest: float) -> None:
     """Refuse a grid whose largest feature could overflow int64 sums."""
     if largest > LARGEST_FEATURE:
         raise SpaceError(
@@ -82,7 +82,7 @@ def grouped(
     return found
 
 
-Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
+ColumnBounds = tuple[NDArray[np.int64], NDArray[np.int64]]
 """First cells of intervals, and one past the last."""
 
 
@@ -91,7 +91,7 @@ def in_and_around(
     ends: tuple[int, int],
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
-) -> tuple[Cells, Cells]:
+) -> tuple[ColumnBounds, ColumnBounds]:
     """Return the cells that lie in ``[lower, upper]``, and those that meet it.
 
     Args:
@@ -171,7 +171,7 @@ class Dyadic:
 
     def in_and_around(
         self, lower: NDArray[np.float64], upper: NDArray[np.float64]
-    ) -> tuple[Cells, Cells]:
+    ) -> tuple[ColumnBounds, ColumnBounds]:
         """Return the leaves that lie in ``[lower, upper]``, and those that meet it."""
         return in_and_around(self.leaves, (self.lower, self.lower + self.span - 1), lower, upper)
 

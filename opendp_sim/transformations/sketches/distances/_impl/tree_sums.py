@@ -19,7 +19,7 @@ from opendp_sim.core.system.lazy_import import sparse
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.transformations.sketches.distances._impl.axes import (
     by_column,
-    columns_of,
+    column_bounds,
     dyadic_pieces,
     powered,
 )
@@ -189,7 +189,7 @@ class NearestCells:
     @cached_property
     def spans(self) -> NDArray[np.int64]:
         """Return the grid values of each column, shape (d,)."""
-        lower, upper = columns_of(self.rows)
+        lower, upper = column_bounds(self.rows)
         pairs = zip(lower.tolist(), upper.tolist(), strict=True)
         return np.array([top - low + 1 for low, top in pairs], dtype=np.int64)
 
@@ -227,7 +227,7 @@ class NearestCells:
         """
         places = np.empty((self.rows.width, len(values)), dtype=np.int64)
         beyond, missed = np.zeros((2, len(values)))
-        lower, upper = (bound.astype(np.float64) for bound in columns_of(self.rows))
+        lower, upper = (bound.astype(np.float64) for bound in column_bounds(self.rows))
         for part, columns in by_column(values):
             inside = (columns.min(axis=1) >= lower) & (columns.max(axis=1) <= upper)
             for column, asked in enumerate(columns):

@@ -21,8 +21,8 @@ from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
-from opendp_sim.transformations.sketches._impl.classes import Classes
-from opendp_sim.transformations.sketches.kernels._impl.kernels import Kernel, Term
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader
+from opendp_sim.transformations.sketches.kernels._impl.kernels import DensityKernel, Term
 
 # --------------------------------------------------------------------------------------------------
 # The random frequencies and phases of a Fourier sketch, drawn from its public seed.
@@ -33,7 +33,7 @@ _MOST_TURNS = 2.0**30
 """Turns a grid step beyond which folding would keep too few digits of a frequency."""
 
 
-class Parameters(Protocol):
+class FourierParameters(Protocol):
     """Declare the public parameters of the sketch to read.
 
     Those of ``FourierSketch``.
@@ -42,7 +42,7 @@ class Parameters(Protocol):
     key: ClassVar[str]
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> DensityKernel:
         """The kernel whose sums are estimated."""
         ...
 
@@ -78,7 +78,7 @@ class Parameters(Protocol):
 
 
 def drawn_phases(
-    mechanism: Parameters, rows: GridRows, terms: tuple[Term, ...], *, orthogonal: bool
+    mechanism: FourierParameters, rows: GridRows, terms: tuple[Term, ...], *, orthogonal: bool
 ) -> PhaseProjection:
     """Return the seed's frequencies and phases, on the finest exact grid.
 
@@ -149,10 +149,10 @@ def phase_table(phases: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class FourierReader(Classes):
+class FourierReader(PerClassReader):
     """Build one sketch from public frequencies, and read its release."""
 
-    mechanism: Parameters
+    mechanism: FourierParameters
     rows: GridRows
     table: NDArray[np.int64]
     terms: tuple[Term, ...]
@@ -160,7 +160,7 @@ class FourierReader(Classes):
 
     @classmethod
     def bound(
-        cls, mechanism: Parameters, rows: GridRows, *, orthogonal: bool = False
+        cls, mechanism: FourierParameters, rows: GridRows, *, orthogonal: bool = False
     ) -> FourierReader:
         """Return the reader of ``mechanism`` on this grid.
 
@@ -194,7 +194,7 @@ class FourierReader(Classes):
     @property
     def distance(self) -> str:
         """The distance that the kernel is a function of."""
-        kernel: Kernel = self.mechanism.kernel
+        kernel: DensityKernel = self.mechanism.kernel
         return kernel.metric
 
     @cached_property
@@ -364,12 +364,12 @@ class FourierReader(Classes):
 
     def change(self, moved: float) -> float:
         """Bound a kernel value's change when its distance changes by ``moved``."""
-        kernel: Kernel = self.mechanism.kernel
+        kernel: DensityKernel = self.mechanism.kernel
         return min(moved * kernel.slope, sum(abs(weight) for weight, *_ in self.terms))
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
-        kernel: Kernel = self.mechanism.kernel
+        kernel: DensityKernel = self.mechanism.kernel
         return kernel.value(distance)
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

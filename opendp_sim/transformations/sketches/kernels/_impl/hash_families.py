@@ -147,4 +147,4 @@ class SignedProjections(Family):
         return np.clip(1.0 - distance / np.pi, 0.0, 1.0) ** self.bits
 
 
-FAMILIES = (PStableL2, PStableL1, SignedProjections)
+HASH_FAMILIES = (PStableL2, PStableL1, SignedProjections)

@@ -22,7 +22,7 @@ NORMAL_SQUARE = math.sqrt(8.0)
 """The skewness of a normal variable's square."""
 
 
-class Kernel(Option):
+class DensityKernel(Option):
     """A kernel ``k(x, y)`` of a distance, in data units."""
 
     @property
@@ -58,7 +58,7 @@ class Kernel(Option):
         """Return the kernel at real distances."""
 
 
-class OneKernel(Kernel):
+class OneKernel(DensityKernel):
     """A positive definite kernel with a bandwidth and ``k(x, x) = 1``."""
 
     bandwidth: Annotated[float, _BANDWIDTH]
@@ -98,7 +98,7 @@ class Term(NamedTuple):
         return int(self.place.stop - self.place.start)
 
 
-class Gaussian(OneKernel):
+class GaussianKernel(OneKernel):
     """``exp(-(|x - y|_2 / sigma)^2)``."""
 
     key: ClassVar[str] = "gaussian"
@@ -259,4 +259,4 @@ def _cauchy_vectors(generator: np.random.Generator, width: int, count: int) -> A
     return normal / np.abs(generator.standard_normal(count))
 
 
-KERNELS = (Gaussian, Exponential, Laplacian, Rational)
+DENSITY_KERNELS = (GaussianKernel, Exponential, Laplacian, Rational)

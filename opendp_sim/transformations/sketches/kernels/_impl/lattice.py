@@ -17,12 +17,15 @@ from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
-from opendp_sim.core.claims import Block
+from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
-from opendp_sim.transformations.sketches._impl.classes import Classes
-from opendp_sim.transformations.sketches.kernels._impl.fourier import Parameters, sample_variance
-from opendp_sim.transformations.sketches.kernels._impl.kernels import NORMAL_SQUARE, Gaussian
+from opendp_sim.transformations.sketches._impl.classes import PerClassReader
+from opendp_sim.transformations.sketches.kernels._impl.fourier import (
+    FourierParameters,
+    sample_variance,
+)
+from opendp_sim.transformations.sketches.kernels._impl.kernels import NORMAL_SQUARE, GaussianKernel
 
 # --------------------------------------------------------------------------------------------------
 # Which frequencies hold a Gaussian kernel on a box: points of a lattice, from public numbers alone.
@@ -265,23 +268,25 @@ _PACK = 2**32
 
 
 @dataclass(frozen=True)
-class LatticeReader(Classes):
+class LatticeReader(PerClassReader):
     """Build one sketch from a public lattice, and read its release."""
 
-    mechanism: Parameters
+    mechanism: FourierParameters
     rows: GridRows
     lattice: Lattice
     projection: PhaseProjection
     table: NDArray[np.int64]
 
     @classmethod
-    def fit(cls, mechanism: Parameters, rows: GridRows, *, exact: bool) -> LatticeReader | None:
+    def fit(
+        cls, mechanism: FourierParameters, rows: GridRows, *, exact: bool
+    ) -> LatticeReader | None:
         """Lay a lattice over the type's box, or return None.
 
         None where it does not fit or does not pay.
         """
         kernel = mechanism.kernel
-        if not isinstance(kernel, Gaussian):
+        if not isinstance(kernel, GaussianKernel):
             return None
         lower, upper = (np.broadcast_to(v, (rows.width,)) for v in (rows.lower, rows.upper))
         spans = tuple(int(b) - int(a) for a, b in zip(lower, upper, strict=True))
@@ -348,13 +353,13 @@ class LatticeReader(Classes):
         count = math.isqrt(self.features_block().l2_squared // 20) + 1 if asked is None else asked
         return max(own, min(count, LARGEST_FEATURE - 1))
 
-    def features_block(self) -> Block:
+    def features_block(self) -> SketchBlock:
         """State Lemma 3.
 
         Integer maxima of the table, times the multipliers.
         """
         size, table = self.multipliers, np.abs(self.table)
-        return Block(
+        return SketchBlock(
             "features",
             (self.classes, self.size, 2),
             l1=int(size.sum()) * int(table.sum(axis=1).max()),
