@@ -17,7 +17,7 @@ from notebooks import run_all
 from python_pages import keep
 
 project = "opendp_sim"
-author = "The opendp_sim contributors"
+author = "the opendp_sim developers"
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
