@@ -1,8 +1,8 @@
 """Estimate the similarity of queries to a private dataset.
 
-``import opendp_sim as sim`` offers the verbs (``plan``, ``apply``, ``run``, ``load``, ``verify``,
-``audit``), ``Ledger``, ``Budget``, every ``then_*`` and ``make_*``, and ``register``. A name is imported
-when it is first used.
+``import opendp_sim as sim`` offers the verbs (``plan``, ``apply``, ``run``, ``load``, ``verify``),
+the package ``audit``, ``Ledger``, ``Budget``, every ``then_*`` and ``make_*``, and ``register``. A name
+is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WHERE = {
     "top": "api.top",
     "verify": "api.verbs",
 }
-"""Where each name lives; ``audit`` is the package of that name, which can be called."""
+"""Where each name lives; ``audit`` is a package."""
 
 
 def __getattr__(name: str) -> Any:

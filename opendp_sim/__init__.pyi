@@ -20,7 +20,7 @@ from opendp_sim.api.verbs import run as run
 from opendp_sim.api.verbs import session as session
 from opendp_sim.api.top import top as top
 from opendp_sim.api.verbs import verify as verify
-from opendp_sim.audit import audit as audit
+from opendp_sim import audit as audit
 from opendp_sim.prelude import make_bound_contributions as make_bound_contributions
 from opendp_sim.prelude import then_bound_contributions as then_bound_contributions
 from opendp_sim.prelude import make_choose_k as make_choose_k

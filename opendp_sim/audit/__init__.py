@@ -6,9 +6,6 @@ A verdict is ``refuted``, ``priced`` or ``not refuted``, never "private".
 from __future__ import annotations
 
 import os
-import sys
-from types import ModuleType
-from typing import Any
 
 from opendp_sim.audit.checks.enumeration import Coins, tree_pmf
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
@@ -46,17 +43,3 @@ __all__ = [
 # OpenDP's errors are outputs here; with Rust's backtraces each of them takes 0.1 CPU seconds. Rust reads
 # this once, at the process's first error: hence at import, and not when an audit begins.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
-
-
-class _Callable(ModuleType):
-    """Make this package callable.
-
-    ``sim.audit(measurement, d_in)`` is ``sim.audit.audit``.
-    """
-
-    def __call__(self, *args: Any, **options: Any) -> Report:
-        """Audit an object; see ``audit``."""
-        return audit(*args, **options)
-
-
-sys.modules[__name__].__class__ = _Callable

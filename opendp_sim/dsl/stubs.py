@@ -57,7 +57,7 @@ def _made() -> list[str]:
 def _face() -> str:
     names: Mapping[str, str] = vars(opendp_sim)["_WHERE"]
     lines = [f"from opendp_sim.{where} import {n} as {n}" for n, where in sorted(names.items())]
-    lines.append("from opendp_sim.audit import audit as audit")
+    lines.append("from opendp_sim import audit as audit")
     lines += [f"from opendp_sim.prelude import {name} as {name}" for name in _made()]
     return _MADE + "\n".join(lines) + "\n\n__version__: str\n"
 
