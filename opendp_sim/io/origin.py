@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -59,6 +60,45 @@ class Origin:
     def meets(self, other: Origin) -> bool:
         """Return whether two origins share a file, object or memory."""
         return not self.names.isdisjoint(other.names) or _overlap(self.memory, other.memory)
+
+
+class Remembered:
+    """Remember where rows are, and keep none of them alive.
+
+    Of rows that are gone nothing is known any more: other rows may have their addresses. A list has no
+    weak reference, so only its arrays are remembered.
+    """
+
+    def __init__(self, *rows: Any) -> None:
+        self._frames: list[ReferenceType[Any]] = []
+        self._arrays: list[tuple[ReferenceType[NDArray[Any]], dict[str, Any]]] = []
+        for each in rows:
+            with suppress(TypeError):
+                self._frames.append(ref(each))
+            for part in each if isinstance(each, list | tuple) else [each]:
+                if isinstance(part, np.ndarray):
+                    owner = part
+                    while isinstance(owner.base, np.ndarray):
+                        owner = owner.base
+                    where = dict(part.__array_interface__)
+                    self._arrays.append((ref(owner), where))
+
+    def origin(self) -> Origin:
+        """Return the origin of what is still there."""
+        frames = (frame() for frame in self._frames)
+        found = _union(origin_of(frame) for frame in frames if frame is not None)
+        for owner, where in self._arrays:
+            if (kept := owner()) is not None:
+                found |= origin_of(np.asarray(_Stretch(where, kept)))
+        return found
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """A part of an array, in numpy's own form of an address."""
+
+    __array_interface__: dict[str, Any]
+    owner: NDArray[Any]
 
 
 NOTHING_PRIVATE = Origin()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.budget import Budget as Limit, Number
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.ledger.ledger import Entry
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import read_queries
 from opendp_sim.accounting.release.release import Release
@@ -106,8 +107,29 @@ Columns = Mapping[str, tuple[Any, Mapping[str, Any]]]
 """Column name to its values and its declaration."""
 
 
+class Copyable(BaseEstimator):  # type: ignore[misc]
+    """Tell copies of an estimator from the one that its class made.
+
+    A wrapper fits copies, and only the wrapper knows how often a record is among the rows that it hands
+    to them. So a copy (``clone``, ``copy``, a pickle) spends what was reserved, and nothing else.
+    """
+
+    _copied: ClassVar[bool] = False
+
+    def __setstate__(self, state: Any) -> None:
+        """Become a copy."""
+        super().__setstate__({**state, "_copied": True})
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy without a fit."""
+        made: Self = super().__sklearn_clone__()
+        held: Any = vars(made)
+        held["_copied"] = True
+        return made
+
+
 @estimator
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(Copyable):
     """Define the base of private estimators.
 
     Each is a plan of the language over one private table.
@@ -170,11 +192,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         plan = self._planned(columns, steps)
         arrays = {name: values for name, (values, _) in columns.items()}
         table = checked_source(plan, arrays)
-        entry = None
-        if self.budget is not None and plan.charge is not None:
-            name = self._charged_as or type(self).__name__
-            unit = unit_text(plan) if self.max_copies == 1 else unit_word(self.unit)
-            entry = self.budget.charge(plan.charge, unit, name, plan.program.hash)
+        entry = self._charge(plan)
         if found := late():
             table = checked_source(plan, arrays | dict(found))
         with TemporaryDirectory() as folder:
@@ -190,6 +208,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             "entry": None if entry is None else entry.seq,
         }
         return self
+
+    def _charge(self, plan: Plan) -> Entry | None:
+        """Charge a plan to the budget, if there is one.
+
+        A copy of an estimator spends what was reserved for it, and nothing else (OS102).
+        """
+        if self.budget is None or plan.charge is None:
+            return None
+        name = self._charged_as or type(self).__name__
+        unit = unit_text(plan) if self.max_copies == 1 else unit_word(self.unit)
+        return self.budget.charge(plan.charge, unit, name, plan.program.hash, reserved=self._copied)
 
     def _with_groups(self, columns: Columns, groups: Any) -> Columns:
         who = type(self).__name__
@@ -310,7 +339,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> Any:
         """Keep plain data when pickled."""
-        return {name: value for name, value in super().__getstate__().items() if name != "plan_"}
+        here = ("plan_", "_given")  # of this process
+        return {name: value for name, value in super().__getstate__().items() if name not in here}
 
     def __sklearn_tags__(self) -> Any:
         """Say that two fits differ, and that sparse tables are refused."""

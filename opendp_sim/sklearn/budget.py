@@ -87,17 +87,22 @@ def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
     return left
 
 
-def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> Entry:
+def pay(
+    ledger: Ledger, charge: Charge, about: dict[str, str], where: str, *, reserved: bool = False
+) -> Entry:
     """Charge a fit to the cheapest sufficient reserve.
 
-    Without one it is charged anew.
+    Without one it is charged anew, or refused where ``reserved``.
 
     Raises:
         BudgetError (OS402): the limit would be passed; nothing was charged.
+        EstimatorRefused (OS102): a copy without a reserve; nothing was charged.
     """
     for entry in unused(ledger):
         if _covers(Charge.read(entry.body["loss"]), charge):
             return ledger.settle(entry, "charge", about)
+    if reserved:
+        raise no_reserve(where)
     try:
         return ledger.charge(charge, about)
     except BudgetError as error:
@@ -111,6 +116,19 @@ def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> En
             hint="lower its epsilon, or raise the limit of a new budget. Before a search or "
             "cross-validation budget.reserve(cost_of(search).charges) takes all fits, or none.",
         ) from None
+
+
+def no_reserve(where: str) -> EstimatorRefused:
+    """Return the refusal of a copy that nothing was reserved for."""
+    return EstimatorRefused(
+        "OS102",
+        where,
+        expected="a reserved fit, since this estimator is a copy (clone, copy or pickle)",
+        got="none that pays for it; a wrapper may fit copies on records that it drew several times",
+        hint="before the fit budget.reserve(cost_of(search)), for cross_val_score "
+        "cost_of(estimator, cv=HashFold(3)), for a copy of your own cost_of(copy); cost_of names "
+        "the wrappers whose loss nobody can state, for example BaggingClassifier.",
+    )
 
 
 def _covers(reserved: Charge, charge: Charge) -> bool:
@@ -269,6 +287,19 @@ def _watch_forks() -> None:
 
 # --------------------------------------------------------------------------------------------------
 
+
+class Spent(Total):
+    """State a sum of fits, and the tables that it is about."""
+
+    @property
+    def text(self) -> str:
+        """Return what was spent.
+
+        Copies and weights of records before a fit are not in it.
+        """
+        return f"{super().text} of tables as given to fit"
+
+
 _HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
 """Budgets in memory by their folder, each with the process that it lives in."""
 
@@ -276,7 +307,10 @@ _HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
 class Budget:
     """Bound the loss of all fits together.
 
-    Shared by every clone of an estimator.
+    Shared by every clone of an estimator. A clone, copy or pickle spends only what was reserved
+    (``budget.reserve(cost_of(search))``): a wrapper, which makes them, may draw a record several times
+    for one fit, and ``cost_of`` refuses those that do. What is done to a table before it is given to
+    ``fit`` is in no sum: copies of records (but see ``max_copies``), weights, and scalers that learn.
 
     ``Budget(...)`` lives and ends with this process. ``Budget.open(path, ...)`` is a ledger file, the
     same as the command line's: it outlives the process, and other processes (``n_jobs``) wait for it.
@@ -399,9 +433,13 @@ class Budget:
 
     @property
     def total(self) -> Total:
-        """What was spent and reserved, beside the limit."""
+        """What was spent and reserved, beside the limit.
+
+        Its text names the tables that it is about: those that were given to ``fit``.
+        """
         with self._opened() as ledger:
-            return ledger.total()
+            found = ledger.total()
+        return Spent(found.measure, found.exact, found.limit, found.epsilon)
 
     @property
     def left_text(self) -> str:
@@ -423,7 +461,15 @@ class Budget:
         with self._opened() as ledger:
             return len(unused(ledger))
 
-    def charge(self, charge: Charge, unit: str, what: str, program: str | None = None) -> Entry:
+    def charge(
+        self,
+        charge: Charge,
+        unit: str,
+        what: str,
+        program: str | None = None,
+        *,
+        reserved: bool = False,
+    ) -> Entry:
         """Charge one fit, durably.
 
         A large enough reserve is used first.
@@ -433,16 +479,20 @@ class Budget:
             unit: whom it protects, as a ledger states it.
             what: the estimator's name.
             program: the hash of what will run.
+            reserved: whether it is charged to a reserve only, as the fit of a copy of an estimator is.
 
         Raises:
             BudgetError (OS402): the limit would be passed; nothing was charged. (OS403): another unit.
+            EstimatorRefused (OS102): ``reserved``, and no unused reserve is large enough.
         """
         about = {"name": what, "unit": unit} | ({} if program is None else {"program": program})
         with self._opened() as ledger:
             self._check_unit(unit)
-            return pay(ledger, charge, about, self._name)
+            return pay(ledger, charge, about, self._name, reserved=reserved)
 
-    def reserve(self, charges: Any, unit: str = "row", *, beside: bool = True) -> None:
+    def reserve(
+        self, charges: Any, unit: str = "row", *, beside: bool = True, copied: bool = False
+    ) -> None:
         """Reserve losses, all of them or none.
 
         Unused ones stay spent.
@@ -452,8 +502,10 @@ class Budget:
             unit: ``row`` or ``groups``.
             beside: whether they come beside what is reserved already; False to reserve only those that
                 no unused reserve pays for.
+            copied: whether a copy of a search asks, which spends what was reserved for it alone.
 
         Raises:
+            EstimatorRefused (OS102): ``copied``, and the unused reserves do not pay for all of them.
             BudgetError (OS402): they do not fit together; nothing was reserved.
         """
         listed = charges_of(charges, self._name)
@@ -461,6 +513,8 @@ class Budget:
             self._check_unit(unit_word(unit))
             if not beside:
                 listed = not_covered(ledger, listed)
+            if copied and listed:
+                raise no_reserve(self._name)
             after = ledger.total(*listed)
             if not after.fits:
                 self._refuse(

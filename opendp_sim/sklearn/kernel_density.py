@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.io.origin import NOTHING_PRIVATE, Remembered, origin_of, refuse_private
 from opendp_sim.sklearn._validation.bounds import box_of
 from opendp_sim.sklearn._validation.kernel_backend import kernel_step, log_volume, seed_of
+from opendp_sim.sklearn._validation.refusals import as_refusals
 from opendp_sim.sklearn._validation.tables import dtype_of
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
@@ -74,6 +77,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         step, self.engine_ = kernel_step(self, box, width, per_label=False)
         columns = {"x": (array, box.column(dtype_of(array), width))}
         self._released(columns, [*box.steps(), step], groups, features="x")
+        self._given = Remembered(X, array)
         self.log_volume_ = log_volume(box, width, self.bandwidth, self.engine_)
         return self
 
@@ -102,7 +106,14 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     def sample(
         self, n_samples: int = 1, random_state: int | None = 0, *, candidates: Any
     ) -> NDArray[Any]:
-        """Draw from public candidates in proportion to their density, shape (n_samples, d)."""
+        """Draw from public candidates in proportion to their density, shape (n_samples, d).
+
+        The table of the fit, as long as it is in memory, is refused (OS704): rows of it would leave.
+        """
         seed = seed_of(random_state)
+        check_is_fitted(self)
+        private = self._given.origin() if hasattr(self, "_given") else NOTHING_PRIVATE
+        with as_refusals():
+            refuse_private(origin_of(candidates), private, "candidates")
         drawn = self._ask("sample", candidates, size=n_samples, seed=seed)
         return np.asarray(self._seen(candidates, reset=False)[drawn["candidate"]])

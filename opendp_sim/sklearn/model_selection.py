@@ -51,6 +51,7 @@ from opendp_sim.sklearn._validation.wrappers import (
     refusal,
 )
 from opendp_sim.sklearn.base import (
+    Copyable,
     PrivateEstimator,
     all_or_nothing,
     check_purse,
@@ -341,7 +342,7 @@ _NOBODY = 1e-6
 """A share of the records that would hold none of most tables; how many there are is private."""
 
 
-class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DPSearch(ClassifierMixin, Copyable):  # type: ignore[misc]
     """Fit every candidate, and keep the best on held-out records.
 
     ``GridSearchCV`` chooses by raw scores of private records, which no budget can see. Here the parts
@@ -443,7 +444,9 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         out = _held_out(array, groups, float(self.holdout), seed_of(self.random_state))
         budget = candidates[0].budget
         if budget is not None:
-            budget.reserve(cost.charges, cost.unit, beside=False)  # by hand, or now
+            budget.reserve(
+                cost.charges, cost.unit, beside=False, copied=self._copied
+            )  # by hand, or now
         part = None if ids is None else ids[~out]
         for candidate in candidates:
             candidate.fit(table.of(~out), labels[~out], groups=part)

@@ -24,7 +24,6 @@ from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import claim_about
-from opendp_sim.dsl.run.charge import unit_text
 from opendp_sim.dsl.run.session import Served, serve
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of
 from opendp_sim.measurements.knn._impl.service import LEAST_REFERENCE
@@ -55,8 +54,10 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         queries: how many predictions there will be; no more are answered. Fewer are more accurate.
         size: a public guess of the number of records; within a factor of two is enough.
         reference: public rows that look like queries, 50 or more; None if the first batch is that large.
+            A copy (``clone``) takes no batch as its reference.
         threshold: cosine from which a record is a neighbour, in place of a reference.
-        allow_scoring: whether ``score`` may be called: it spends predictions, and what it returns is raw.
+        allow_scoring: whether ``score`` may be called, and a copy's ``predict`` (``cross_val_predict``):
+            each row spends a prediction, and what is returned of private rows is raw.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
@@ -109,6 +110,14 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         if self.reference is not None:
             reference = self._numbers(self.reference, private, "reference")
         self._asked = _Asked(plan, table, reference, int(self.queries), private)
+        if self._copied and self._asked.refers_now:
+            raise EstimatorRefused(
+                "OS102",
+                f"{type(self).__name__}.reference",
+                expected="reference=public_rows or a threshold, since this estimator is a copy",
+                got="neither, so that the first queries of a wrapper would be shown as they are",
+                hint="give 50 or more public rows that look like queries, or threshold=0.5.",
+            )
         self.plan_, self.classes_ = plan, classes.values
         claim = claim_about(plan, next(iter(plan.releases.values())))
         self.privacy_ = {**claim, "text": claim_sentence(claim), "entry": None}
@@ -117,15 +126,22 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     def predict(self, X: Any) -> NDArray[Any]:
         """Return public queries' labels, shape (q,).
 
-        The first call is charged.
+        The first call is charged. A copy (``clone``, as wrappers make) needs ``allow_scoring=True``.
         """
         check_is_fitted(self, "classes_")
+        if self._copied and not self.allow_scoring:
+            raise EstimatorRefused(
+                "OS102",
+                f"{type(self).__name__}.predict",
+                expected="the estimator that was made by its class, or allow_scoring=True",
+                got="a copy of it, as cross_val_predict and other wrappers fit and ask",
+                hint="a wrapper's queries are other rows of its table, and private if that is: make "
+                "the estimator by its class, and ask it about public rows.",
+            )
         array = self._numbers(X, self._asked.private, "the first queries")
         self._asked.check(array)
         if self._asked.served is None:
-            if self.budget is not None and self.plan_.charge is not None:
-                name, unit = type(self).__name__, unit_text(self.plan_)
-                self.budget.charge(self.plan_.charge, unit, name, self.plan_.program.hash)
+            self._charge(self.plan_)
             self._asked.open()
         with as_refusals():
             found = self._asked.ask(array)
@@ -183,14 +199,14 @@ class _Asked:
         self._refers = bool(getattr(_setting(plan), "needs_reference", False))
 
     @property
-    def _refers_now(self) -> bool:
+    def refers_now(self) -> bool:
         """Return whether the next queries become the reference."""
         return self.served is None and self._refers and self._reference is None
 
     @property
     def private(self) -> Origin:
         """Return the origin of the records, for reference queries."""
-        return self._private if self._refers_now else NOTHING_PRIVATE
+        return self._private if self.refers_now else NOTHING_PRIVATE
 
     def open(self) -> None:
         """Open the session, which reads the records for the first time."""
@@ -215,7 +231,7 @@ class _Asked:
                 hint="what is left would tell how many there were, and answers depend on earlier ones.",
             )
         count = len(queries)
-        if self._refers_now and count < LEAST_REFERENCE:
+        if self.refers_now and count < LEAST_REFERENCE:
             raise InputRefused(
                 "OS607",
                 "predict",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from opendp_sim.core.errors import ReleaseError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.open import open_source
-from opendp_sim.io.origin import Named, Origin, origin_of, public_rows, refuse_private
+from opendp_sim.io.origin import Named, Origin, Remembered, origin_of, public_rows, refuse_private
 from opendp_sim.io.protocol import from_arrays
 
 X = np.arange(400.0).reshape(100, 4)
@@ -303,3 +305,31 @@ def test_many_columns_are_compared_in_order_of_their_addresses():
     other = {f"c{i}": np.zeros(3) for i in range(2000)}
     assert not origin_of(wide).meets(origin_of(other))
     assert origin_of(wide).meets(origin_of(other | {"last": wide["c1999"]}))
+
+
+@pytest.mark.parametrize(("private", "public"), ONE.values(), ids=ONE)
+def test_what_is_remembered_is_found_as_long_as_it_is_there(private, public):
+    if not isinstance(private, dict | tuple) and (
+        not isinstance(private, list) or isinstance(private[0], np.ndarray)
+    ):
+        assert Remembered(private).origin().meets(origin_of(public))
+
+
+@pytest.mark.parametrize(("private", "public"), TWO.values(), ids=TWO)
+def test_what_is_remembered_is_no_more_than_what_was_given(private, public):
+    assert not Remembered(private).origin().meets(origin_of(public))
+
+
+def test_what_is_remembered_is_not_kept():
+    table, frame = np.zeros((9, 2)), pd.DataFrame({"a": [1.0]})
+    known, gone = (
+        Remembered(table[2:5], [table[:1]], frame),
+        [weakref.ref(table), weakref.ref(frame)],
+    )
+    assert known.origin().meets(origin_of(table))
+    assert known.origin().meets(origin_of(frame))
+    assert not known.origin().meets(origin_of(table[5:]))
+    del table, frame
+    gc.collect()
+    assert [each() for each in gone] == [None, None]
+    assert not known.origin()

@@ -38,17 +38,20 @@ def test_clones_copies_and_refits_spend_from_one_budget():
     assert clone(est).budget is budget
     assert copy.deepcopy(est).budget is budget
     assert copy.copy(budget) is budget
-    for _ in range(4):
-        clone(est).fit(X, Y)
+    for _ in range(3):
+        est.fit(X, Y)
+    budget.reserve(cost_of(est))
+    clone(est).fit(X, Y)
     assert budget.fits == 4  # 4 times mu 0.2367 is mu 0.4734
     with pytest.raises(BudgetError, match="OS402"):
         est.fit(X, Y)
     assert budget.fits == 4
-    assert not hasattr(est, "release_")
+    assert budget.reserved == 0
 
 
 def test_cross_validation_charges_every_fold():
     budget = Budget(epsilon=3.0, delta=1e-6)
+    budget.reserve(cost_of(centroid(epsilon=0.5), cv=HashFold(3)))
     apart = np.clip(X, np.arange(120)[:, None] / 1000, 1)  # equal records would be in one fold
     cross_val_score(centroid(epsilon=0.5, budget=budget), apart, Y, cv=HashFold(3))
     assert budget.fits == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -201,3 +203,19 @@ def test_the_public_scaler_learns_nothing():
 def test_own_parameters_are_refused(est, more):
     with pytest.raises(SimError, match=r"OS10[12]"):
         clone(est).set_params(**more).fit(X, target(est))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_no_row_of_the_fit_is_drawn_as_a_public_candidate():
+    """`sample(candidates=X)` handed rows of the private table out, one by one."""
+    table = np.random.default_rng(0).uniform(size=(50, 2))
+    frame = pd.DataFrame(table, copy=True)
+    for given in (table, frame, pl.from_pandas(frame.rename(columns=str)), list(table)):
+        kde = DPKernelDensity(epsilon=5.0, bounds=(0, 1)).fit(given)
+        for private in (given, given[:9]):
+            with pytest.raises(ValueError, match="OS704 candidates"):
+                kde.sample(3, candidates=private)
+        assert len(kde.sample(3, candidates=[[0.0, 0.0], [0.5, 0.5]])) == 3
+        assert len(pickle.loads(pickle.dumps(kde)).sample(3, candidates=np.eye(2))) == 3  # noqa: S301
+    kde.fit(np.array(table[:40]))  # nobody keeps it
+    assert len(kde.sample(3, candidates=table)) == 3

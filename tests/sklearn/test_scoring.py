@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
@@ -194,7 +194,10 @@ def test_private_scores_spend_and_refuse():
     with pytest.raises(BudgetError, match="OS402"):
         private_score(est, X, Y, epsilon=1.0, budget=budget)
     assert budget.fits == 1
-    holds, other = clone(est).set_params(budget=Budget(mu=1e4)).fit(X, Y), Budget(mu=1e4)
+    holds, other = (
+        type(est)(**est.get_params() | {"budget": Budget(mu=1e4)}).fit(X, Y),
+        Budget(mu=1e4),
+    )
     assert private_score(holds, X, Y).privacy["entry"] is not None  # it was free of the ledger
     piped = make_pipeline(PublicScaler(bounds=(0, 1)), holds)
     piped[0].fit(X)

@@ -153,18 +153,22 @@ def test_workers_charge_once_and_tell_nothing(tmp_path, capfd):
         return GridSearchCV(est, {"data_norm": [None, 1.0]}, cv=HashFold(3), **(score | more))
 
     one = Budget.open(tmp_path / "a.ledger", epsilon=9.0, delta=1e-6)
+    one.reserve(cost_of(search(one)))
     search(one).fit(cells, labels)
-    assert one.fits == 7
+    assert (one.fits, one.reserved) == (7, 0)
     two = Budget.open(tmp_path / "b.ledger", epsilon=9.0, delta=1e-6)
     two.reserve(cost_of(search(two)).charges)
     search(two).fit(cells, labels)
     assert two.left_text == one.left_text
     small = Budget.open(tmp_path / "c.ledger", epsilon=0.5, delta=1e-6)
+    with pytest.raises(SimError, match="OS402"):
+        small.reserve(cost_of(search(small)))
+    small.reserve(cost_of(search(small)).charges[:1])
     told = warnings.catch_warnings(record=True, action="always")
-    with told as said, pytest.raises(SimError, match="OS402"):
+    with told as said, pytest.raises(SimError, match=r"OS102 .*a reserved fit"):
         search(small).fit(cells, labels)
     texts = "".join(str(warning.message) for warning in said)
-    assert "OS402" in texts
+    assert "OS102" in texts
     assert "secret" not in texts
     assert small.fits == 1
     with pytest.raises(InputRefused, match="OS602") as refused:
