@@ -16,6 +16,7 @@ from pathlib import Path
 
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
+from opendp_sim.io.file_spec import kind_by_name
 
 RECIPES = {
     "blank": "every section of a spec, with comments",
@@ -281,7 +282,7 @@ def file_header(file: Path) -> tuple[list[str], str]:
     Of a text file no names where its first line could be a record: it holds a number. A header is
     public: ``io/ingest.md``, "Form".
     """
-    if file.suffix == ".parquet":
+    if kind_by_name(file) in ("parquet", "arrow"):
         return _stored_names(file), ","
     try:
         with regular(file).open("rb") as opened:
@@ -301,11 +302,12 @@ def file_header(file: Path) -> tuple[list[str], str]:
 
 
 def _stored_names(file: Path) -> list[str]:
-    """Return the names of columns of a ``.parquet`` file, if readable."""
+    """Return the column names in a file's schema."""
     with suppress(Exception):  # told where the file is opened
-        from pyarrow.parquet import read_schema  # noqa: PLC0415 - an extra
+        from pyarrow import dataset  # noqa: PLC0415 - an extra
 
-        return [str(name) for name in read_schema(regular(file)).names]
+        kind = "parquet" if kind_by_name(file) == "parquet" else "ipc"
+        return [str(name) for name in dataset.dataset(regular(file), format=kind).schema.names]
     return []
 
 
@@ -398,8 +400,7 @@ def _quoted(name: str) -> str:
 
 def _source(data: str | None, delimiter: str) -> str:
     """Return a source's kind and place."""
-    kind = Path(data or "").suffix.removeprefix(".")
     place = data or "???"
     if delimiter != ",":
         place = f"{{file: {place}, delimiter: {json.dumps(delimiter)}}}"
-    return f"{kind if kind in ('parquet', 'npz') else 'csv'}: {place}"
+    return f"{kind_by_name(data or '') or 'csv'}: {place}"

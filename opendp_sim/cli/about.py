@@ -142,7 +142,7 @@ def init_command(
         ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="The file that the records are in: .csv, .parquet, .npz.")
+        str | None, typer.Option(help="The file of the records: .csv, .parquet, .arrow, .npz, ...")
     ] = None,
     json_: AsJson = False,
 ) -> None:

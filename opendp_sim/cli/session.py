@@ -25,6 +25,7 @@ from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, read_batch, serve
+from opendp_sim.io.file_spec import ENDINGS, kind_by_name
 
 EXAMPLES = (
     ("one question, as the numbers of its feature columns in their order", '{"query": [0.1, 0.2]}'),
@@ -81,7 +82,7 @@ def session_command(
     batch: Annotated[
         Path | None,
         typer.Option(
-            help="Answer this file (.csv, .npz, .npy, .parquet) instead of standard input."
+            help="Answer this file (.csv, .jsonl, .parquet, ...) instead of standard input."
         ),
     ] = None,
     store: Annotated[
@@ -137,10 +138,11 @@ def _check_streams(*, asks: bool) -> None:
 
 
 def _kind(path: Path) -> str:
-    kind = path.suffix.removeprefix(".")
-    if kind not in ("csv", "npz", "npy", "parquet"):
+    kind = kind_by_name(path)
+    if kind is None:
         raise SpecError(
-            "OS304", "--batch", expected="a file .csv, .npz, .npy or .parquet", got=path.suffix,
+            "OS304", "--batch", got=path.suffix,
+            expected=f"a file {', '.join(ends[0] for ends in ENDINGS.values())}",
             hint="send JSON lines on standard input instead.",
         )  # fmt: skip
     return kind

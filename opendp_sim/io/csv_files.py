@@ -29,7 +29,15 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
 from opendp_sim.io.dialect import opened
-from opendp_sim.io.file_spec import At, FileOptions, FileState, reading, same_file
+from opendp_sim.io.file_spec import (
+    At,
+    FileOptions,
+    FileState,
+    kind_by_bytes,
+    kind_hint,
+    reading,
+    same_file,
+)
 from opendp_sim.io.protocol import PieceSource, Raw
 
 # --------------------------------------------------------------------------------------------------
@@ -560,12 +568,17 @@ def csv_records(place: FileOptions, raw: IO[bytes]) -> Iterator[list[str]]:
 
 def _unpacked(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
     """Return a file's text in UTF-8 from its header line on."""
+    return opened(decompressed(place, raw), place.dialect, place.delimiter)
+
+
+def decompressed(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
+    """Return a file's bytes, unpacked if named ``.gz`` or ``.zst``."""
     if place.file.suffix == ".gz":
         raw = io.BufferedReader(gzip.GzipFile(fileobj=raw))
     elif place.file.suffix == ".zst":
         arrow = pyarrow()
         raw = arrow.CompressedInputStream(arrow.PythonFile(raw), "zstd")
-    return opened(raw, place.dialect, place.delimiter)
+    return raw
 
 
 def _check_header(header: list[str] | None, place: FileOptions, records: Records) -> None:
@@ -582,6 +595,11 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
                 hint="write a first line with the names of the columns, or list them in the "
                 "source's `header`.",
             )  # fmt: skip
+        if kind_by_bytes(place.file) is not None:
+            error = DataError(
+                "OS601", str(place.file), expected="a .csv file", got="a file of another kind",
+                hint=kind_hint(place.file, ".csv"),
+            )  # fmt: skip
         if "".join((header or [])[:1]).startswith(_UTF16):
             error = DataError(
                 error.code, error.where, expected=error.expected, got="a file in UTF-16",
@@ -592,8 +610,8 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
 
 def _places(column: Column, place: FileOptions, header: list[str] | None) -> list[int]:
     """Return the places of a column's cells in a line."""
-    stored = place.stored(column.name)
     known = [name.strip() for name in header or ()]
+    stored = place.stored(column.name, known)
     if isinstance(stored, tuple):
         names = list(stored)
     elif isinstance(stored, At) or stored in known or not column.is_vector:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.system.regular_files import is_odd
@@ -18,6 +20,74 @@ NO_FILE = "no such file"
 """What is told of a file that is not there."""
 
 
+ENDINGS = {
+    "csv": (".csv", ".csv.gz", ".csv.zst"),
+    "jsonl": (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"),
+    "npy": (".npy",),
+    "npz": (".npz",),
+    "parquet": (".parquet",),
+    "arrow": (".arrow", ".feather", ".ipc"),
+}
+"""A kind of file to the ends of the names that a folder of them has."""
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"SQLite format 3": "sql",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+}
+"""The first bytes of a file of a kind."""
+_OPTIONS = {"csv": ("delimiter", *OPTIONS), "sql": ("query", "table")}
+"""A kind of file to the options that it has beside ``file`` and ``columns``."""
+
+
+def kind_by_name(path: str | Path) -> str | None:
+    """Return the kind of source of a file's ending, or None."""
+    name = Path(path).name
+    return next((kind for kind, ends in ENDINGS.items() if name.endswith(ends)), None)
+
+
+def kind_by_bytes(file: Path) -> str | None:
+    """Return the kind of source of a file's magic bytes, or None."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(16)
+    except (OSError, ValueError):
+        return None
+    found = (kind for magic, kind in _MAGIC.items() if head.startswith(magic))
+    return "sql" if head[8:12] == b"DUCK" else next(found, None)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Name the columns of a vector by how their names begin.
+
+    Numbers in names count as numbers, so that ``x_10`` comes behind ``x_9`` in every file.
+    """
+
+    text: str
+    count: int
+
+    def among(self, known: Sequence[str], column: str) -> tuple[str, ...]:
+        """Return the names that begin so, or refuse (OS602)."""
+        found = sorted((name for name in known if name.startswith(self.text)), key=_in_numbers)
+        if len(found) != self.count:
+            raise DataError(
+                "OS602", f"column {column}",
+                expected=f"{self.count:,} columns whose names begin with `{self.text}`",
+                got=f"{len(found):,}", hint="count them in the file's header, or list their names.",
+            )  # fmt: skip
+        return tuple(found)
+
+    def numbered(self) -> tuple[str, ...]:
+        """Return the names with numbers from 0, where no header lists any."""
+        return tuple(f"{self.text}{at}" for at in range(self.count))
+
+
+def _in_numbers(name: str) -> list[tuple[bool, int, str]]:
+    return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"([0-9]+)", name)]
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """A file and its options.
@@ -25,19 +95,32 @@ class FileOptions:
     Attributes:
         file: where it is.
         columns: declared column name to the name it has in the file, or to the names of the numbers
-            that make a vector. Of a text file a place from 1 may stand for a name.
+            that make a vector, or how those begin. Of a text file a place from 1 may stand for a name.
         delimiter: between the cells of a text file.
         dialect: how a text file writes cells and lines.
+        query: what is asked of a database.
     """
 
     file: Path
-    columns: Mapping[str, str | tuple[str, ...]]
+    columns: Mapping[str, str | tuple[str, ...] | Prefix]
     delimiter: str = ","
     dialect: Dialect = field(default_factory=Dialect)
+    query: str = ""
 
-    def stored(self, name: str) -> str | tuple[str, ...]:
-        """Return the name or names in the file of a declared column."""
-        return self.columns.get(name, name)
+    def stored(self, name: str, known: Sequence[str] | None = None) -> str | tuple[str, ...]:
+        """Return the name or names in the file of a declared column.
+
+        Args:
+            name: of the declared column.
+            known: the names of the file's columns; None where no header lists them.
+
+        Raises:
+            DataError (OS602): another number of names begins as declared.
+        """
+        found = self.columns.get(name, name)
+        if isinstance(found, Prefix):
+            return found.numbered() if known is None else found.among(known, name)
+        return found
 
 
 class At(str):
@@ -58,7 +141,7 @@ def read_place(argument: Any, folder: Path, kind: str) -> FileOptions:
     """
     where = f"source.{kind}"
     given = argument if isinstance(argument, Mapping) else {"file": argument}
-    known = ("file", "columns", "delimiter", *(OPTIONS if kind == "csv" else ()))
+    known = ("file", "columns", *_OPTIONS.get(kind, ()))
     for name in given:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -87,12 +170,57 @@ def read_place(argument: Any, folder: Path, kind: str) -> FileOptions:
             "worker of an engine needs the same one.",
         )
     names = {
-        str(k): tuple(_name(one, kind, where) for one in v)
+        str(k): tuple(name for one in v for name in _run(_name(one, kind, where)))
         if isinstance(v, list | tuple)
-        else _name(v, kind, where)
+        else _prefix(v, where) or _name(v, kind, where)
         for k, v in columns.items()
     }
-    return FileOptions(folder / file, names, delimiter, read_dialect(given, delimiter, where))
+    dialect = read_dialect(given, delimiter, where)
+    return FileOptions(folder / file, names, delimiter, dialect, _query(given, kind, where))
+
+
+def _query(given: Mapping[Any, Any], kind: str, where: str) -> str:
+    """Return the query of a database, or of a whole table."""
+    if kind != "sql":
+        return ""
+    told = [given[name] for name in ("query", "table") if name in given]
+    if len(told) != 1 or not isinstance(told[0], str) or not told[0].strip():
+        raise SpecError(
+            "OS304", where, expected="one `query`, or one `table`", got="something else",
+            hint="for example {file: visits.duckdb, query: select age, stay from visits}.",
+        )  # fmt: skip
+    if "query" in given:
+        return str(told[0]).strip().removesuffix(";")
+    parts = [part.replace('"', '""') for part in told[0].split(".")]
+    named = ".".join(f'"{part}"' for part in parts)
+    return f"SELECT * FROM {named}"  # noqa: S608 - quoted, of a database opened to be read only
+
+
+_RUN = re.compile(r"(.*?)([0-9]{1,7}) \.\. (.*?)([0-9]{1,7})")
+_WIDEST = 2**20
+"""Columns of a vector that are named at once."""
+
+
+def _run(name: str) -> tuple[str, ...]:
+    """Return the names from ``g_0 .. g_764``, or the one name."""
+    found = None if isinstance(name, At) else _RUN.fullmatch(name)
+    if found is None or found[1] != found[3]:
+        return (name,)
+    first, last = int(found[2]), int(found[4])
+    digits = len(found[2]) if found[2].startswith("0") else 0
+    return tuple(f"{found[1]}{at:0{digits}d}" for at in range(first, min(last, _WIDEST) + 1))
+
+
+def _prefix(given: Any, where: str) -> Prefix | None:
+    """Return ``{prefix: gene_, count: 765}``, or None for another form."""
+    if not isinstance(given, Mapping) or "prefix" not in given:
+        return None
+    text, count = given["prefix"], given.get("count")
+    if not isinstance(text, str) or not text or type(count) is not int or len(given) > 2:
+        raise _wrong_type(where, "{prefix: gene_, count: 765}")
+    if not 0 < count <= _WIDEST:
+        raise _wrong_type(where, "{prefix: gene_, count: 765}")
+    return Prefix(text, count)
 
 
 def _name(given: Any, kind: str, where: str) -> str:
@@ -108,6 +236,45 @@ def _name(given: Any, kind: str, where: str) -> str:
     return At(at)
 
 
+def listed_files(place: FileOptions, kind: str) -> list[tuple[Path, dict[str, str]]]:
+    """Return the files of a path, folder or pattern.
+
+    In the order of their paths, with their folders' values; none is opened. A folder called
+    ``year=2026`` gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out, as by other readers: of what is being
+    written, or is about other files (but ``_year=2026`` is read).
+
+    Raises:
+        DataError (OS601): a folder or a pattern without a file.
+    """
+    root, endings = place.file, ENDINGS.get(kind, ())
+    if root.is_dir() and endings:
+        found = (p for p in root.rglob("*") if p.name.endswith(endings) and p.is_file())
+        files = sorted(p for p in found if not any(map(_left_out, p.relative_to(root).parts)))
+    elif any(sign in root.name for sign in "*?[") and not root.exists() and endings:
+        root = root.parent
+        asked = _left_out(place.file.name)  # a pattern such as `_day-*.parquet` names them
+        found = (path for path in root.glob(place.file.name) if path.is_file())
+        files = sorted(path for path in found if asked or not _left_out(path.name))
+    else:
+        return [(root, {})]
+    if not files:
+        raise DataError(
+            "OS601", str(place.file), expected=f"at least one {endings[0]} file", got="none",
+            hint="check the folder or the pattern; it is relative to the spec.",
+        )  # fmt: skip
+    return [(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+
+
+def _left_out(name: str) -> bool:
+    """Return whether a file's name marks it as none."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _keys(folders: tuple[str, ...]) -> dict[str, str]:
+    named = (folder.partition("=") for folder in folders)
+    return {unquote(name): unquote(value) for name, sign, value in named if sign}
+
+
 def _wrong_type(where: str, expected: str) -> SpecError:
     return SpecError(
         "OS304", where, expected=expected, got="something else",
@@ -116,10 +283,10 @@ def _wrong_type(where: str, expected: str) -> SpecError:
 
 
 @contextmanager
-def reading(file: Path, kind: str) -> Iterator[None]:
+def reading(file: Path, kind: str, hint: str = "") -> Iterator[None]:
     """Replace a reader's error by one constant text.
 
-    Its own could quote a record.
+    Its own could quote a record. Without a hint, what the file's first bytes suggest is told.
     """
     got = "a file that cannot be read as one"
     try:
@@ -141,10 +308,23 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         if isinstance(error, FileNotFoundError):
             got = NO_FILE
         DataError(
-            "OS601", str(file), expected=f"a {kind} file", got=got,
-            hint="check the path (it is relative to the spec), the kind of source, and that the "
-            "file is complete.",
-        ).alone()  # fmt: skip
+            "OS601",
+            str(file),
+            expected=f"a {kind} file",
+            got=got,
+            hint=hint or kind_hint(file, kind),
+        ).alone()
+
+
+def kind_hint(file: Path, kind: str) -> str:
+    """Return a hint for a file that is unreadable as declared."""
+    own = kind_by_bytes(file)
+    if own is not None and f".{own}" not in kind and own not in kind.lower():
+        return f"its first bytes are those of another kind of file: write `{own}: {file.name}`."
+    return (
+        "check the path (it is relative to the spec), the kind of source, and that the file is "
+        "complete."
+    )
 
 
 FileState = tuple[int, ...]

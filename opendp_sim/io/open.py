@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,18 +11,25 @@ from opendp_sim.core.errors import SpecError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import FileOptions, read_place
+from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.numpy_files import npy_source, npz_source
 from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
-from opendp_sim.io.protocol import PieceSource, Source
+from opendp_sim.io.protocol import Source
+from opendp_sim.io.sql import sql_source
+from opendp_sim.io.table_files import Open, arrow_source, files_source, jsonl_source
 
-_FILES: dict[str, Callable[[FileOptions, Records], PieceSource]] = {
+_FILES: dict[str, Open] = {
+    "arrow": arrow_source,
     "csv": csv_source,
+    "jsonl": jsonl_source,
     "npy": npy_source,
     "npz": npz_source,
     "parquet": parquet_source,
+    "sql": sql_source,
 }
+_OF_FOLDERS = ("parquet", "sql")
+"""Kinds that open several files themselves, or have none."""
 SOURCE_NAMES = ("builtin", *_FILES)
 """Kinds of source that a spec can name."""
 
@@ -51,5 +57,8 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
             "OS303", "source", expected=f"one of {', '.join(SOURCE_NAMES)}", got=str(kind),
             hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
         )  # fmt: skip
-    found = _FILES[kind](read_place(argument, folder, kind), records)
+    place, opener = read_place(argument, folder, kind), _FILES[kind]
+    if kind in _OF_FOLDERS:
+        return replace(opener(place, records), made_of=named)
+    found = files_source(place, records, kind, opener)
     return replace(found, made_of=named)

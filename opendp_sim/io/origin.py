@@ -25,8 +25,7 @@ from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.columns import frame_columns, in_arrow, library_of
-from opendp_sim.io.file_spec import read_place
-from opendp_sim.io.parquet import listed_files
+from opendp_sim.io.file_spec import listed_files, read_place
 from opendp_sim.io.protocol import PieceSource, Source
 
 _VALUES = (str, bytes, int, float, complex, np.generic)
@@ -272,10 +271,9 @@ def _of_named(source: Named) -> Origin:
     except SimError:  # told where it is opened
         return Origin()
     files = [place.file]
-    if source.kind == "parquet":
-        with suppress(SimError, OSError, ValueError):  # none there, or no path: so is this
-            files += listed_files(place)
-    return _of_files(files)
+    with suppress(SimError, OSError, ValueError):  # none there, or no path: so is this
+        files += [file for file, _ in listed_files(place, source.kind)]
+    return _of_files(files) | (_of_relation(place.query) if place.query else Origin())
 
 
 def _of_files(files: Iterable[Any]) -> Origin:
@@ -349,10 +347,10 @@ def _nodes(tree: Any) -> Iterator[Any]:
 
 def _of_relation(query: str) -> Origin:
     """Return the tables and files of a query."""
-    from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
-
     tables: set[str] = set()
-    with suppress(Exception):  # its own text of a file's options it cannot read
+    with suppress(Exception):  # no DuckDB; or its own text of a file's options it cannot read
+        from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
+
         tables = get_table_names(query)
     return Origin(frozenset(("duckdb", name) for name in tables)) | _of_query(query)
 

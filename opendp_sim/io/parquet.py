@@ -13,12 +13,18 @@ from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.arrow import arrow_column, stored_in
-from opendp_sim.io.file_spec import FileOptions, FileState, file_state, need_state, reading
+from opendp_sim.io.file_spec import (
+    FileOptions,
+    FileState,
+    file_state,
+    listed_files,
+    need_state,
+    reading,
+)
 from opendp_sim.io.protocol import PieceSource, Raw
 
 # --------------------------------------------------------------------------------------------------
@@ -212,7 +218,7 @@ def _names(
 ) -> dict[str, tuple[str, ...]]:
     """Return a file's names of each column, or refuse it (OS602)."""
     try:
-        return {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
+        return {c.name: stored_in(c, place.stored(c.name, known), known) for c in records.columns}
     except DataError as error:
         refused = error
     if part.file != place.file:
@@ -394,41 +400,4 @@ def parquet_parts(place: FileOptions, count: int) -> tuple[list[tuple[FilePart, 
 
 def _parts(place: FileOptions) -> list[FilePart]:
     """Return the files of a path, folder or pattern."""
-    root = place.file
-    if root.is_dir():
-        found = (path for path in root.rglob("*.parquet") if path.is_file())
-        files = sorted(p for p in found if not any(map(_left_out, p.relative_to(root).parts)))
-    elif any(sign in root.name for sign in "*?[") and not root.exists():
-        root = root.parent
-        asked = _left_out(place.file.name)  # a pattern such as `_day-*.parquet` names them
-        found = (path for path in root.glob(place.file.name) if path.is_file())
-        files = sorted(path for path in found if asked or not _left_out(path.name))
-    else:
-        return [FilePart(root, {})]
-    if not files:
-        raise DataError(
-            "OS601", str(place.file), expected="at least one .parquet file", got="none",
-            hint="check the folder or the pattern; it is relative to the spec.",
-        )  # fmt: skip
-    return [FilePart(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
-
-
-def listed_files(place: FileOptions) -> list[Path]:
-    """Return the files of a path, folder or pattern.
-
-    None is opened.
-
-    Raises:
-        DataError (OS601): a folder or a pattern without a file.
-    """
-    return [part.file for part in _parts(place)]
-
-
-def _left_out(name: str) -> bool:
-    """Return whether a file's name marks it as none."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _keys(folders: tuple[str, ...]) -> dict[str, str]:
-    named = (folder.partition("=") for folder in folders)
-    return {unquote(name): unquote(value) for name, sign, value in named if sign}
+    return [FilePart(path, keys) for path, keys in listed_files(place, "parquet")]

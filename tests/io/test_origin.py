@@ -181,22 +181,37 @@ def files(tmp_path):
     for name in ("one.parquet", "year=1/two.parquet"):
         FRAME[["a"]].to_parquet(tmp_path / "days" / name)
     (tmp_path / "link.parquet").symlink_to("days/year=1/two.parquet")
+    for kind in ("csv", "jsonl", "arrow", "npz"):
+        (tmp_path / "all" / "year=1").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "all" / "year=1" / f"a.{kind}").write_text("a")
+        (tmp_path / f"link.{kind}").symlink_to(f"all/year=1/a.{kind}")
+    (tmp_path / "a.duckdb").write_text("a")
+    (tmp_path / "link.db").symlink_to("a.duckdb")
     return tmp_path
 
 
-FILES = {
-    ("npy", "a.npy"): ["soft", "hard", "days/../a.npy", {"file": "a.npy"}],
-    ("parquet", "days"): ["days/one.parquet", "days/*.parquet", "days/year=1", "link.parquet"],
-    ("parquet", "days/o*.parquet"): ["days", "days/one.parquet"],
-    ("npz", "a.npz"): [{"file": "a.npz", "columns": {"x": "y"}}],
-}
+FILES = [
+    ("npy", "a.npy", ["soft", "hard", "days/../a.npy", {"file": "a.npy"}]),
+    ("parquet", "days", ["days/one.parquet", "days/*.parquet", "days/year=1", "link.parquet"]),
+    ("parquet", "days/o*.parquet", ["days", "days/one.parquet"]),
+    *((kind, "all", [f"link.{kind}", "all/year=1", "all/year=1/*"])
+      for kind in ("csv", "jsonl", "arrow", "npz")),
+    ("sql", {"file": "a.duckdb", "query": "select 1"}, [
+        {"file": "a.duckdb", "table": "other"}, {"file": "link.db", "query": "select 2"},
+        {"file": "else.db", "query": "select x from t where y in (from 'DIR/a.duckdb')"},
+    ]),
+    ("sql", {"file": "a.duckdb", "table": "people"}, [{"file": "copy.duckdb", "table": "people"}]),
+    ("npz", "a.npz", [{"file": "a.npz", "columns": {"x": "y"}}]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("private", "public"), [(k, v) for k, many in FILES.items() for v in many], ids=str
+    ("kind", "private", "public"), [(k, o, v) for k, o, many in FILES for v in many], ids=str
 )
-def test_one_file_under_any_name(private, public, files):
-    ours, theirs = (Named(private[0], of, files) for of in (private[1], public))
+def test_one_file_under_any_name(kind, private, public, files):
+    if isinstance(public, dict) and "query" in public:
+        public = public | {"query": public["query"].replace("DIR", str(files))}
+    ours, theirs = (Named(kind, of, files) for of in (private, public))
     assert origin_of(ours).meets(origin_of(theirs))
 
 

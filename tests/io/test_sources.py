@@ -5,15 +5,18 @@ from __future__ import annotations
 import builtins
 import gzip
 import json
+import sqlite3
 import threading
 import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,12 +32,14 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import recut
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.conform import MISSING, key_indices
-from opendp_sim.io.csv_files import csv_source
+from opendp_sim.io.csv_files import LONGEST_RECORD, csv_source
 from opendp_sim.io.file_spec import FileOptions, reading
 from opendp_sim.io.fold import build_sketch, collect_rows
+from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_block, gated_blocks
 from opendp_sim.io.open import SOURCE_NAMES, open_source
 from opendp_sim.io.protocol import PieceSource, Source, from_arrays
+from opendp_sim.io.table_files import NO_OBJECT
 from tests._gate import check_source
 
 RECORDS = Records(
@@ -89,6 +94,57 @@ def write_parquet(path: Path, data: dict[str, np.ndarray]) -> None:
     pq.write_table(pa.table({"x": x, "user": data["user"], "kind": kind}), path, row_group_size=77)
 
 
+def write_arrow(path: Path, data: dict[str, np.ndarray]) -> None:
+    x = pa.FixedSizeListArray.from_arrays(pa.array(data["x"].ravel()), 2)
+    table = pa.table({"other": data["user"], "x": x, "user": data["user"], "kind": data["kind"]})
+    zipped = pa.ipc.IpcWriteOptions(compression="zstd" if path.suffix == ".feather" else None)
+    form = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file
+    with form(path, table.schema, options=zipped) as sink:
+        sink.write_table(table, max_chunksize=77)
+
+
+def write_jsonl(path: Path, data: dict[str, np.ndarray]) -> None:
+    """Write lines of which every second one has a list, the others a key for each entry."""
+    lines = []
+    for at, (k, x, u) in enumerate(
+        zip(data["kind"], data["x"].tolist(), data["user"], strict=True)
+    ):
+        place = {"x": x} if at % 2 else {"x_1": x[1], "x_0": x[0]}
+        lines.append(json.dumps({"kind": k, **place, "user": int(u)}) + "\n")
+    text = "".join(lines).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def write_fortran(path: Path, data: dict[str, np.ndarray]) -> None:
+    kind = data["kind"].astype(object)
+    np.savez(path, x=np.asfortranarray(data["x"]), user=data["user"], kind=kind)
+
+
+def write_members(path: Path, data: dict[str, np.ndarray]) -> None:
+    np.savez(path, **{f"g{n:02d}": c for n, c in enumerate(data["x"].T, 9)}, **data | {"x": [0]})
+
+
+def write_folder(path: Path, data: dict[str, np.ndarray]) -> None:
+    write = {".jsonl": write_jsonl, ".csv": write_csv}[path.suffix]
+    for name, part in (("a", slice(0, 100)), ("b", slice(100, 100)), ("c", slice(100, None))):
+        (path / f"part={name}").mkdir(parents=True)
+        write(path / f"part={name}" / f"t{path.suffix}", {n: c[part] for n, c in data.items()})
+
+
+def write_duckdb(path: Path, data: dict[str, np.ndarray]) -> None:
+    frame = pa.table({"x": data["x"].tolist(), "user": data["user"], "kind": data["kind"]})
+    with duckdb.connect(str(path)) as held:
+        held.register("frame", frame)
+        held.execute("create table visits as select * from frame")
+
+
+def write_sqlite(path: Path, data: dict[str, np.ndarray]) -> None:
+    with closing(sqlite3.connect(path)) as held, held:
+        held.execute("create table visits (kind, user, x_0, x_1)")
+        rows = zip(data["kind"].tolist(), data["user"].tolist(), *data["x"].T.tolist(), strict=True)
+        held.executemany("insert into visits values (?, ?, ?, ?)", rows)
+
+
 FORMATS: list[tuple[str, Any, Callable[[Path, Any], None]]] = [
     ("npz", "t.npz", write_npz),
     ("npy", "t.npy", write_npy),
@@ -96,6 +152,18 @@ FORMATS: list[tuple[str, Any, Callable[[Path, Any], None]]] = [
     ("csv", "t.csv.gz", write_csv),
     ("csv", {"file": "j.csv", "delimiter": ";"}, write_json_csv),
     ("parquet", "t.parquet", write_parquet),
+    ("arrow", "t.arrow", write_arrow),
+    ("arrow", "t.feather", write_arrow),
+    ("arrow", "t.arrows", write_arrow),
+    ("jsonl", "t.jsonl", write_jsonl),
+    ("jsonl", "t.jsonl.gz", write_jsonl),
+    ("npz", "f.npz", write_fortran),
+    ("npz", {"file": "m.npz", "columns": {"x": {"prefix": "g", "count": 2}}}, write_members),
+    ("npz", {"file": "n.npz", "columns": {"x": ["g09 .. g10"]}}, write_members),
+    ("csv", {"file": "all.csv", "columns": {"x": {"prefix": "x_", "count": 2}}}, write_folder),
+    ("jsonl", "all.jsonl", write_folder),
+    ("sql", {"file": "t.duckdb", "table": "main.visits"}, write_duckdb),
+    ("sql", {"file": "t.sqlite", "query": "select * from visits; "}, write_sqlite),
 ]
 
 
@@ -220,9 +288,11 @@ def test_an_empty_source_has_its_own_code() -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(SOURCE_NAMES) - {"builtin"}))
 def test_missing_and_broken_files(tmp_path: Path, kind: str) -> None:
-    assert refused(lambda: open_source(kind, "none", RECORDS, tmp_path)).code == "OS601"
+    none: Any = {"file": "none", "table": "t"} if kind == "sql" else "none"
+    assert refused(lambda: open_source(kind, none, RECORDS, tmp_path)).code == "OS601"
     (tmp_path / "broken").write_bytes(b"\x93NUMPY\x01\x00\xff\xfe" + SECRET.encode() * 9)
-    error = refused(lambda: check_source(open_source(kind, "broken", RECORDS, tmp_path)))
+    broken: Any = {"file": "broken", "table": "t"} if kind == "sql" else "broken"
+    error = refused(lambda: check_source(open_source(kind, broken, RECORDS, tmp_path)))
     assert error.code in ("OS601", "OS602")
 
 
@@ -252,10 +322,10 @@ def test_a_wrong_dtype_is_named_as_one_whatever_stands_for_it() -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("name", ["t.npz", "t.npy", "t.parquet"])
+@pytest.mark.parametrize("name", ["t.npz", "t.npy", "t.parquet", "t.arrow"])
 def test_truncated_files(tmp_path: Path, name: str) -> None:
     kind = name.split(".")[1]
-    {k: w for k, _, w in FORMATS}[kind](tmp_path / name, raw())
+    {k: w for k, _, w in reversed(FORMATS)}[kind](tmp_path / name, raw())
     content = (tmp_path / name).read_bytes()
     for part in (0.1, 0.5, 0.99):
         (tmp_path / name).write_bytes(content[: int(len(content) * part)])
@@ -263,12 +333,199 @@ def test_truncated_files(tmp_path: Path, name: str) -> None:
         assert error.code == "OS601"
 
 
-def test_pickles_and_fortran_order_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "t.npz", **(raw() | {"kind": np.array([SECRET] * COUNT, dtype=object)}))
-    assert refused(lambda: open_source("npz", "t.npz", RECORDS, tmp_path)).code == "OS601"
-    np.savez(tmp_path / "t.npz", **(raw() | {"x": np.asfortranarray(raw()["x"])}))
-    error = refused(lambda: open_source("npz", "t.npz", RECORDS, tmp_path))
-    assert "ascontiguousarray" in error.hint
+class _Runs:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def test_objects_of_an_archive_are_labels_and_run_nothing(tmp_path: Path) -> None:
+    """Texts and numbers are cells; any other pickle is refused, and no code of it runs."""
+    labels = np.array(["a", 3, None, np.int64(3), "\u00e4", b"a"] * 10, dtype=object)
+    np.savez_compressed(tmp_path / "t.npz", kind=labels)
+    records = Records((Column("kind", "category", keys=("a", 3)),))
+    source = open_source("npz", "t.npz", records, tmp_path)
+    assert whole(source, 7)["kind"].tolist() == [0, 1, -1, 1, -1, -1] * 10
+    mark = tmp_path / "ran"
+    np.savez(tmp_path / "t.npz", kind=np.array([_Runs(mark), SECRET], dtype=object))
+    error = refused(lambda: check_source(open_source("npz", "t.npz", records, tmp_path)))
+    assert error.code == "OS601"
+    assert not mark.exists()
+    np.savez(tmp_path / "t.npz", kind=np.array([["a", 3]], dtype=object))
+    assert (
+        "ascontiguousarray" in refused(lambda: open_source("npz", "t.npz", records, tmp_path)).hint
+    )
+
+
+def test_fortran_order_is_read_column_by_column(tmp_path: Path) -> None:
+    table = np.arange(3000.0).reshape(1000, 3)
+    np.save(tmp_path / "t.npy", np.asfortranarray(table))
+    records = Records((Column("x", "array[f64, 2]"), Column("y", "float64")))
+    found = whole(open_source("npy", "t.npy", records, tmp_path), 7)
+    assert np.array_equal(found["x"], table[:, :2])
+    assert np.array_equal(found["y"], table[:, 2])
+    cube = np.asfortranarray(np.arange(24.0).reshape(4, 3, 2))
+    np.savez_compressed(tmp_path / "c.npz", x=cube)
+    images = Records((Column("x", "array[f64, 6]"),))
+    assert np.array_equal(
+        whole(open_source("npz", "c.npz", images, tmp_path))["x"], cube.reshape(4, 6)
+    )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_mapped_into_memory_are_arrays(tmp_path: Path, order: Any) -> None:
+    table = np.arange(20.0).reshape(10, 2, order=order)
+    np.save(tmp_path / "t.npy", table)
+    mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
+    records = Records((Column("x", "array[f64, 2]"),))
+    assert np.array_equal(whole(from_arrays(records, {"x": mapped}), 3)["x"], table)
+    assert np.array_equal(whole(from_table(records, mapped), 3)["x"], table)
+
+
+def test_names_that_begin_alike_are_a_vector_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("g_10,id,g_9,gx\n1,2,3,4\n")
+    records = Records((Column("g", "array[f64, 2]"),))
+    wide = {"file": "t.csv", "columns": {"g": {"prefix": "g_", "count": 2}}}
+    assert whole(open_source("csv", wide, records, tmp_path))["g"].tolist() == [[3, 1]]
+    wide["columns"] = {"g": {"prefix": "g", "count": 2}}
+    error = refused(lambda: open_source("csv", wide, records, tmp_path))
+    assert (error.code, error.got) == ("OS602", "3")
+    for wrong in ({"prefix": "g_"}, {"prefix": "g_", "count": 0}, {"prefix": "", "count": 2}):
+        wide["columns"] = {"g": wrong}
+        with pytest.raises(SpecError):
+            open_source("csv", wide, records, tmp_path)
+    wide["columns"] = {"g": ["g_9 .. g_10"]}
+    assert whole(open_source("csv", wide, records, tmp_path))["g"].tolist() == [[3, 1]]
+
+
+def test_names_of_folders_are_columns_of_any_kind_of_file(tmp_path: Path) -> None:
+    for year in ("2024", "2025"):
+        (tmp_path / "t" / f"year={year}").mkdir(parents=True)
+        (tmp_path / "t" / f"year={year}" / "a.jsonl").write_text('{"age": 3}\n\nno\n[1]\n')
+    (tmp_path / "t" / "_tmp.jsonl").write_text('{"age": 9}')
+    records = Records((Column("age", "int64"), Column("year", "int64")))
+    found = whole(open_source("jsonl", "t", records, tmp_path))
+    assert found["year"].tolist() == [2024] * 3 + [2025] * 3
+    assert found["age"].tolist() == [3, MISSING, MISSING] * 2
+    (tmp_path / "t" / "b.jsonl").write_text('{"age": 5}')
+    source = open_source("jsonl", "t/b*", Records((Column("age", "int64"),)), tmp_path)
+    assert whole(source)["age"].tolist() == [5]
+
+
+def test_json_lines_are_read_one_by_one(tmp_path: Path) -> None:
+    """What a line becomes depends on that line alone, whatever is on the others."""
+    long = '{"x": "' + "y" * (LONGEST_RECORD + 9) + '"}'
+    lines = {
+        '{"x": 1.5}': 1.5, '{"x": "2"}': 2, '{"x": true}': 1, '{"x": null}': np.nan, "{}": np.nan,
+        "{": np.nan, '{"x": 1e999}': np.inf, '{"x": NaN}': np.nan, '{"x": {"y": 1}}': np.nan,
+        '{"x": [1]}': np.nan, "[" * 9000: np.nan, '{"x": 1, "x": 3}': 3, " 7 ": np.nan,
+        long: np.nan, '{"x": ' + "9" * 5000 + "}": np.nan, '\udcff{"x": 1}': np.nan,
+    }  # fmt: skip
+    text = "".join(f"{line}\n\n" for line in lines)
+    (tmp_path / "t.jsonl").write_bytes(text.encode("utf-8", "surrogateescape"))
+    source = open_source("jsonl", "t.jsonl", Records((Column("x", "float64"),)), tmp_path)
+    for rows in (1, 100):
+        assert np.array_equal(whole(source, rows)["x"], list(lines.values()), equal_nan=True)
+    (tmp_path / "t.jsonl").write_text('[{"x": 1}]')
+    error = refused(lambda: open_source("jsonl", "t.jsonl", source.records, tmp_path))
+    assert (error.code, error.got) == ("OS601", NO_OBJECT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "write"),
+    [("parquet", "arrow", write_arrow), ("arrow", "parquet", write_parquet), ("npz", "npy", write_npy),
+     ("csv", "arrow", write_arrow), ("parquet", "sql", write_duckdb)],
+)  # fmt: skip
+def test_a_file_of_another_kind_is_named(
+    tmp_path: Path, kind: str, other: str, write: Callable[[Path, Any], None]
+) -> None:
+    write(tmp_path / "t.npy", raw())
+    error = refused(lambda: whole(open_source(kind, "t.npy", RECORDS, tmp_path)))
+    assert f"write `{other}: t.npy`" in error.hint
+
+
+def test_a_damaged_arrow_file_is_refused_and_ends_no_process(tmp_path: Path) -> None:
+    kinds = pa.array(["a", "bb", None, "\u00e4"])
+    table = pa.table({"kind": kinds, "x": [[1.0, 2.0]] * 4, "d": kinds.dictionary_encode()})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as sink:
+        sink.write_table(table)
+    good = (tmp_path / "t.arrow").read_bytes()
+    records = Records((Column("kind", "str"), Column("x", "array[f64, 2]"), Column("d", "str")))
+    generator, seen = np.random.default_rng(3), set()
+    for at in range(0, len(good), 3):
+        bad = bytearray(good)
+        bad[at] ^= int(generator.integers(1, 256))
+        (tmp_path / "t.arrow").write_bytes(bad)
+        try:
+            whole(open_source("arrow", "t.arrow", records, tmp_path))
+        except SimError as error:
+            seen.add(error.code)
+    assert seen <= {"OS601", "OS602", "OS103"}  # the last of a length beyond all memory
+    assert seen
+
+
+def test_text_of_an_arrow_file_that_is_no_utf8_is_read_as_that_of_a_csv(tmp_path: Path) -> None:
+    odd = pa.array([b"\xff", b"a"]).view(pa.string())
+    with pa.ipc.new_file(tmp_path / "t.arrow", pa.schema({"kind": pa.string()})) as sink:
+        sink.write_table(pa.table({"kind": odd}))
+    (tmp_path / "t.csv").write_bytes(b"kind\n\xff\na\n")
+    records = Records((Column("kind", "str"),))
+    found = [whole(open_source(k, f"t.{k}", records, tmp_path))["kind"] for k in ("arrow", "csv")]
+    assert found[0].tolist() == found[1].tolist() == ["\udcff", "a"]
+
+
+def test_an_arrow_file_with_one_name_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as sink:
+        sink.write_table(table)
+    records = Records((Column("x", "int64"),))
+    assert refused(lambda: open_source("arrow", "t.arrow", records, tmp_path)).got == "several"
+
+
+NAMES = Records((Column("kind", "str"),))
+
+
+@pytest.mark.parametrize("name", ["t.duckdb", "t.sqlite"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "delete from visits", "select 1 as kind; drop table visits", "select * from none",
+        "select * from visits) ; drop table visits; select * from (visits",
+        "attach 'FOLDER/other.db' as o", "copy visits to 'FOLDER/other.csv'", "select kind x from visits",
+        "pragma journal_mode = delete",
+        "select * from read_csv('FOLDER/secret.csv')", "select load_extension('FOLDER/x')",
+        "select readfile('FOLDER/secret.csv') as kind", "select writefile('FOLDER/other', kind) as kind",
+        "select error('SECRET') as kind from visits",
+    ],
+)  # fmt: skip
+def test_a_query_reads_its_file_and_nothing_else(tmp_path: Path, name: str, query: str) -> None:
+    {"t.duckdb": write_duckdb, "t.sqlite": write_sqlite}[name](tmp_path / name, raw())
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / "secret.csv").write_text(f"kind\n{SECRET}\n")
+    asked = {"file": name, "query": query.replace("FOLDER", str(tmp_path))}
+    error = refused(lambda: whole(open_source("sql", asked, NAMES, tmp_path)))
+    assert error.code in ("OS601", "OS602")
+    assert (tmp_path / name).read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["secret.csv", name]
+
+
+@pytest.mark.parametrize("name", ["t.duckdb", "t.sqlite"])
+def test_a_query_that_gives_other_rows_the_second_time_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    {"t.duckdb": write_duckdb, "t.sqlite": write_sqlite}[name](tmp_path / name, raw())
+    asked = {"file": name, "query": "select kind || cast(random() as text) as kind from visits"}
+    source = open_source("sql", asked, NAMES, tmp_path)
+    whole(source)
+    error = refused(lambda: whole(source))
+    assert (error.code, error.got) == ("OS601", "other rows the second time")
+    ordered = {"file": name, "query": "select kind from visits order by kind, user"}
+    source = open_source("sql", ordered, NAMES, tmp_path)
+    assert whole(source, 7)["kind"].tolist() == whole(source, 64)["kind"].tolist()
 
 
 def test_unknown_kinds_sets_and_options_suggest(tmp_path: Path) -> None:

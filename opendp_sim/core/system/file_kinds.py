@@ -21,7 +21,17 @@ _HEAD, _DOCUMENT = 4096, 2**20
 """Bytes that are looked at; and further ones of JSON."""
 _ENTRIES = 1000
 """Files of a folder that are compared with a name that is not there."""
-_TABLES = {".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".npy": "NumPy", ".npz": "NumPy"}
+_TABLES = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+    ".parquet": "Parquet",
+    ".arrow": "Arrow",
+    ".feather": "Arrow",
+    ".npy": "NumPy",
+    ".npz": "NumPy",
+}
 _CERTIFICATE = ".certificate.json"
 _SPEC = re.compile(r"^[\"']?spec[\"']?\s*:\s*[\"']?opendp_sim/", re.MULTILINE)
 _FORMAT = re.compile(r'"format"\s*:\s*"opendp_sim/(certificate|plan)/')

@@ -164,12 +164,17 @@ SOURCE_KINDS = (*SOURCE_NAMES, "memory")
 class SourceRef:
     """Declare the place of a dataset or of queries.
 
-    As {csv: trees.csv}, npz, npy, parquet, or {builtin: digits}.
+    As {csv: trees.csv}, jsonl, parquet, arrow, npz, npy, sql, or {builtin: digits}.
 
     With options: {csv: {file: trees.csv, delimiter: ";", columns: {height: H}}}, what the file calls a
-    column. A vector ``place`` of width 2 in a .csv or .parquet file is one column of lists such as
-    "[1.5, 2]", or the columns place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``.
-    In .npz it is an array of shape (n, 2). Text files have no dtypes: a cell that is not a number is a
+    column. A vector ``place`` of width 2 is one column of lists such as "[1.5, 2]", or the columns
+    place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``, ``[g_0 .. g_764]`` or
+    ``{prefix: gene_, count: 765}`` (in the order of the numbers in their names). In .npz it may be an
+    array of shape (n, 2). In place of a file a folder or a pattern (``day-*.csv``) names several of one
+    kind; a folder ``year=2026`` gives its files a column ``year``. A database of DuckDB or SQLite is
+    {sql: {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``.
+
+    Text files have no dtypes: a cell that is not a number is a
     missing entry of its column, or is read as the file's dialect writes it:
 
         decimal: ","           the sign before a fraction; else a point
@@ -196,7 +201,7 @@ class SourceRef:
 
     kind: str
     argument: Any
-    inside: ClassVar[tuple[str, ...]] = (*SOURCE_KINDS, "delimiter", *OPTIONS)
+    inside: ClassVar[tuple[str, ...]] = (*SOURCE_KINDS, "delimiter", *OPTIONS, "query", "table")
 
     def plain(self) -> dict[str, Any]:
         """The spec's form."""
@@ -247,11 +252,7 @@ def _options_fit(kind: str, argument: Any, path: Path, notes: Notes) -> bool:
 
 
 def _source_schema() -> dict[str, Any]:
-    options = {
-        "file": {"type": "string"},
-        "columns": {"type": "object"},
-        "delimiter": {"type": "string", "minLength": 1, "maxLength": 1},
-    }
+    options = {"file": {"type": "string"}, "columns": {"type": "object"}}
     place: dict[str, Any] = {
         "type": "object",
         "properties": options,
@@ -262,6 +263,7 @@ def _source_schema() -> dict[str, Any]:
     text = {"anyOf": [{"type": "string"}, {"type": "number"}]}
     words = {"type": "array", "items": text, "minItems": 1}
     dialect: dict[str, Any] = dict.fromkeys(("decimal", "thousands"), sign)
+    dialect["delimiter"] = sign
     dialect |= dict.fromkeys(("missing", "strip"), words)
     dialect |= {
         "skip": {"type": "integer", "minimum": 0},
@@ -272,6 +274,8 @@ def _source_schema() -> dict[str, Any]:
     }
     name = {"type": "string", "minLength": 1}
     kinds: dict[str, Any] = {kind: {"anyOf": [name, place]} for kind in SOURCE_KINDS}
+    asked = {"query": name, "table": name}
+    kinds["sql"] = place | {"properties": {n: options[n] for n in ("file", "columns")} | asked}
     kinds["csv"] = {"anyOf": [name, place | {"properties": options | dialect}]}
     kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
     return {

@@ -33,6 +33,7 @@ from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.error_terms import size
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.builtin import BUILTINS
+from opendp_sim.io.file_spec import ENDINGS, kind_by_name
 from opendp_sim.io.origin import NOTHING_PRIVATE
 
 
@@ -125,14 +126,14 @@ def reference(text: str) -> SourceRef:
 
     A file by its ending, or a built-in dataset.
     """
-    ending = File(text).suffix.removeprefix(".")
-    if ending in ("npz", "npy", "csv", "parquet"):
-        return SourceRef(ending, str(File(text).resolve()))
+    kind = kind_by_name(text)
+    if kind is not None:
+        return SourceRef(kind, str(File(text).resolve()))
     if text in BUILTINS:
         return SourceRef("builtin", text)
     raise DataError(
-        "OS601", "query", expected="a .npz, .npy, .csv or .parquet file, or a built-in dataset",
-        got=text, hint=f"built in: {', '.join(BUILTINS)}.",
+        "OS601", "query", expected=f"a file ({', '.join(ends[0] for ends in ENDINGS.values())}), or a "
+        "built-in dataset", got=text, hint=f"built in: {', '.join(BUILTINS)}.",
     )  # fmt: skip
 
 

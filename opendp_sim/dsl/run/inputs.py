@@ -29,6 +29,7 @@ from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
 from opendp_sim.io.origin import Origin, public_rows, refuse_private
 from opendp_sim.io.protocol import Source
+from opendp_sim.io.table_files import NO_OBJECT
 from opendp_sim.postprocessing._impl.control_variate import check_enough
 
 __all__ = [
@@ -125,7 +126,7 @@ def check_forms(plan: Plan, memory: Memory) -> None:
             check_form(source_named(entry.source, entry.records, plan.program.folder, memory))
         except DataError as error:
             refused = _naming(error, entry.name, entry.source)
-        if refused is not None and refused.got != NO_HEADER:
+        if refused is not None and refused.got not in (NO_HEADER, NO_OBJECT):
             raise refused
 
 

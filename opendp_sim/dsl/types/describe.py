@@ -135,7 +135,12 @@ def _bytes_of(matrices: Sequence[NDArray[np.generic]]) -> int:
 
 _LIBRARY = 40 * 2**20
 """What pyarrow takes as soon as it is loaded."""
-_READERS = {"csv": _LIBRARY, "parquet": _LIBRARY + 120 * 2**20}
+_READERS = {
+    "csv": _LIBRARY,
+    "arrow": _LIBRARY,
+    "parquet": _LIBRARY + 120 * 2**20,
+    "sql": _LIBRARY + 60 * 2**20,
+}
 """What reading a file takes beside its blocks, as measured: pyarrow holds several row groups."""
 
 

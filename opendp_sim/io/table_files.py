@@ -1,0 +1,318 @@
+"""Read Arrow files, JSON lines, and folders of files.
+
+Every cell is read by itself, as in a frame: ``ingest.md``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.cell import object_array
+from opendp_sim.domains.records import Records
+from opendp_sim.io.arrow import arrow_column, stored_in
+from opendp_sim.io.columns import pyarrow
+from opendp_sim.io.conform import ANY
+from opendp_sim.io.csv_files import LONGEST_RECORD, decompressed
+from opendp_sim.io.file_spec import (
+    FileOptions,
+    FileState,
+    file_state,
+    listed_files,
+    need_state,
+    reading,
+    same_file,
+)
+from opendp_sim.io.parquet import refused
+from opendp_sim.io.protocol import PieceSource, Raw
+
+Open = Callable[[FileOptions, Records], PieceSource]
+"""What makes a source of one file."""
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def files_source(place: FileOptions, records: Records, kind: str, opener: Open) -> PieceSource:
+    """Return a source over a file, folder or pattern (``day-*.csv``).
+
+    Files are read in the order of their paths. A folder called ``year=2026`` gives its files a column
+    ``year``, which no file of it needs to have. Every file is opened before any is read.
+
+    Raises:
+        DataError (OS601): no file, or none of this kind. (OS602): a file lacks a declared column.
+    """
+    files = listed_files(place, kind)
+    if files == [(place.file, {})]:
+        return opener(place, records)
+    found = [_one_file(replace(place, file=file), records, keys, opener) for file, keys in files]
+    lengths = [source.length for source in found]
+    form = found[0].form
+    return PieceSource(
+        records,
+        lambda rows: chain.from_iterable(source.pieces(rows) for source in found),
+        sum(n or 0 for n in lengths) if None not in lengths else None,
+        form,
+        sum(source.weight or 0 for source in found) or None,
+        sum(source.packed or 0 for source in found) or None,
+    )
+
+
+def _one_file(
+    place: FileOptions, records: Records, keys: Mapping[str, str], opener: Open
+) -> PieceSource:
+    """Return one file's source, with the values of its folders' names."""
+    named = {c.name: keys[str(place.stored(c.name))] for c in records.columns
+             if place.stored(c.name) in keys}  # fmt: skip
+    source = opener(place, Records(tuple(c for c in records.columns if c.name not in named)))
+    if not named:
+        return source
+
+    def with_keys(piece: Raw) -> Raw:
+        count = len(next(iter(piece.values()), ()))
+        return {**piece, **{name: object_array([v] * count) for name, v in named.items()}}
+
+    form = source.form
+    return replace(
+        source,
+        records=records,
+        pieces=lambda rows: map(with_keys, source.pieces(rows)),
+        form=None if form is None else lambda: with_keys(form()),
+        cut=None,
+    )
+
+
+# --- Arrow ----------------------------------------------------------------------------------------
+
+_MAGIC = b"ARROW1"
+
+
+def arrow_source(place: FileOptions, records: Records) -> PieceSource:
+    """Return a source over an Arrow file (``.arrow``, ``.feather``).
+
+    Also over a stream that was written into a file. Only the declared columns are read, a batch of the
+    file at a time. A vector is a column of lists or several columns of numbers.
+
+    Raises:
+        DataError (OS601): not a readable file. (OS602): no such column, or several. (OS606): no pyarrow.
+    """
+    pyarrow()
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        with _arrow_file(place, names, state) as (_, batches, _):
+            for batch in batches:
+                for start in range(0, batch.num_rows, rows):
+                    yield raw_columns_of(batch.slice(start, rows), records, parts)
+
+    with _arrow_file(place, None) as (schema, _, state):
+        known = schema.names
+        parts = {c.name: stored_in(c, place.stored(c.name, known), known) for c in records.columns}
+        names = _each_once([name for several in parts.values() for name in several], known)
+        form = raw_columns_of(schema.empty_table(), records, parts)
+    return PieceSource(records, pieces, None, lambda: form)
+
+
+def raw_columns_of(
+    table: Any, records: Records, parts: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return the declared columns of an Arrow table or batch.
+
+    Args:
+        table: what has ``column``.
+        records: the declared type.
+        parts: declared column to the names of what it is made of.
+    """
+    return {
+        c.name: arrow_column(c, [table.column(name) for name in parts[c.name]])
+        for c in records.columns
+    }
+
+
+def _each_once(names: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Return the places of names, or refuse repeated ones (OS602)."""
+    several = [name for name in names if list(known).count(name) > 1]
+    if several:
+        raise DataError(
+            "OS602", f"column {several[0]}", expected="a column of this name", got="several",
+            hint="rename them in the file.",
+        )  # fmt: skip
+    return sorted({list(known).index(name) for name in names})
+
+
+@contextmanager
+def _arrow_file(
+    place: FileOptions, wanted: list[int] | None, expected: FileState = ()
+) -> Iterator[tuple[Any, Iterator[Any], FileState]]:
+    """Yield an unchanging Arrow file's schema, batches and state."""
+    arrow = pyarrow()
+    with (
+        reading(place.file, "readable Arrow or Feather"),
+        arrow.OSFile(os.fsencode(place.file)) as raw,
+    ):
+        state = file_state(raw.fileno())
+        need_state(place.file, state, expected)
+        options = arrow.ipc.IpcReadOptions(use_threads=False)
+        if wanted is not None:
+            options.included_fields = wanted
+        is_file = raw.read(len(_MAGIC)) == _MAGIC
+        raw.seek(0)
+        reader = (arrow.ipc.open_file if is_file else arrow.ipc.open_stream)(raw, options=options)
+        places = range(reader.num_record_batches) if is_file else ()
+        batches = map(reader.get_batch, places) if is_file else iter(reader)
+        yield reader.schema, (_whole(batch, place.file) for batch in batches), state
+        need_state(place.file, file_state(raw.fileno()), state)
+
+
+def _whole(batch: Any, file: Path) -> Any:
+    """Return a batch whose offsets and indices lie within its own memory.
+
+    The format is read as it lies in the file: a damaged one would end the process.
+    """
+    arrow = pyarrow()
+    for column in batch.columns:
+        cells = column
+        with suppress(KeyError):  # bytes that are no UTF-8 are read as those of a .csv are
+            cells = column.view(
+                {"string": "binary", "large_string": "large_binary"}[str(column.type)]
+            )
+        try:
+            cells.validate(full=True)
+        except arrow.ArrowInvalid:
+            cells.validate()
+            if "UTF8" not in _fault(cells):
+                raise
+    if refused(0, batch.nbytes, batch.num_rows):
+        raise DataError(
+            "OS601", str(file), expected="batches of at most 256 MiB, or 1 MiB a record",
+            got="a larger one", hint="write the file in smaller batches.",
+        )  # fmt: skip
+    return batch
+
+
+def _fault(cells: Any) -> str:
+    try:
+        cells.validate(full=True)
+    except Exception as error:  # noqa: BLE001 - only its kind is asked
+        return str(error)[:200]
+    return ""
+
+
+# --- JSON lines -----------------------------------------------------------------------------------
+
+_CELLS = 2**17
+"""Cells held at a time."""
+_TEXT = 2**26
+"""Characters of lines held at a time."""
+
+
+def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
+    """Return a source over JSON lines, one object a line, also compressed.
+
+    A line is a record whatever the others are: a line that is no object is a record without cells, a key
+    that it lacks is a missing cell. A vector is a list of numbers, or the keys ``x_0`` to ``x_{d-1}``.
+    Which keys there are is private, since no header lists them: a misspelt column is missing in every
+    record, and ``doctor`` says so.
+
+    Raises:
+        DataError (OS601): not a readable file, or a first line of another form.
+    """
+    parts = {c.name: _keys_of(place, c.name, c.width, c.is_vector) for c in records.columns}
+    wanted = list(dict.fromkeys(name for names in parts.values() for name in names))
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        count = max(1, min(rows, _CELLS // max(len(wanted), 1)))
+        with reading(place.file, "readable .jsonl"), same_file(place.file, state) as (raw, _):
+            lines = _objects(decompressed(place, raw), wanted)
+            while kept := _some(lines, count):
+                yield _columns(kept, wanted, parts, records)
+
+    with reading(place.file, "readable .jsonl"), same_file(place.file) as (raw, state):
+        _check_first(decompressed(place, raw), place.file)
+    return PieceSource(records, pieces, packed=state[0])
+
+
+def _keys_of(place: FileOptions, name: str, width: int, vector: bool) -> tuple[str, ...]:
+    """Return a column's possible keys.
+
+    Of a vector the list's first, then those of its entries.
+    """
+    stored = place.stored(name)
+    if isinstance(stored, tuple):
+        return stored
+    return (stored, *(f"{stored}_{at}" for at in range(width))) if vector else (stored,)
+
+
+NO_OBJECT = "a first line that is no object {...}"
+"""What is told of a file whose first line is of another form: it counts, as that line is a record's."""
+
+
+def _check_first(file: IO[bytes], where: Path) -> None:
+    """Refuse a file that begins as no object does."""
+    if file.read(2**16).removeprefix(BOM_UTF8).lstrip()[:1] not in (b"{", b""):
+        raise DataError(
+            "OS601", str(where), expected="JSON lines, one object {...} a line", got=NO_OBJECT,
+            hint="write a line a record; of one JSON array `jq -c '.[]' data.json > data.jsonl`.",
+        )  # fmt: skip
+
+
+def _objects(file: IO[bytes], wanted: Sequence[str]) -> Iterator[tuple[list[Any], int]]:
+    """Yield each record's wanted cells, and the characters of its line."""
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors=ANY, newline="\n")
+    while line := text.readline(LONGEST_RECORD):
+        size = len(line)
+        if size == LONGEST_RECORD and not line.endswith("\n"):
+            while line and not line.endswith("\n"):
+                line = text.readline(LONGEST_RECORD)
+            line = "0"  # too long to be read: a record without cells
+        if line.strip():
+            yield _cells(line, wanted), size
+
+
+def _cells(line: str, wanted: Sequence[str]) -> list[Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    return list(map(found.get, wanted)) if type(found) is dict else [None] * len(wanted)
+
+
+def _some(lines: Iterable[tuple[list[Any], int]], count: int) -> list[list[Any]]:
+    """Return up to so many records, fewer where their lines are long."""
+    kept, size = [], 0
+    for cells, length in islice(lines, count):
+        kept.append(cells)
+        size += length
+        if size > _TEXT:
+            break
+    return kept
+
+
+def _columns(
+    kept: list[list[Any]],
+    wanted: Sequence[str],
+    parts: Mapping[str, tuple[str, ...]],
+    records: Records,
+) -> Raw:
+    """Return records' cells by column."""
+    by_key = dict(zip(wanted, map(list, zip(*kept, strict=True)), strict=True))
+    out: dict[str, Any] = {}
+    for c in records.columns:
+        names = parts[c.name]
+        if c.is_vector and len(names) > 1:
+            lists = by_key[names[0]] if len(names) == c.width + 1 else [None] * len(kept)
+            entries = zip(*(by_key[name] for name in names[-c.width :]), strict=True)
+            out[c.name] = object_array([
+                list(several) if one is None else one
+                for one, several in zip(lists, entries, strict=True)
+            ])  # fmt: skip
+        else:
+            out[c.name] = object_array(by_key[names[0]])
+    return out
