@@ -240,8 +240,8 @@ def listed_files(place: FileOptions, kind: str) -> list[tuple[Path, dict[str, st
     """Return the files of a path, folder or pattern.
 
     In the order of their paths, with their folders' values; none is opened. A folder called
-    ``year=2026`` gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out, as by other readers: of what is being
-    written, or is about other files (but ``_year=2026`` is read).
+    ``year=2026`` gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out,
+    as by other readers: of what is being written, or is about other files (but ``_year=2026`` is read).
 
     Raises:
         DataError (OS601): a folder or a pattern without a file.
