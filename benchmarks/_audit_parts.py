@@ -19,7 +19,7 @@ from benchmarks._audit_rows import RowFile, auditor, code_of
 from opendp_sim.audit import Control, NoiseLaw, Report, Subject, Twin, audit, collect
 from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.checks.noise import LOOKS, residual_tests
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
@@ -30,7 +30,7 @@ from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit"
 BETA = 1e-3
 SHORT = replace(
-    Budget.of("quick"),
+    Effort.of("quick"),
     name="short",
     seconds=0.4,
     stability_seconds=0.2,
@@ -218,7 +218,7 @@ def _draws(scale: float, seed: int) -> int | None:
     def many(x: Any, count: int) -> Any:
         return list(len(x) + laplace((count,), scale))
 
-    wide = replace(Budget.of("quick"), seconds=60, bet_pairs=200_000)
+    wide = replace(Effort.of("quick"), seconds=60, bet_pairs=200_000)
     subject = Subject(
         run=lambda x: many(x, 1)[0],
         sample=many,

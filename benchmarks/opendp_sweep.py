@@ -20,7 +20,7 @@ import opendp.prelude as dp  # noqa: E402
 from opendp import combinators, measurements, transformations  # noqa: E402
 
 from opendp_sim.audit import audit, collect  # noqa: E402
-from opendp_sim.audit.findings import Budget  # noqa: E402
+from opendp_sim.audit.findings import Effort  # noqa: E402
 
 dp.enable_features("contrib", "honest-but-curious")
 
@@ -90,7 +90,7 @@ def main() -> None:
         print(f"{name:44} {standing}")
     if not asked.audit:
         return
-    short = replace(Budget.of("quick"), name="sweep", seconds=asked.seconds, stability_seconds=0.5)
+    short = replace(Effort.of("quick"), name="sweep", seconds=asked.seconds, stability_seconds=0.5)
     twins, controls = collect(ROOT / "tests/audit", "twins_opendp*.py")
     alarms, audits, missed = 0, 0, 0
     for seed in range(asked.repeats):

@@ -1,7 +1,7 @@
 """Estimate the similarity of queries to a private dataset.
 
 ``import opendp_sim as sim`` offers the verbs (``plan``, ``apply``, ``run``, ``load``, ``verify``),
-the package ``audit``, ``Ledger``, ``Budget``, every ``then_*`` and ``make_*``, and ``register``. A name
+the package ``audit``, ``Ledger``, ``Limit``, every ``then_*`` and ``make_*``, and ``register``. A name
 is imported when it is first used.
 """
 
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Answers": "accounting.release.answers",
-    "Budget": "accounting.budget",
+    "Limit": "accounting.budget",
     "Builder": "dsl.builder",
     "Ledger": "accounting.ledger.ledger",
     "Plan": "dsl.plan.plan",

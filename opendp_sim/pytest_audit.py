@@ -115,10 +115,10 @@ def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
     __tracebackhide__ = True
     if not 0 < seconds < float("inf"):
         raise pytest.UsageError(f"seconds of an audit have to be above 0: they are {seconds:g}")
-    from opendp_sim.audit.findings import Budget  # noqa: PLC0415 - only when asked
+    from opendp_sim.audit.findings import Effort  # noqa: PLC0415 - only when asked
     from opendp_sim.audit.run import assert_not_refuted as check  # noqa: PLC0415
 
-    quick = Budget.of("quick")
+    quick = Effort.of("quick")
     share = seconds / (quick.total + 1)
     budget = replace(
         quick,

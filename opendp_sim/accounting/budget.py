@@ -73,7 +73,7 @@ def number_text(value: Number) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Limit:
     """Bound the total loss in public.
 
     By epsilon, epsilon at delta, rho, or several at once.
@@ -200,7 +200,7 @@ class Budget:
         return out
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> Budget:
+    def read(cls, plain: Mapping[str, Any]) -> Limit:
         """Return the budget of the spec's form."""
         kept = (plain.get("reserve") or {}).get("mechanisms")
         bounds = {name: plain.get(name) for name in ("epsilon", "delta", "rho", "mu")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.measures.attackers import VERY_WEAK
 
 WARN_DELTA = 1e-3
@@ -14,7 +14,7 @@ _MOST = {"epsilon": MOST_EPSILON, "rho": 5.0, "mu": 3.25}
 """The others are about the same at a delta of 1e-6."""
 
 
-def little_protection(limit: Budget | None) -> str | None:
+def little_protection(limit: Limit | None) -> str | None:
     """Say that a budget protects hardly anybody, where it does; None elsewhere."""
     stated = {} if limit is None else limit.stated()
     for name, most in _MOST.items():

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName, number_text
+from opendp_sim.accounting.budget import MEASURES, Limit, MeasureName, number_text
 from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import epsilon_up, epsilon_within
 from opendp_sim.accounting.measures.normal_tail import root_bounds
@@ -54,18 +54,18 @@ _CLOSE = 1 - 2.0**-36
 _STEPS = 60
 
 
-def delta_limit(measure: MeasureName, limit: Budget) -> Fraction:
+def delta_limit(measure: MeasureName, limit: Limit) -> Fraction:
     """Return the delta that mechanisms may use of a limit."""
     of_all = limit.exact("delta") or Fraction(0)
     return limit.mechanisms_delta if measure == "approx_zcdp" else of_all
 
 
-def converted_at(measure: MeasureName, limit: Budget) -> float:
+def converted_at(measure: MeasureName, limit: Limit) -> float:
     """Return the delta at which the epsilon of a limit is stated."""
     return limit.conversion_delta if measure == "approx_zcdp" else limit.down("delta") or 0.0
 
 
-def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) -> float:
+def most_of(measure: MeasureName, limit: Limit, fits: Callable[[float], bool]) -> float:
     """Return the greatest sum that a limit allows.
 
     Up to 2**-36 of it, in the part that adds up.
@@ -113,7 +113,7 @@ def _greatest(holds: Callable[[float], bool], high: float) -> float:
     return low
 
 
-def room_of(measure: MeasureName, limit: Budget, spent: Fraction, most: float) -> Fraction:
+def room_of(measure: MeasureName, limit: Limit, spent: Fraction, most: float) -> Fraction:
     """Return the greatest epsilon of one more run that fits.
 
     At the limit's delta and in the run's measure.
@@ -146,7 +146,7 @@ def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
     return limit if not spent else Fraction(root_bounds(square, 80)[0], 1 << 80)
 
 
-def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Budget) -> str:
+def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Limit) -> str:
     """Return the remaining budget as text, rounded down.
 
     For losses that add up by squares, the cost of one more run.
@@ -310,7 +310,7 @@ class Total:
 
     measure: MeasureName
     exact: tuple[Fraction, ...]
-    limit: Budget
+    limit: Limit
     epsilon: float | None
     """The loss as epsilon at the limit's delta, rounded up, where the limit is stated so."""
 
@@ -400,7 +400,7 @@ class Total:
 
 
 @lru_cache(maxsize=256)
-def _most(measure: MeasureName, limit: Budget) -> float:
+def _most(measure: MeasureName, limit: Limit) -> float:
     """Return the greatest sum within a limit."""
     more = (0.0,) * (_PARTS[measure] - 1)
 
@@ -410,7 +410,7 @@ def _most(measure: MeasureName, limit: Budget) -> float:
     return most_of(measure, limit, fits)
 
 
-def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
+def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Limit) -> Total:
     """Add charges exactly in the ledger's measure.
 
     The sum is converted where the limit is in another measure.
@@ -445,7 +445,7 @@ def _joined(charge: Charge, measure: MeasureName) -> tuple[Fraction, ...]:
     return tuple(map(Fraction, value)) if isinstance(value, tuple) else (Fraction(value),)
 
 
-def _epsilon(measure: MeasureName, exact: tuple[Fraction, ...], limit: Budget) -> float | None:
+def _epsilon(measure: MeasureName, exact: tuple[Fraction, ...], limit: Limit) -> float | None:
     left: float | None = None
     if limit.epsilon is not None and measure in ("zcdp", "approx_zcdp"):
         # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.

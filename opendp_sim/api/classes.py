@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds
 from opendp_sim.api.kernel_steps import kernel_steps
 from opendp_sim.api.recipe import Recipe
-from opendp_sim.api.recipe_spec import recipe
+from opendp_sim.api.recipe_spec import PrivacyOptions, recipe, recipe_function
 
 
+@recipe_function(
+    PrivacyOptions, 'classes({"age": (0, 120)}, label="kind", keys=["a", "b"], bandwidth=5.0)'
+)
 def classes(
     columns: Bounds,
     *,
@@ -19,7 +22,7 @@ def classes(
     keys: Sequence[str | int],
     bandwidth: float | Mapping[str, float],
     seed: int = 0,
-    **privacy: Any,
+    **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds
 from opendp_sim.api.kernel_steps import kernel_steps
 from opendp_sim.api.recipe import Recipe
-from opendp_sim.api.recipe_spec import recipe
+from opendp_sim.api.recipe_spec import PrivacyOptions, recipe, recipe_function
 
 
+@recipe_function(PrivacyOptions, 'density({"age": (0, 120), "stay": (0, 90)}, bandwidth=5.0)')
 def density(
-    columns: Bounds, *, bandwidth: float | Mapping[str, float], seed: int = 0, **privacy: Any
+    columns: Bounds,
+    *,
+    bandwidth: float | Mapping[str, float],
+    seed: int = 0,
+    **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan a private density of a table's numeric columns, for ``release.density(queries)``.
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, bounds_of
 from opendp_sim.api.kernel_steps import BITS
 from opendp_sim.api.recipe import Recipe
-from opendp_sim.api.recipe_spec import StepDicts, recipe
+from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
 
 
+@recipe_function(PrivacyOptions, 'means({"age": (0, 120), "income": (0, 200_000)})')
 def means(
-    columns: Bounds, *, label: str | None = None, keys: Sequence[str | int] = (), **privacy: Any
+    columns: Bounds,
+    *,
+    label: str | None = None,
+    keys: Sequence[str | int] = (),
+    **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan private means, for ``release.nearest_class(queries)`` and ``release.distance(queries)``.
 

@@ -5,12 +5,14 @@ Its words, its columns, its row maps and its sketch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from opendp_sim.accounting.budget import Number
 from opendp_sim.accounting.ledger.postgres import is_shared
@@ -28,6 +30,77 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.builder import Builder, program
 
 StepDicts = list[Mapping[str, Any]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class PersonOptions(TypedDict, total=False):
+    """Name the keywords that every recipe takes."""
+
+    epsilon: Number
+    delta: Number | None
+    measure: Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
+    unit: str
+    ids: Literal["str", "int64"]
+    ledger: str | PathLike[str] | None
+    limit: Mapping[str, Number] | None
+
+
+class PrivacyOptions(PersonOptions, total=False):
+    """Name the keywords of a recipe that uses rows of one person."""
+
+    max_rows: int | None
+
+
+def recipe_function(
+    options: type[PersonOptions], example: str, **default: Any
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Show a recipe's keywords, and refuse a call that misses some.
+
+    Editors and type checkers read ``**privacy: Unpack[options]``; ``help`` and notebooks read the
+    signature that is made here. A call that cannot be bound is refused (OS101) with all that is missing.
+
+    Args:
+        options: the keywords of ``**privacy``.
+        example: a whole call, for the refusal.
+        **default: defaults that differ from those of ``PrivacyWords``.
+    """
+
+    def declare(function: Callable[P, T]) -> Callable[P, T]:
+        plain = signature(function)
+        known = {field.name: field.default for field in fields(PrivacyWords)} | default
+        words = [
+            Parameter(n, Parameter.KEYWORD_ONLY, default=known[n], annotation=kind.__forward_arg__)
+            for n, kind in options.__annotations__.items()
+        ]
+        needed = [p.name for p in plain.parameters.values() if p.default is Parameter.empty][:-1]
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                given = plain.bind_partial(*args, **kwargs).arguments
+            except TypeError as error:
+                raise _uncallable(function.__name__, example, str(error)) from None
+            if missing := [name for name in needed if name not in given]:
+                raise _uncallable(function.__name__, example, f"no {', no '.join(missing)}")
+            return function(*args, **kwargs)
+
+        own = [p for p in plain.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        checked.__dict__["__signature__"] = plain.replace(parameters=[*own, *words])
+        return checked
+
+    return declare
+
+
+def _uncallable(name: str, example: str, got: str) -> ParameterError:
+    return ParameterError(
+        "OS101",
+        name,
+        expected=f"a call such as sim.{example}",
+        got=got,
+        hint="bounds and keys are public knowledge, never read from the table; the table itself goes to "
+        f"`.apply(table)`. help(sim.{name}) explains every argument.",
+    )
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from opendp_sim.accounting.release.table import Table
 from opendp_sim.api.recipe import DATA, Recipe, check_word, keys_of
-from opendp_sim.api.recipe_spec import privacy_words
+from opendp_sim.api.recipe_spec import PersonOptions, privacy_words, recipe_function
 from opendp_sim.core.errors import ParameterError
 
 
+@recipe_function(PersonOptions, 'top("page", k=10, unit="visitor")', measure="approx")
 def top(
     item: str,
     *,
@@ -18,7 +19,7 @@ def top(
     keys: Sequence[str | int] | None = None,
     items: str = "str",
     ranked: bool = True,
-    **privacy: Any,
+    **privacy: Unpack[PersonOptions],
 ) -> Recipe[Table]:
     """Plan the ``k`` most frequent items.
 

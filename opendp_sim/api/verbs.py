@@ -15,7 +15,7 @@ from opendp_sim.dsl.grammar.reader import Draft, draft_of
 from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.run.execute import apply as apply_plan
 from opendp_sim.dsl.run.records import Applied
-from opendp_sim.dsl.run.session import serve
+from opendp_sim.dsl.run.session import Served, serve
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse
 from opendp_sim.dsl.verification.verify import verify as verify_certificate
@@ -118,12 +118,12 @@ def load(path: str | PathLike[str]) -> Release:
     return Release.load(path)
 
 
-def verify(certificate: str | PathLike[str]) -> Any:
+def verify(certificate: str | PathLike[str]) -> tuple[list[str], list[str]]:
     """Derive every number of a certificate again, and compare; see ``opendp-sim verify``."""
     return verify_certificate(Path(certificate))
 
 
-def session(spec: Spec, data: Any = None, output: str | None = None) -> Any:
+def session(spec: Spec, data: Any = None, output: str | None = None) -> Served:
     """Open a spec's session.
 
     A context manager with ``ask`` and ``update``.

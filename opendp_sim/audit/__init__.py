@@ -9,7 +9,7 @@ import os
 
 from opendp_sim.audit.checks.enumeration import Coins, tree_pmf
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.instrument.reset_state import first_call
 from opendp_sim.audit.outputs.reading import read
 from opendp_sim.audit.report.corpus import Control, Twin, collect
@@ -21,9 +21,9 @@ from opendp_sim.audit.statistics.clopper_pearson import certified_epsilon
 from opendp_sim.audit.subject import Subject
 
 __all__ = [
-    "Budget",
     "Coins",
     "Control",
+    "Effort",
     "NoiseLaw",
     "Report",
     "Subject",

@@ -16,7 +16,7 @@ Status = Literal["refuted", "not refuted", "skipped"]
 
 
 @dataclass(frozen=True)
-class Budget:
+class Effort:
     """Bound the resources of each layer.
 
     Seconds are CPU seconds of this process.
@@ -56,7 +56,7 @@ class Budget:
     """L2: whether releases of forked processes are compared too."""
 
     @classmethod
-    def of(cls, name: str) -> Budget:
+    def of(cls, name: str) -> Effort:
         """Return a budget by name.
 
         ``quick`` (at most about 10 s) or ``deep`` (about two minutes).
@@ -90,7 +90,7 @@ class Budget:
             total=9.5,
         )
 
-    def left(self, spent: float) -> Budget:
+    def left(self, spent: float) -> Effort:
         """Return the budget of L3 after the other layers' seconds."""
         return replace(self, seconds=max(0.4 * self.seconds, min(self.seconds, self.total - spent)))
 

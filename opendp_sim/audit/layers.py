@@ -21,7 +21,7 @@ from opendp_sim.audit.checks.noise import noise_layer
 from opendp_sim.audit.checks.stability import StabilitySearch
 from opendp_sim.audit.checks.structure import structure_layer
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.findings import Effort, LayerResult
 from opendp_sim.audit.generators.domain_filter import MemberPairs
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.reset_state import Kept
@@ -68,7 +68,7 @@ class LayerInput:
     members: MemberPairs
     """The same without the user's pairs."""
     d_in: Any
-    budget: Budget
+    budget: Effort
     rng: np.random.Generator
     beta: float
     given: tuple[Pair, ...]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opendp_sim.audit.checks.compare_outputs import metric_distance
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.datasets import records_of
 from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair, PairSpace
 from opendp_sim.audit.generators.spaces import metric_name, person_place, space_of
@@ -230,13 +230,13 @@ def _positive(scale: Any) -> bool:
     return bool(scales.size and (scales > 0).all() and np.isfinite(scales).all())
 
 
-def checked_budget(budget: str | Budget, beta: float) -> Budget:
+def checked_budget(budget: str | Effort, beta: float) -> Effort:
     """Return a budget by name or unchanged, or refuse it.
 
     The risk is checked too.
     """
-    known = isinstance(budget, Budget) or budget in ("quick", "deep")
-    if isinstance(budget, Budget) and not (budget.seconds > 0 and budget.total > 0):
+    known = isinstance(budget, Effort) or budget in ("quick", "deep")
+    if isinstance(budget, Effort) and not (budget.seconds > 0 and budget.total > 0):
         raise _refused(
             "budget", "seconds above 0", budget.seconds, "without any, nothing would be looked at."
         )
@@ -247,7 +247,7 @@ def checked_budget(budget: str | Budget, beta: float) -> Budget:
             "beta", "a chance: 0 < beta < 1", beta,
             "0.001 is one false alarm in a thousand audits of true claims, at most.",
         )  # fmt: skip
-    return budget if isinstance(budget, Budget) else Budget.of(budget)
+    return budget if isinstance(budget, Effort) else Effort.of(budget)
 
 
 def checked_events(events: Any) -> Mapping[str, Callable[[Any], float]] | None:

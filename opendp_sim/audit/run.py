@@ -29,7 +29,7 @@ from opendp_sim.audit.claimed_distance import (
 )
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.declaration import OF_DECLARATIONS, REST, check_declaration, settled
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import on_its_own
 from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
 from opendp_sim.audit.generators.spaces import metric_name
@@ -222,7 +222,7 @@ def _apart() -> Iterator[None]:
 def audit(
     obj: Any,
     d_in: Any = 1,
-    budget: str | Budget = "quick",
+    budget: str | Effort = "quick",
     *,
     seed: int = 0,
     beta: float = 1e-3,
@@ -246,7 +246,7 @@ def audit(
         obj: a Transformation, Measurement or Odometer of OpenDP (native, ours, or a plugin's), or a
             ``Subject``.
         d_in: the input distance of the claim.
-        budget: ``"quick"`` (at most about 10 s), ``"deep"`` (about two minutes), or a ``Budget``.
+        budget: ``"quick"`` (at most about 10 s), ``"deep"`` (about two minutes), or an ``Effort``.
         seed: of the public search. Noise has no seed.
         beta: bound on the probability of refuting a true claim, over all layers together.
         core: the noiseless part (dataset to array), when the object does not carry it.
@@ -431,7 +431,7 @@ def _reported(
 
 
 def assert_not_refuted(
-    obj: Any, d_in: Any = 1, budget: str | Budget = "quick", **options: Any
+    obj: Any, d_in: Any = 1, budget: str | Effort = "quick", **options: Any
 ) -> Report:
     """Audit in a test, and raise on refutation.
 

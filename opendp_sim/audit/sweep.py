@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.report.report import Report
 from opendp_sim.audit.run import audit
 from opendp_sim.core import dp
 
 _SHORT = replace(
-    Budget.of("quick"), name="sweep", stability_seconds=0.25, stability_trials=800, seconds=1.0
+    Effort.of("quick"), name="sweep", stability_seconds=0.25, stability_trials=800, seconds=1.0
 )
 
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.certificate.certificate import Certificate, digest_of, read_certificate
 from opendp_sim.accounting.composition import Charge, Total, rest_text, total_of
 from opendp_sim.accounting.file_schemas import plain_json

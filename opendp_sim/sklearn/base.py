@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.budget import Budget as Limit, Number
+from opendp_sim.accounting.budget import Limit, Number
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Entry

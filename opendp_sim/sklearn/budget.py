@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from opendp_sim.accounting.budget import Budget as Limit, MeasureName, Number
+from opendp_sim.accounting.budget import Limit, MeasureName, Number
 from opendp_sim.accounting.budget_warnings import little_protection
 from opendp_sim.accounting.composition import Charge, Total
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms

@@ -27,7 +27,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline as pipeline_of
 from sklearn.utils.validation import check_is_fitted
 
-from opendp_sim.accounting.budget import Budget as Limit, Number
+from opendp_sim.accounting.budget import Limit, Number
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.domains.normalise import normal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.budget_warnings import MOST_EPSILON, little_protection
 from opendp_sim.dsl.plan.advice import advice
 from opendp_sim.sklearn import Budget

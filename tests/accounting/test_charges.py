@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from opendp_sim.accounting.budget import MEASURES, Budget
+from opendp_sim.accounting.budget import MEASURES, Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.core.errors import BudgetError
 
 LIMITS = {
-    "pure": Budget(epsilon=3.0),
-    "gdp": Budget(epsilon=3.0, delta=1e-5),
-    "zcdp": Budget(epsilon=3.0, delta=1e-5),
-    "approx_zcdp": Budget(epsilon=3.0, delta=1e-5, reserve_mechanisms=4e-6),
-    "approx": Budget(epsilon=3.0, delta=1e-5),
+    "pure": Limit(epsilon=3.0),
+    "gdp": Limit(epsilon=3.0, delta=1e-5),
+    "zcdp": Limit(epsilon=3.0, delta=1e-5),
+    "approx_zcdp": Limit(epsilon=3.0, delta=1e-5, reserve_mechanisms=4e-6),
+    "approx": Limit(epsilon=3.0, delta=1e-5),
 }
 PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx_zcdp": 2, "approx": 2}
 WRONG = (
@@ -91,9 +91,9 @@ def test_a_line_of_a_ledger_that_is_no_loss_is_refused(loss):
 def test_a_ledger_has_a_limit(tmp_path, measure, bad):
     delta = None if measure == "pure" else 1e-5
     with pytest.raises(BudgetError, match="OS401"):
-        Ledger.open(tmp_path / "x.ledger", Terms(measure, "u", Budget(epsilon=bad, delta=delta)))
+        Ledger.open(tmp_path / "x.ledger", Terms(measure, "u", Limit(epsilon=bad, delta=delta)))
     with pytest.raises(BudgetError, match="OS401"):
-        Ledger.open(tmp_path / "x.ledger", Terms("rdp", "u", Budget(epsilon=1.0)))
+        Ledger.open(tmp_path / "x.ledger", Terms("rdp", "u", Limit(epsilon=1.0)))
     assert not (tmp_path / "x.ledger").exists()
 
 

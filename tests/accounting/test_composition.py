@@ -12,18 +12,18 @@ import pytest
 from hypothesis import event, given, strategies as st
 
 from opendp_sim.accounting import composition as totals
-from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.budget import MEASURES, Limit, MeasureName
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.core import dp
 from opendp_sim.core.errors import BudgetError
 
-LIMITS: dict[MeasureName, Budget] = {
-    "pure": Budget(epsilon=3.0),
-    "gdp": Budget(epsilon=3.0, delta=1e-6),
-    "zcdp": Budget(epsilon=3.0, delta=1e-6),
-    "approx": Budget(epsilon=3.0, delta=1e-5),
-    "approx_zcdp": Budget(epsilon=3.0, delta=1e-5),
+LIMITS: dict[MeasureName, Limit] = {
+    "pure": Limit(epsilon=3.0),
+    "gdp": Limit(epsilon=3.0, delta=1e-6),
+    "zcdp": Limit(epsilon=3.0, delta=1e-6),
+    "approx": Limit(epsilon=3.0, delta=1e-5),
+    "approx_zcdp": Limit(epsilon=3.0, delta=1e-5),
 }
 JOINS: dict[MeasureName, tuple[MeasureName, ...]] = {
     "pure": ("pure",),
@@ -83,7 +83,7 @@ def test_the_sum_is_exact_and_at_most_that_of_opendp_s_composition(
         event("refused")
         if wanted != "refused":
             assert measure in ("zcdp", "approx_zcdp")
-            assert near(total_of(charges, measure, Budget(rho=1.0)).exact, wanted)
+            assert near(total_of(charges, measure, Limit(rho=1.0)).exact, wanted)
         return
     assert near(found.exact, wanted)
     if len(charges) > 1 and charges[0].exact[0] > Fraction(
@@ -158,7 +158,7 @@ def test_decimals_and_ratios_add_up_to_their_own_sum(
     charges = [Charge(measure, (part, *more)) for part in parts]
     most = sum(parts) + Fraction(beside, 10**30)
     delta = len(parts) * Fraction(1, 10**7) if more else None
-    limit = Budget(rho=most) if measure == "zcdp" else Budget(epsilon=most, delta=delta)
+    limit = Limit(rho=most) if measure == "zcdp" else Limit(epsilon=most, delta=delta)
     total = total_of(charges, measure, limit)
     assert total.fits == (beside >= 0)
     assert total.exact == (sum(parts), *([delta] if more else []))
@@ -166,7 +166,7 @@ def test_decimals_and_ratios_add_up_to_their_own_sum(
     assert all(Fraction(up) >= part for up, part in zip(total.loss, total.exact, strict=True))
     for charge in charges:
         assert Charge.read(json.loads(json.dumps(charge.plain()))) == charge
-    assert Budget.read(json.loads(json.dumps(limit.plain()))) == limit
+    assert Limit.read(json.loads(json.dumps(limit.plain()))) == limit
 
 
 @pytest.mark.parametrize("times", [3, 7, 10, 11, 20, 49])
@@ -175,10 +175,10 @@ def test_n_nths_fit_one_and_leave_nothing(tmp_path: Any, measure: MeasureName, t
     """Through a ledger's file; one more run is refused, and the words say that nothing is left."""
     one, part = Fraction(1), Fraction(1, times)
     limit = {
-        "pure": Budget(epsilon=one),
-        "approx": Budget(epsilon=one, delta=one / 10**5),
-        "zcdp": Budget(rho=one),
-        "gdp": Budget(mu=one),
+        "pure": Limit(epsilon=one),
+        "approx": Limit(epsilon=one, delta=one / 10**5),
+        "zcdp": Limit(rho=one),
+        "gdp": Limit(mu=one),
     }[measure]
     loss = (part, part / 10**5) if measure == "approx" else (part / (2 if measure == "gdp" else 1),)
     with Ledger.open(tmp_path / "d.ledger", Terms(measure, "1 row", limit)) as ledger:
@@ -198,8 +198,8 @@ def test_a_float_of_a_map_is_no_decimal() -> None:
     assert Charge.read({"measure": "pure", "loss": ["0x1.999999999999ap-4"]}).exact[0] == Fraction(
         0.1
     )
-    assert not total_of([Charge("pure", (0.1,))] * 10, "pure", Budget(epsilon=1.0)).fits
-    assert total_of([Charge("pure", (0.125,))] * 8, "pure", Budget(epsilon=1.0)).fits
+    assert not total_of([Charge("pure", (0.1,))] * 10, "pure", Limit(epsilon=1.0)).fits
+    assert total_of([Charge("pure", (0.125,))] * 8, "pure", Limit(epsilon=1.0)).fits
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_float_of_a_map_is_no_decimal() -> None:
     ],
 )
 def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) -> None:
-    budget = Budget(epsilon=given_)
+    budget = Limit(epsilon=given_)
     budget.check("pure")
     assert (budget.exact("epsilon"), budget.text) == (exact, text)
     down = budget.down("epsilon")
@@ -241,7 +241,7 @@ def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) ->
 )
 def test_what_is_no_bound_is_refused(bad: Any) -> None:
     with pytest.raises(BudgetError, match="OS401"):
-        Budget(epsilon=bad).check("pure")
+        Limit(epsilon=bad).check("pure")
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_what_is_no_bound_is_refused(bad: Any) -> None:
 )
 def test_numbers_of_numpy_are_bounds_of_their_value(one):
     """`expected epsilon > 0 and finite; got np.float64(0.1)` was told of a budget out of `np.logspace`."""
-    made = Budget(epsilon=one)
+    made = Limit(epsilon=one)
     made.check("pure")
-    assert made == Budget(epsilon=one.item())
+    assert made == Limit(epsilon=one.item())
     assert type(made.epsilon) is type(one.item())
 
 
@@ -260,4 +260,4 @@ def test_numbers_of_numpy_are_bounds_of_their_value(one):
 )
 def test_numbers_of_numpy_that_are_no_bound_are_refused(one):
     with pytest.raises(BudgetError, match="OS401"):
-        Budget(epsilon=one).check("pure")
+        Limit(epsilon=one).check("pure")

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.certificate import certificate
 from opendp_sim.accounting.ledger._entries import Terms
 from opendp_sim.accounting.ledger.ledger import Ledger
@@ -26,11 +26,11 @@ from opendp_sim.accounting.session._chain import read_about
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError
 from opendp_sim.dsl.plan.document import is_plan
-from opendp_sim.sklearn import Budget as Spending
+from opendp_sim.sklearn import Budget
 from tests._small import write_small
 
 LISTS = b"[" + b"{}," * 2**20 + b"{}]"
-TERMS = Terms("zcdp", "{}", Budget(epsilon=1.0, delta=1e-6))
+TERMS = Terms("zcdp", "{}", Limit(epsilon=1.0, delta=1e-6))
 
 
 def _peak(act, error):
@@ -148,7 +148,7 @@ def test_a_store_that_says_much_of_itself_is_refused_before_it_is_read(tmp_path:
 def test_names_in_answers_and_budgets_reach_no_terminal_unescaped(tmp_path: Path) -> None:
     name = "a\x1b[2J\u202ez"
     answers = Answers({name: np.arange(2.0)}, queries={name + "q": np.array([name, "b"])})
-    budget = Spending.open(tmp_path / (name + ".ledger"), epsilon=1.0, delta=1e-6)
+    budget = Budget.open(tmp_path / (name + ".ledger"), epsilon=1.0, delta=1e-6)
     texts = [repr(answers), str(answers), answers._repr_html_(), repr(budget)]
     assert not [text for text in texts if "\x1b" in text or "\u202e" in text]
     assert all("\\x1b" in text for text in texts)

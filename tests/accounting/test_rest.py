@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from opendp_sim.accounting import composition as rest
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.core.arithmetic.rounding import float_down
 from tests._tiers import several
 
-CASES: list[tuple[MeasureName, Budget]] = [
-    ("gdp", Budget(epsilon=4.0, delta=1e-6)),
-    ("gdp", Budget(epsilon=0.1, delta=1e-9)),
-    ("gdp", Budget(epsilon=4.0, delta=1e-6, mu=0.7)),
-    ("zcdp", Budget(epsilon=4.0, delta=1e-6)),
-    ("zcdp", Budget(epsilon=30.0, delta=1e-3, rho=2.0)),
-    ("approx_zcdp", Budget(epsilon=1.0, delta=1e-5)),
-    ("pure", Budget(epsilon=4.0)),
-    ("approx", Budget(epsilon=4.0, delta=1e-6)),
+CASES: list[tuple[MeasureName, Limit]] = [
+    ("gdp", Limit(epsilon=4.0, delta=1e-6)),
+    ("gdp", Limit(epsilon=0.1, delta=1e-9)),
+    ("gdp", Limit(epsilon=4.0, delta=1e-6, mu=0.7)),
+    ("zcdp", Limit(epsilon=4.0, delta=1e-6)),
+    ("zcdp", Limit(epsilon=30.0, delta=1e-3, rho=2.0)),
+    ("approx_zcdp", Limit(epsilon=1.0, delta=1e-5)),
+    ("pure", Limit(epsilon=4.0)),
+    ("approx", Limit(epsilon=4.0, delta=1e-6)),
 ]
 
 
-def run(measure: MeasureName, limit: Budget, epsilon: float) -> Charge:
+def run(measure: MeasureName, limit: Limit, epsilon: float) -> Charge:
     """The loss of a run of this epsilon at the limit's delta, as a plan would charge it."""
     more = (0.0,) if measure.startswith("approx") else ()
     if measure == "gdp":
@@ -39,7 +39,7 @@ def run(measure: MeasureName, limit: Budget, epsilon: float) -> Charge:
 
 @pytest.mark.parametrize(("measure", "limit"), [*several(CASES[:3], 3), *CASES[3:]])
 def test_what_is_left_is_accepted_and_a_little_more_is_refused(
-    measure: MeasureName, limit: Budget
+    measure: MeasureName, limit: Limit
 ) -> None:
     whole = total_of((), measure, limit).left["epsilon"]
     for parts in ((0.5,), (0.3, 0.2, 0.1), (0.9,), (0.01,) * 9):
@@ -53,7 +53,7 @@ def test_what_is_left_is_accepted_and_a_little_more_is_refused(
 
 
 @pytest.mark.parametrize(("measure", "limit"), CASES)
-def test_equal_runs_are_equal_shares(measure: MeasureName, limit: Budget) -> None:
+def test_equal_runs_are_equal_shares(measure: MeasureName, limit: Limit) -> None:
     one = run(measure, limit, total_of((), measure, limit).left["epsilon"] / 3)
     share = total_of([one], measure, limit).share
     assert 0 < share < 1
@@ -67,17 +67,17 @@ def test_equal_runs_are_equal_shares(measure: MeasureName, limit: Budget) -> Non
 
 def test_a_run_of_two_and_one_of_one_leave_more_than_their_difference() -> None:
     """Of epsilon 4, runs of 2 and 1 left "epsilon 1.7", and two more of 2 were accepted."""
-    limit = Budget(epsilon=4.0, delta=1e-6)
+    limit = Limit(epsilon=4.0, delta=1e-6)
     spent = [run("gdp", limit, 2.0), run("gdp", limit, 1.0)]
     total = total_of(spent, "gdp", limit)
     assert 3 < total.left["epsilon"] < 4
     assert total.left_text.startswith("room for one more run of epsilon 3.")
     end = "at delta 1e-06 under gdp (losses of this kind add up by squares)"
     assert total.left_text.endswith(end)
-    pure = total_of([Charge("pure", (0.8,))], "pure", Budget(epsilon=1.0))
+    pure = total_of([Charge("pure", (0.8,))], "pure", Limit(epsilon=1.0))
     assert pure.left_text == "epsilon 0.199999"
-    assert rest.rest_text("pure", {}, Budget(epsilon=1.0)) == "nothing"
-    assert total_of([Charge("zcdp", (0.25,))], "zcdp", Budget(rho=1.0)).left_text == "rho 0.75"
+    assert rest.rest_text("pure", {}, Limit(epsilon=1.0)) == "nothing"
+    assert total_of([Charge("zcdp", (0.25,))], "zcdp", Limit(rho=1.0)).left_text == "rho 0.75"
     over = total_of([Charge("gdp", (9.0,))], "gdp", limit)
     assert (over.left["epsilon"], over.share) == (0.0, 1.0)
 
@@ -85,15 +85,15 @@ def test_a_run_of_two_and_one_of_one_leave_more_than_their_difference() -> None:
 @pytest.mark.parametrize(
     ("measure", "limit"),
     [
-        ("gdp", Budget(epsilon=1e-6, delta=1e-300)),
-        ("gdp", Budget(epsilon=1e9, delta=0.4)),
-        ("zcdp", Budget(epsilon=1e4, delta=1e-300)),
-        ("zcdp", Budget(epsilon=1e-6, delta=1e-6)),
-        ("approx_zcdp", Budget(epsilon=1e-300, delta=0.1)),
-        ("approx_zcdp", Budget(rho=1.0, delta=1e-6)),
+        ("gdp", Limit(epsilon=1e-6, delta=1e-300)),
+        ("gdp", Limit(epsilon=1e9, delta=0.4)),
+        ("zcdp", Limit(epsilon=1e4, delta=1e-300)),
+        ("zcdp", Limit(epsilon=1e-6, delta=1e-6)),
+        ("approx_zcdp", Limit(epsilon=1e-300, delta=0.1)),
+        ("approx_zcdp", Limit(rho=1.0, delta=1e-6)),
     ],
 )
-def test_limits_at_the_ends_of_floats_leave_something(measure: MeasureName, limit: Budget) -> None:
+def test_limits_at_the_ends_of_floats_leave_something(measure: MeasureName, limit: Limit) -> None:
     more = (0.0,) if measure == "approx_zcdp" else ()
     for loss in (0.0, 1e-6, 1e3):
         total = total_of([Charge(measure, (loss, *more))], measure, limit)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import json
+from dataclasses import fields
 from importlib import import_module
 
 import numpy as np
@@ -390,3 +392,31 @@ def test_persons_that_are_numbers_are_told_the_word_for_it(form, tmp_path):
     with pytest.raises(DataError, match=r'OS602 column page.*items="int64"'):
         sim.top("page", k=1).apply(table, into=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "missing"),
+    [("density", "bandwidth"), ("classes", "label, no keys, no bandwidth"), ("top", "k")],
+)
+def test_a_table_instead_of_bounds_is_told_what_to_do(verb, missing):
+    """What everybody tries first; the refusal is a whole call, and holds no value of the table."""
+    table = pd.DataFrame({"salary": [123456.75]})
+    with pytest.raises(ParameterError, match=rf"OS101 {verb}: .*no {missing}") as refused:
+        getattr(sim, verb)(table)
+    assert f"a call such as sim.{verb}(" in str(refused.value)
+    assert ".apply(table)" in str(refused.value)
+    assert "123456" not in str(refused.value)
+    assert "salary" not in str(refused.value)
+
+
+def test_editors_and_help_show_every_keyword():
+    options = {field.name: field.default for field in fields(PrivacyWords)}
+    for verb in ("density", "classes", "means", "top"):
+        shown = inspect.signature(getattr(sim, verb)).parameters
+        own = dict(options)
+        if verb == "top":
+            del own["max_rows"]
+            own["measure"] = "approx"
+        assert {name: shown[name].default for name in own} == own
+        assert all(isinstance(word.annotation, str) for word in shown.values())
+        assert "privacy" not in shown

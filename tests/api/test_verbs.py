@@ -63,7 +63,7 @@ def test_importing_it_imports_nothing_heavy():
 
 
 def test_names_are_there_and_unknown_ones_are_told():
-    assert {"plan", "apply", "run", "load", "verify", "audit", "Ledger", "Budget"} <= set(dir(sim))
+    assert {"plan", "apply", "run", "load", "verify", "audit", "Ledger", "Limit"} <= set(dir(sim))
     for name in dir(sim):
         assert getattr(sim, name) is not None
     assert callable(sim.then_quantize)

@@ -8,7 +8,7 @@ from typing import Any
 from opendp_sim.audit import audit
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.clock import clocked
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.counterexample import Witness, find_witness
 from opendp_sim.audit.report.report import Report
@@ -29,18 +29,18 @@ def until(seen: Callable[[Any], bool], run: Callable[[], Any]) -> Any:
 
 
 def audit_until(
-    seen: Callable[[Report], bool], obj: Any, d_in: Any, budget: str | Budget, **options: Any
+    seen: Callable[[Report], bool], obj: Any, d_in: Any, budget: str | Effort, **options: Any
 ) -> Report:
     """Audit with slower and slower clocks, until a report is as expected; return the last one."""
     return until(seen, lambda: audit(obj, d_in, budget, **options))
 
 
-def refuted(obj: Any, d_in: Any, budget: str | Budget = "quick", **options: Any) -> Report:
+def refuted(obj: Any, d_in: Any, budget: str | Effort = "quick", **options: Any) -> Report:
     """Audit until the claim is refuted; return the last report."""
     return audit_until(lambda report: report.verdict == "refuted", obj, d_in, budget, **options)
 
 
-def witnessed(obj: Any, d_in: Any, budget: str | Budget = "quick", **options: Any) -> Report:
+def witnessed(obj: Any, d_in: Any, budget: str | Effort = "quick", **options: Any) -> Report:
     """Audit until a plain event that shows the refutation is found; return the last report."""
     return audit_until(lambda report: report.witness is not None, obj, d_in, budget, **options)
 

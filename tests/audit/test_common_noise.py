@@ -16,7 +16,7 @@ from scipy import stats
 from opendp_sim.audit import audit
 from opendp_sim.audit.claims.curves import gaussian_delta, pure_curve
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.instrument.common_noise import Common
@@ -40,7 +40,7 @@ from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, ZCDP, opaque, up, wh
 
 BY_NAME = {pair.name: pair for pair in PAIRS}
 BRIEF = replace(
-    Budget.of("quick"), seconds=0.5, trace_seconds=1.0, scan_seconds=0.3, stability_seconds=0.1
+    Effort.of("quick"), seconds=0.5, trace_seconds=1.0, scan_seconds=0.3, stability_seconds=0.1
 )
 LONG = replace(
     BRIEF,

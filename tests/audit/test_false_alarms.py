@@ -18,7 +18,7 @@ from opendp_sim.audit.checks.noise import fresh_tests, residual_tests
 from opendp_sim.audit.claims.curves import gaussian_delta, renyi_curve
 from opendp_sim.audit.claims.losses import claim_ratio, laplace_renyi
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs, space_of
 from opendp_sim.audit.options import scored
@@ -28,7 +28,7 @@ from opendp_sim.measurements.noise.rounded_gaussian import make_rounded_gaussian
 from tests._tiers import some
 
 SHORT = replace(
-    Budget.of("quick"), seconds=0.3, stability_seconds=0.4, stability_trials=1500, total=1.0
+    Effort.of("quick"), seconds=0.3, stability_seconds=0.4, stability_trials=1500, total=1.0
 )
 RECORDS = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 

@@ -15,7 +15,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.trace import layer as own_releases
@@ -28,7 +28,7 @@ from tests.audit.opaque.kit import pair as register
 from tests.audit.report.test_corpus import CONTROLS
 from tests.audit.soundness import argument
 
-SHORT = replace(Budget.of("quick"), seconds=2.0, trace_seconds=2.0, scan_seconds=0.4, total=3.0)
+SHORT = replace(Effort.of("quick"), seconds=2.0, trace_seconds=2.0, scan_seconds=0.4, total=3.0)
 LONG = replace(
     SHORT, seconds=20.0, trace_seconds=20.0, scan_seconds=20.0, scan_pairs=800, total=60.0
 )

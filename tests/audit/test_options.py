@@ -14,7 +14,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import (
-    Budget,
+    Effort,
     NoiseLaw,
     Subject,
     assert_not_refuted,
@@ -40,7 +40,7 @@ _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _COUNT = _SPACE >> dp.t.then_count() >> dp.m.then_laplace(1.0)
 _LAW = NoiseLaw("discrete_laplace", 1.0)
 _BRIEF = replace(
-    Budget.of("quick"),
+    Effort.of("quick"),
     seconds=0.3,
     trace_seconds=0.3,
     stability_seconds=0.2,

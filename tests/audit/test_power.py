@@ -13,7 +13,7 @@ from opendp_sim.audit import audit
 from opendp_sim.audit.checks import distribution
 from opendp_sim.audit.checks.distribution import _bound_text
 from opendp_sim.audit.claims.curves import approx_curve
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.outputs.encoding import encode
 from opendp_sim.audit.statistics.betting import Wealth, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
@@ -99,7 +99,7 @@ def test_power_is_that_of_the_stage_with_the_most_bets(monkeypatch: pytest.Monke
     monkeypatch.setattr(distribution, "_bet", first_only)
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
     counted = space >> dp.t.then_count() >> dp.m.then_laplace(2.0)
-    report = audit(counted, 1, replace(Budget.of("quick"), seconds=1.0, total=10.0))
+    report = audit(counted, 1, replace(Effort.of("quick"), seconds=1.0, total=10.0))
     (layer,) = (layer for layer in report.layers if layer.layer == "L3 distribution")
     assert stages[0] == 2
     assert layer.facts["rounds"] > 0
@@ -113,7 +113,7 @@ def test_a_layer_without_a_draw_did_not_run(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(distribution, "_bet", slow)
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
     counted = space >> dp.t.then_count() >> dp.m.then_laplace(2.0)
-    budget = replace(Budget.of("quick"), seconds=2.0, total=4.0)
+    budget = replace(Effort.of("quick"), seconds=2.0, total=4.0)
     report = audit(counted, 1, budget)
     (layer,) = (layer for layer in report.layers if layer.layer == "L3 distribution")
     assert layer.status == "skipped"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from opendp_sim.accounting.evidence import fallen, record, tier
 from opendp_sim.audit import assert_not_refuted, audit, to_sarif
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_subjects
@@ -30,7 +30,7 @@ from tests.audit.stand_ins import LINE, SYMMETRIC
 from tests.cases import cases
 
 SPECS = Path(__file__).parents[2] / "specs"
-SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
+SHORT = replace(Effort.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
 
 
 def broken():

@@ -10,7 +10,7 @@ import pytest
 from opendp_sim.audit import Subject
 from opendp_sim.audit.checks import distribution
 from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
@@ -20,7 +20,7 @@ from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 @pytest.mark.parametrize("cost", [1e-5, 3e-3])
 def test_the_second_tester_keeps_to_its_part_of_the_time(monkeypatch, told_time, cost):
     """A clock that only releases move: a slow mechanism gets no more runs than half of the time before."""
-    clock, budget = 0.0, Budget.of("quick")
+    clock, budget = 0.0, Effort.of("quick")
 
     def many(x, count):
         nonlocal clock

@@ -15,7 +15,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.native_laws import Law, is_shift
 from opendp_sim.audit.instrument.patch_rng import Holders, tapped
@@ -27,7 +27,7 @@ from opendp_sim.audit.trace.draw_tree import clean_tapes
 from tests.audit.opaque.kit import CHANGE_ONE, PURE, SYMMETRIC, lap, opaque, up, whole
 
 BRIEF = replace(
-    Budget.of("quick"),
+    Effort.of("quick"),
     seconds=0.3,
     trace_seconds=0.8,
     scan_seconds=0.2,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.instrument.patch_rng import tapped
@@ -30,7 +30,7 @@ from tests.audit.test_sound_programs import BRIEF
 
 CLASS = np.random.Generator
 OF_NUMPY, OF_PYTHON = np.random.default_rng(), random.Random()  # noqa: S311
-BUDGET = replace(Budget.of("quick"), trace_seconds=1.0)
+BUDGET = replace(Effort.of("quick"), trace_seconds=1.0)
 
 
 @dataclasses.dataclass

@@ -16,7 +16,7 @@ from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.checks.enumeration import hockey_stick
 from opendp_sim.audit.claims.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
 from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
@@ -196,7 +196,7 @@ def test_half_the_noise_on_one_cell_of_thousands_is_seen_by_the_whole_curve():
     """False-alarm rate of the layer 1e-6; the claimed noise would be sound."""
     pairs = GivenPairs((Pair([], [1], 1),))
     half = _wide(3000, (2901,), 0.5)
-    found = distribution_layer(half, pairs, 1, Budget.of("quick"), np.random.default_rng(0), 1e-6)
+    found = distribution_layer(half, pairs, 1, Effort.of("quick"), np.random.default_rng(0), 1e-6)
     assert found.status == "refuted"
 
 
@@ -227,7 +227,7 @@ def test_betting_and_clopper_pearson_agree_on_a_broken_count():
     )
     pairs = GivenPairs((Pair([], [1], 1),))
     result = distribution_layer(
-        subject, pairs, 1, Budget.of("quick"), np.random.default_rng(0), 1e-6
+        subject, pairs, 1, Effort.of("quick"), np.random.default_rng(0), 1e-6
     )
     assert result.status == "refuted"
     assert result.evidence.extra["clopper_pearson_agrees"]

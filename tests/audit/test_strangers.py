@@ -10,14 +10,14 @@ from dataclasses import replace
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Budget, audit
+from opendp_sim.audit import Effort, audit
 from tests._tiers import some, tiered
 from tests.audit.corpus import programs
 from tests.audit.growing import refuted
 
 BY_NAME = {program.name: program for program in programs()}
 BRIEF = replace(
-    Budget.of("quick"), seconds=0.4, trace_seconds=0.5, stability_seconds=0.2, total=0.8
+    Effort.of("quick"), seconds=0.4, trace_seconds=0.5, stability_seconds=0.2, total=0.8
 )
 EXACT = (
     "map/constant_in_d",
@@ -46,7 +46,7 @@ def test_every_program_says_what_breaks_it_and_why_the_other_is_sound() -> None:
 @pytest.mark.parametrize("name", tiered([*EXACT, *DRAWN], EXACT.__contains__))
 def test_a_stranger_s_fault_is_found(name: str) -> None:
     program = BY_NAME[name]
-    budget = replace(Budget.of("quick"), witness_seconds=0.0)
+    budget = replace(Effort.of("quick"), witness_seconds=0.0)
     assert refuted(program.make(True), program.d_in, budget).verdict == "refuted"
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from opendp_sim.audit import Budget, audit as real
+from opendp_sim.audit import Effort, audit as real
 from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.repro_script import is_object
@@ -20,7 +20,7 @@ from opendp_sim.report.audit import read_audits
 from tests._cli import run
 
 SHORT = replace(
-    Budget.of("quick"), seconds=0.2, trace_seconds=0.2, stability_seconds=0.1, total=0.4
+    Effort.of("quick"), seconds=0.2, trace_seconds=0.2, stability_seconds=0.1, total=0.4
 )
 SOURCE = """
 import opendp.prelude as dp

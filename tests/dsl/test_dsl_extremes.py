@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows
@@ -89,9 +89,9 @@ def test_an_extreme_budget_is_met(measure, epsilon, delta, tmp_path):
 def test_parts_of_delta_add_up_to_no_more_than_delta():
     for place in range(2000):
         reserve = 1e-5 * (place + 0.4567) / 2003
-        budget = Budget(epsilon=1.0, delta=1e-5, reserve_mechanisms=reserve)
+        budget = Limit(epsilon=1.0, delta=1e-5, reserve_mechanisms=reserve)
         assert Fraction(budget.conversion_delta) + Fraction(reserve) <= Fraction(1e-5)
-    budget = Budget(epsilon=1.0, delta=1e-05, reserve_mechanisms=2.276595167845972e-06)
+    budget = Limit(epsilon=1.0, delta=1e-05, reserve_mechanisms=2.276595167845972e-06)
     target = target_of(budget, "approx_zcdp", with_delta=True)
     assert Fraction(target.whole[1]) + Fraction(target.conversion_delta) <= Fraction(1e-5)
     assert target.conversion_delta == budget.conversion_delta
@@ -99,7 +99,7 @@ def test_parts_of_delta_add_up_to_no_more_than_delta():
 
 def test_a_negative_reserve_is_refused():
     with pytest.raises(BudgetError) as caught:
-        Budget(epsilon=1.0, delta=1e-5, reserve_mechanisms=-0.5).check("approx_zcdp")
+        Limit(epsilon=1.0, delta=1e-5, reserve_mechanisms=-0.5).check("approx_zcdp")
     assert caught.value.code == "OS401"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.accounting.measures.attackers import Attacker
@@ -257,7 +257,7 @@ def test_losses_in_zcdp_alone_are_refused(tmp_path, mechanism):
 def test_mu_belongs_to_gdp(tmp_path):
     for measure in ("zcdp", "pure", "approx", "approx_zcdp"):
         with pytest.raises(BudgetError, match="OS401"):
-            Budget(mu=0.5).check(measure)
+            Limit(mu=0.5).check(measure)
     with pytest.raises(Refused):
         plan_file(write_small(tmp_path, MU))
 
@@ -273,28 +273,26 @@ def test_the_program_reads_back_as_itself(tmp_path):
 
 
 def test_totals_add_squares_and_convert_by_the_curve():
-    limit = Budget(epsilon=1.0, delta=1e-6)
+    limit = Limit(epsilon=1.0, delta=1e-6)
     half = float(mu_squared_down(1.0, 1e-6)) / 4 * (1 - 1e-12)
     total = total_of([Charge("gdp", (half,)), Charge("gdp", (half,))], "gdp", limit)
     assert total.fits
     assert total.epsilon <= 1.0
     assert not total_of([Charge("gdp", (half,)), Charge("gdp", (half * 1.001,))], "gdp", limit).fits
-    in_mu = total_of([Charge("gdp", (0.125,))], "gdp", Budget(mu=0.5))
+    in_mu = total_of([Charge("gdp", (0.125,))], "gdp", Limit(mu=0.5))
     assert in_mu.fits
     assert in_mu.left == {"mu": 0.0}
     assert "mu 0.5" in in_mu.text
-    assert not total_of([Charge("gdp", (np.nextafter(0.125, 1),))], "gdp", Budget(mu=0.5)).fits
-    assert total_of([Charge("gdp", (0.08,))], "gdp", Budget(mu=0.5)).left["mu"] == pytest.approx(
-        0.3
-    )
+    assert not total_of([Charge("gdp", (np.nextafter(0.125, 1),))], "gdp", Limit(mu=0.5)).fits
+    assert total_of([Charge("gdp", (0.08,))], "gdp", Limit(mu=0.5)).left["mu"] == pytest.approx(0.3)
 
 
 def test_who_may_join_whom():
-    zcdp, gdp = Budget(rho=1.0), Budget(mu=2.0)
+    zcdp, gdp = Limit(rho=1.0), Limit(mu=2.0)
     assert total_of([Charge("gdp", (0.2,)), Charge("zcdp", (0.1,))], "zcdp", zcdp).loss[
         0
     ] == pytest.approx(0.3)
-    box = Budget(epsilon=3.0, delta=1e-5)
+    box = Limit(epsilon=3.0, delta=1e-5)
     assert total_of([Charge("gdp", (0.02,))], "approx_zcdp", box).loss == (0.02, 0.0)
     joined = total_of([Charge("pure", (0.5,))], "gdp", gdp)
     assert 2 * Fraction(joined.loss[0]) >= mu_squared_of_pure(Fraction(1, 2))
@@ -302,7 +300,7 @@ def test_who_may_join_whom():
         with pytest.raises(BudgetError, match="OS405"):
             total_of([Charge(measure, loss)], "gdp", gdp)
     with pytest.raises(BudgetError, match="OS405"):
-        total_of([Charge("gdp", (0.1,))], "pure", Budget(epsilon=1.0))
+        total_of([Charge("gdp", (0.1,))], "pure", Limit(epsilon=1.0))
 
 
 def test_a_gaussian_program_charges_a_zcdp_ledger(tmp_path):
@@ -321,7 +319,7 @@ def test_a_gaussian_ledger_keeps_its_limit(tmp_path):
     apply(plan, into=tmp_path)
     with pytest.raises(BudgetError, match="OS402"):
         apply(plan, into=tmp_path)
-    terms = Terms("gdp", "add_remove 1 of row", Budget(mu=0.3))
+    terms = Terms("gdp", "add_remove 1 of row", Limit(mu=0.3))
     with Ledger.open(tmp_path / "points.ledger", terms) as ledger:
         assert ledger.total().left["mu"] == pytest.approx(math.sqrt(0.09 - 2 * plan.total[0]))
 

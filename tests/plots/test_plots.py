@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import opendp_sim as sim
 from opendp_sim import plots
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.cli import app
@@ -51,7 +51,7 @@ def answers(x, y=None):
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
     path = tmp_path_factory.mktemp("ledger") / "people.ledger"
-    with Ledger.open(path, Terms("zcdp", "row", Budget(rho=1.0))) as opened:
+    with Ledger.open(path, Terms("zcdp", "row", Limit(rho=1.0))) as opened:
         for i, rho in enumerate((0.1, 0.3, 0.2)):
             opened.charge(Charge("zcdp", (rho,)), {"name": f"run {i}"})
     return path

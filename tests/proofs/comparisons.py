@@ -651,7 +651,7 @@ def ledger(_: Driver, machine: Driver, n: int, folder: Path | None = None) -> Fo
 
 
 def _trace(machine: Driver, found: Found, rng: random.Random, path: Path) -> None:
-    from opendp_sim.accounting.budget import Budget
+    from opendp_sim.accounting.budget import Limit
     from opendp_sim.accounting.composition import Charge
     from opendp_sim.accounting.ledger import _file
     from opendp_sim.accounting.ledger._entries import Terms
@@ -665,7 +665,7 @@ def _trace(machine: Driver, found: Found, rng: random.Random, path: Path) -> Non
         if limit == 1.0
         else [rng.randint(0, 3072) / 1024 for _ in range(9)]
     )
-    terms = Terms("pure", "add_remove 1 of row", Budget(epsilon=limit))
+    terms = Terms("pure", "add_remove 1 of row", Limit(epsilon=limit))
     book = Ledger.open(path, terms)
     machine.ask("limit", int(Fraction(limit) * scale))
     at: dict[int, str] = {}

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.budget_warnings import large_delta
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger
@@ -276,7 +276,7 @@ def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
 
 def test_two_equal_runs_are_two_equal_parts_of_a_limit_in_mu(tmp_path):
     """Squares of mu add up: a limit that two runs fill is half spent after one, not 29%."""
-    terms = replace(TERMS, measure="gdp", limit=Budget(mu=0.35))
+    terms = replace(TERMS, measure="gdp", limit=Limit(mu=0.35))
     run = Charge("gdp", (0.35**2 / 4 * 0.98,))
     with Ledger.open(tmp_path / "l.ledger", terms) as ledger:
         for at, share in enumerate((0.49, 0.98), 1):

@@ -16,7 +16,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, HashFold, cost_of

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, RootModel
 
-from opendp_sim.accounting.budget import Budget, MeasureName, as_written
+from opendp_sim.accounting.budget import Limit, MeasureName, as_written
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.file_schemas import Digest, Strict, Time, read_both, read_strictly
 from opendp_sim.core.errors import SimError
@@ -56,7 +56,7 @@ class Terms:
 
     measure: MeasureName
     unit: str
-    limit: Budget
+    limit: Limit
 
     def plain(self) -> dict[str, Any]:
         """The JSON form."""
@@ -222,7 +222,7 @@ def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimE
 def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
     """Return the terms that a ledger's first record holds."""
     found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
-    return Terms(found.measure, found.unit, Budget.read(found.limit.model_dump()))
+    return Terms(found.measure, found.unit, Limit.read(found.limit.model_dump()))
 
 
 def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:

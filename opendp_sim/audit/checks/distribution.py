@@ -18,7 +18,7 @@ import numpy as np
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.claims.noise_laws import difference
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.outputs.encoding import WIDEST, Encoded
 from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
@@ -74,7 +74,7 @@ class Race:
     subject: Subject
     space: PairSpace
     d_in: Any
-    budget: Budget
+    budget: Effort
     rng: np.random.Generator
     beta: float
     events: dict[str, Score]
@@ -293,7 +293,7 @@ def distribution_layer(
     subject: Subject,
     space: PairSpace,
     d_in: Any,
-    budget: Budget,
+    budget: Effort,
     rng: np.random.Generator,
     beta: float,
     hints: tuple[Pair, ...] = (),

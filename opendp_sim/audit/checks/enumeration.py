@@ -17,7 +17,7 @@ import numpy as np
 
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.subject import Subject
 
@@ -75,7 +75,7 @@ def hockey_stick(
 
 
 def enumeration_layer(
-    subject: Subject, space: PairSpace, budget: Budget, rng: np.random.Generator, pmf: Pmf | None
+    subject: Subject, space: PairSpace, budget: Effort, rng: np.random.Generator, pmf: Pmf | None
 ) -> LayerResult:
     """Compare exact distributions of many pairs with the claimed curve.
 

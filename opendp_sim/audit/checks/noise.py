@@ -22,7 +22,7 @@ from scipy import stats
 
 from opendp_sim.audit.claims.noise_laws import NoiseLaw, difference, flattened
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.subject import Subject
 
@@ -355,7 +355,7 @@ _SHARE = 0.2
 def noise_layer(
     subject: Subject,
     space: PairSpace,
-    budget: Budget,
+    budget: Effort,
     rng: np.random.Generator,
     beta: float,
     hint: Pair | None = None,
@@ -380,7 +380,7 @@ def noise_layer(
 def _look(
     subject: Subject,
     datasets: list[Any],
-    budget: Budget,
+    budget: Effort,
     rng: np.random.Generator,
     part: float,
     beta: float,
@@ -464,7 +464,7 @@ def _silent(subject: Subject) -> str:
     return "the noise is another measurement; audit that one" if subject.law(1) is None else ""
 
 
-def _first_runs(subject: Subject, data: Any, budget: Budget) -> int:
+def _first_runs(subject: Subject, data: Any, budget: Effort) -> int:
     """Return the number of runs on the first dataset."""
     tick = cpu_seconds()
     subject.releases(data, 1)
@@ -517,7 +517,7 @@ def _datasets(space: PairSpace, rng: np.random.Generator, hint: Pair | None) -> 
     return out if hint is None else [out[0], hint.left, *out[1:3]]
 
 
-def _runs(budget: Budget, cells: int, cost: float) -> int:
+def _runs(budget: Effort, cells: int, cost: float) -> int:
     """Return the number of runs for a number of cells."""
     wanted = max(
         budget.noise_runs, min(8 * budget.noise_runs, 60 * budget.noise_runs // max(cells, 1))

@@ -21,7 +21,7 @@ import numpy as np
 from opendp_sim.audit.checks.compare_outputs import Measured, distance_of_outputs, observer
 from opendp_sim.audit.claims.output_distance import to_float
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.generators.spaces import metric_name
@@ -181,7 +181,7 @@ class StabilitySearch:
         subject: Subject,
         space: PairSpace,
         d_in: Any,
-        budget: Budget,
+        budget: Effort,
         rng: np.random.Generator,
         beta: float,
         output_distance: Callable[[Any, Any], Any] | None = None,

@@ -23,7 +23,7 @@ import numpy as np
 
 from opendp_sim.audit.claims.output_distance import measure_distance, to_float
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.domain_filter import MemberPairs
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
@@ -209,7 +209,7 @@ def structure_layer(
     subject: Subject,
     space: PairSpace,
     members: MemberPairs,
-    budget: Budget,
+    budget: Effort,
     rng: np.random.Generator,
     beta: float,
     *,

@@ -132,7 +132,7 @@ _ADDITIVE = 'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("discrete_
 
 def _of_choices(budget: str, *, asked: bool) -> str:
     """Say what helps where no output is a noiseless part plus noise."""
-    helps = ["a Budget of more seconds" if budget == "deep" else 'budget="deep" (more draws)']
+    helps = ["an Effort of more seconds" if budget == "deep" else 'budget="deep" (more draws)']
     helps += ["drive=function (asks a queryable what you choose)"] if asked else []
     helps.append("pairs=[(x, y)] (neighbours of yours, tried first)")
     last = "events={name: function} (a number of an output that tells neighbours apart)"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, Evidence
+from opendp_sim.audit.findings import Effort, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.compare_tapes import claim_of, decode
@@ -41,7 +41,7 @@ class Tracer:
     subject: Subject
     space: PairSpace
     d_in: Any
-    budget: Budget
+    budget: Effort
     rng: np.random.Generator
     beta: float
     given: tuple[Pair, ...]

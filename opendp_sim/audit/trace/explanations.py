@@ -97,7 +97,7 @@ def looked(tracer: Tracer, *, refuted: bool) -> str:
     parts.append(_costs(tracer, loss))
     odd = [name for name in sorted(tracer.seen.odd) if name != UNSEEN]
     if loss > 1 + 1e-9 and not refuted:
-        longer = "a Budget of more seconds" if tracer.budget.name == "deep" else 'budget="deep"'
+        longer = "an Effort of more seconds" if tracer.budget.name == "deep" else 'budget="deep"'
         parts.append(f"a hint that draws did not confirm: {longer} draws for longer")
     elif not odd and not refuted:
         parts.append("nothing odd")

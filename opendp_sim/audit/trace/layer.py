@@ -16,7 +16,7 @@ from typing import Any
 
 from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.findings import Effort, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import OutOfTimeError, TapeEndError
 from opendp_sim.audit.outputs.encoding import Raised, outcome
@@ -209,7 +209,7 @@ def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tu
 
 
 def traced_distribution(
-    tracer: Tracer, budget: Budget, beta: float, hints: tuple[Pair, ...], events: Any
+    tracer: Tracer, budget: Effort, beta: float, hints: tuple[Pair, ...], events: Any
 ) -> LayerResult:
     """Run L3 on the pairs from the tapes.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
-from opendp_sim.accounting.budget import Budget, MeasureName, Number, as_written, number_text
+from opendp_sim.accounting.budget import Limit, MeasureName, Number, as_written, number_text
 from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.grammar.parse import read_section, wrong
@@ -64,10 +64,10 @@ class BudgetWords(Section):
     mu: Maybe = _bound("Bound on the parameter of Gaussian DP.")
     reserve: Reserve | None = word("How delta is split under approx_zcdp; else in halves.", None)
 
-    def budget(self) -> Budget:
+    def budget(self) -> Limit:
         """The budget of the accountant."""
         kept = None if self.reserve is None else self.reserve.mechanisms
-        return Budget(self.epsilon, self.delta, self.rho, kept, self.mu)
+        return Limit(self.epsilon, self.delta, self.rho, kept, self.mu)
 
     def rules(self, notes: Notes, path: Path) -> None:
         """The reserves are within delta, and the budget is one."""
@@ -86,7 +86,7 @@ class BudgetWords(Section):
         check_bounds(self.budget(), None, path, notes)
 
 
-def check_bounds(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
+def check_bounds(budget: Limit, measure: Any, path: Path, notes: Notes) -> bool:
     """Report an invalid budget.
 
     It bounds nothing, or is no budget of ``measure`` where that is known.
@@ -100,7 +100,7 @@ def check_bounds(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool
     return True
 
 
-def _budget(value: Any, path: Path, notes: Notes) -> Budget | None:
+def _budget(value: Any, path: Path, notes: Notes) -> Limit | None:
     found = read_section(BudgetWords, value, path, notes)
     return None if found is None else found.budget()
 
@@ -132,7 +132,7 @@ data:
         "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
         min_length=1,
     )
-    limit: Annotated[Budget, BUDGET] = word("What all runs together may lose: a budget.")
+    limit: Annotated[Limit, BUDGET] = word("What all runs together may lose: a budget.")
     measure: MeasureName | None = word("What it adds up in; the program's own unless stated.", None)
 
     def rules(self, notes: Notes, path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.dsl.grammar.budget import BUDGET, check_bounds
 from opendp_sim.dsl.grammar.data import DataEntry
 from opendp_sim.dsl.grammar.parse import read_words
@@ -78,7 +78,7 @@ privacy:
         "is converted by the exact curve: 5 to 9 % less noise than under zcdp. It takes rounded Gaussian "
         "noise, ind_knn, hybrid_knn, linear_model and whatever is pure; the others take selections too."
     )
-    budget: Annotated[Budget, BUDGET] = word("What may be lost.")
+    budget: Annotated[Limit, BUDGET] = word("What may be lost.")
     numerics: Literal["exact", "idealized"] = word(
         "`idealized` admits steps whose proof is about real numbers.", "exact"
     )

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
-from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.budget import MEASURES, Limit, MeasureName
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import delta_up, epsilon_within
@@ -184,7 +184,7 @@ class Target:
         room = Fraction(1) if spend == 1 else _ROOM
         return tuple(float_down(part * spend * room) for part in self.exact)
 
-    def delta_of(self, spend: Fraction, budget: Budget) -> float:
+    def delta_of(self, spend: Fraction, budget: Limit) -> float:
         """Return the delta for a release's conversion.
 
         The release may spend this part.
@@ -193,7 +193,7 @@ class Target:
         return share[1] if len(share) > 1 else (budget.down("delta") or 0.0)
 
 
-def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Target:
+def target_of(budget: Limit, measure: MeasureName, *, with_delta: bool) -> Target:
     """Return the target.
 
     ``with_delta`` states whether any mechanism has a delta of its own.
@@ -457,7 +457,7 @@ def _total(
     return total, None if claim is None else _as_written(claim, budget)
 
 
-def _as_written(claim: Loss, budget: Budget) -> Loss:
+def _as_written(claim: Loss, budget: Limit) -> Loss:
     """Return a claim with the budget's own numbers."""
     own = (float(budget.exact(name) or 0) for name in ("epsilon", "delta"))
     both = zip(claim, own, strict=True)

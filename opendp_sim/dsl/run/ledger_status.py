@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.composition import Charge, Total, converted_at, total_of
 from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger, is_there
@@ -65,7 +65,7 @@ def ledger_status(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Budget) -> int | None:
+def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Limit) -> int | None:
     """Return our own conversion's count of further runs."""
     if measure not in ("zcdp", "approx_zcdp") or charge.measure != measure or not limit.epsilon:
         return None

@@ -14,7 +14,7 @@ from contextlib import closing
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger._durable import create
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
@@ -23,7 +23,7 @@ from opendp_sim.dsl import apply, plan_file
 from tests._cli import run as _run
 from tests._small import write_small
 
-TERMS = Terms("zcdp", "add_remove 1 of row", Budget(epsilon=3.0, delta=1e-5))
+TERMS = Terms("zcdp", "add_remove 1 of row", Limit(epsilon=3.0, delta=1e-5))
 
 
 def _refusal(action):
@@ -67,7 +67,7 @@ def test_what_is_left_is_the_epsilon_of_the_largest_run_that_fits():
 
 
 def test_delta_is_a_box_of_its_own_under_approx_zcdp():
-    limit = Budget(epsilon=3.0, delta=1e-5, reserve_mechanisms=4e-6)
+    limit = Limit(epsilon=3.0, delta=1e-5, reserve_mechanisms=4e-6)
     fits = total_of([Charge("approx_zcdp", (0.02, 4e-6))], "approx_zcdp", limit)
     assert fits.fits
     assert not total_of([Charge("approx_zcdp", (0.02, 4.1e-6))], "approx_zcdp", limit).fits
@@ -78,7 +78,7 @@ def test_delta_is_a_box_of_its_own_under_approx_zcdp():
 )
 def test_a_charge_that_cannot_join_is_refused(charge, measure):
     loss = (0.1, 1e-7) if charge == "approx" else (0.1,)
-    limit = Budget(epsilon=1.0, delta=1e-5)
+    limit = Limit(epsilon=1.0, delta=1e-5)
     error = _refusal(lambda: total_of([Charge(charge, loss)], measure, limit))
     assert error.code == "OS405"
 
@@ -210,10 +210,10 @@ def _count(folder):
 
 _CHARGED = """
 import os, signal, sys
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.accounting.composition import Charge
-terms = Terms("zcdp", "add_remove 1 of row", Budget(epsilon=3.0, delta=1e-5))
+terms = Terms("zcdp", "add_remove 1 of row", Limit(epsilon=3.0, delta=1e-5))
 ledger = Ledger.open(sys.argv[1], terms)
 ledger.charge(Charge("zcdp", (0.02,)), {})
 os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger import _postgres_tables, postgres
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
@@ -35,7 +35,7 @@ SMALL = (
 
 
 def terms(charges: int) -> Terms:
-    return Terms("zcdp", ROW, Budget(rho=0.01 * charges + 1e-9))
+    return Terms("zcdp", ROW, Limit(rho=0.01 * charges + 1e-9))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger import postgres as _postgres
 from opendp_sim.accounting.ledger._entries import entry_hash
@@ -33,7 +33,7 @@ ONE = Charge("zcdp", (0.01,))
 
 
 def terms(charges: int) -> Terms:
-    return Terms("zcdp", "add_remove 1 of row", Budget(rho=0.01 * charges + 1e-9))
+    return Terms("zcdp", "add_remove 1 of row", Limit(rho=0.01 * charges + 1e-9))
 
 
 def bodies(ledger: Ledger) -> list[dict[str, Any]]:

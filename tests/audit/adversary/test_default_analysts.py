@@ -14,7 +14,7 @@ import pytest
 from opendp_sim.audit import audit
 from opendp_sim.audit.adversary.analyst import Driver
 from opendp_sim.audit.adversary.default_analysts import default_driver
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.generators.user_level import PersonSpace
 from opendp_sim.cli._audit_spec import spec_subjects
@@ -29,7 +29,7 @@ from tests.audit.stand_ins import LINE, SYMMETRIC
 from tests.audit.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
 
 SPECS = Path(__file__).parents[3] / "specs"
-SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
+SHORT = replace(Effort.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
 BRIEF = replace(SHORT, stability_trials=100, seconds=0.1)
 """For what is sound: L1 prices the whole transcript exactly, from the first pair of the driver on."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Budget, Subject, audit
+from opendp_sim.audit import Effort, Subject, audit
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.randomness import public_generator
@@ -64,7 +64,7 @@ def test_a_map_that_counts_records_as_persons_is_refuted():
             name="rows kept",
         )
 
-    brief = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800)
+    brief = replace(Effort.of("quick"), stability_seconds=0.3, stability_trials=800)
     broken = audit(subject(2), 1, brief)
     assert broken.layer == "L1 stability"
     assert broken.evidence.measured == 3

@@ -13,7 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import first_call
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.reset_state import Kept
 from opendp_sim.audit.layers import _first_calls
@@ -108,7 +108,7 @@ def caches(rows):
 )
 def test_what_a_first_call_shows_is_refuted(made: object) -> None:
     budget = replace(
-        Budget.of("quick"), seconds=25.0, witness_seconds=0.1
+        Effort.of("quick"), seconds=25.0, witness_seconds=0.1
     )  # a slow machine may need it
     report = refuted(_measurement(made), 1, budget)
     assert report.verdict == "refuted"

@@ -16,7 +16,7 @@ import pytest
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from benchmarks._audit_rows import recorded
 from opendp_sim.audit import Twin, audit, collect
-from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.findings import Effort
 from opendp_sim.core.claims import Interactive, Private, Stable
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
@@ -26,7 +26,7 @@ from tests.cases import cases
 
 TWINS, CONTROLS = collect(Path(__file__).parents[1])
 CHEAP = replace(
-    Budget.of("quick"),
+    Effort.of("quick"),
     name="ci",
     stability_seconds=0.2,
     stability_trials=1000,
@@ -35,7 +35,7 @@ CHEAP = replace(
     seconds=0.4,
 )
 """Sound mechanisms use up their time: two fifths of a second for the whole curve, in the suite of every push."""
-NO_WITNESS = replace(Budget.of("quick"), witness_seconds=0.0, seconds=88.0, total=math.inf)
+NO_WITNESS = replace(Effort.of("quick"), witness_seconds=0.0, seconds=88.0, total=math.inf)
 """What users get, but for the plain event of a refutation, which ``test_opaque.py`` and others look at.
 
 L3 ends when it refutes, so sixteen times the seconds cost nothing, but make a slow machine find the same.
@@ -54,7 +54,7 @@ def _sampled(twin: Twin, record: Mapping[str, Any] = _RECORD) -> bool:
     return _ONLY_SAMPLED in record.get(twin.name, {}).get("layers", {})
 
 
-def _budget(twin: Twin) -> Budget:
+def _budget(twin: Twin) -> Effort:
     """All shapes for a twin that they gave away at any seed, and for one without a record."""
     layers = _RECORD.get(twin.name, {}).get("layers", {_SHAPES: 1})
     return NO_WITNESS if _SHAPES in layers else FEW_SHAPES

@@ -18,7 +18,7 @@ import pytest
 from opendp_sim.audit import Report, audit, run
 from opendp_sim.audit.checks.structure import _noisy_numbers
 from opendp_sim.audit.claims.curves import pure_curve
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult, mirrored
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult, mirrored
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report import report as report_lines
 from opendp_sim.audit.report.counterexample import Witness
@@ -33,7 +33,7 @@ from tests.audit.growing import audit_until, shown
 dp.enable_features("contrib", "honest-but-curious")
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
-BRIEF = replace(Budget.of("quick"), seconds=0.4, trace_seconds=0.6, scan_pairs=40, total=0.5)
+BRIEF = replace(Effort.of("quick"), seconds=0.4, trace_seconds=0.6, scan_pairs=40, total=0.5)
 _EVIDENCE = Evidence(
     "event",
     "the loss is 2 times the claim (draw 1: laplace 1, of 0 on the left, 3 on the right, left.py:2)",
@@ -59,7 +59,7 @@ def _measurement(function, epsilon: float = 1.0) -> dp.Measurement:
 
 def test_the_script_of_a_report_runs_as_it_is_printed() -> None:
     made = _measurement(lambda rows: _NOISE(3 * len(rows)))
-    text = str(audit(made, 1, replace(Budget.of("quick"), seconds=2.0)))
+    text = str(audit(made, 1, replace(Effort.of("quick"), seconds=2.0)))
     printed = text[text.index("\n# to count the event yourself:") :]
     told = io.StringIO()
     with contextlib.redirect_stdout(told):

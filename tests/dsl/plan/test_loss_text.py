@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger
@@ -83,7 +83,7 @@ def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
 
 
 def test_room_in_another_measure_and_for_free():
-    limit = Budget(rho=0.5)
+    limit = Limit(rho=0.5)
     for charge, runs in (
         (Charge("pure", (0.1,)), 100),
         (Charge("zcdp", (0.1,)), 5),
@@ -98,7 +98,7 @@ def test_room_in_another_measure_and_for_free():
 @pytest.mark.parametrize(("epsilon", "rho"), [(3.0, 0.02), (0.5, 0.02), (8.0, 1e-5), (2.0, 0.004)])
 def test_a_guess_changes_no_room(spent, epsilon, rho):
     """Right, wrong by a little or by far, or none: OpenDP's sums decide."""
-    limit = Budget(epsilon=epsilon, delta=1e-6)
+    limit = Limit(epsilon=epsilon, delta=1e-6)
     before, charge = Charge("zcdp", (spent,)), Charge("zcdp", (rho,))
 
     def total(*more):
