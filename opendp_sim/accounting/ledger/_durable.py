@@ -100,7 +100,11 @@ def has_tables(connection: sqlite3.Connection, statements: Iterable[str]) -> boo
     """Return whether a file has exactly these tables.
 
     A trigger would change what is written, and a view is a program that runs when it is read.
+
+    This is the first look at a file: locked from here on, so that SQLite keeps no shared memory beside
+    it. Of a file without the right to write that would be left, and refuse the next process too.
     """
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA trusted_schema=OFF")
     wanted = {" ".join(text.split()) for text in statements if text.strip()}
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 50").fetchall()
@@ -240,7 +244,6 @@ def hold(connection: sqlite3.Connection) -> None:
     Raises:
         sqlite3.OperationalError: another connection has it, or there is no such file.
     """
-    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute("COMMIT")

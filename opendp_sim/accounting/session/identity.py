@@ -99,7 +99,6 @@ class StorePlace:
 def _read_mark(path: Path) -> Mark:
     """Read the mark of a locked store (ValueError for no store)."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)) as db:
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")
         if not has_tables(db, CREATE_TABLES.split(";")):
             raise ValueError("other tables")
         return mark_in(read_about(db))

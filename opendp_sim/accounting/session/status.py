@@ -45,7 +45,6 @@ def standing_of(file: Path) -> SessionStanding | None:
             db = undo.enter_context(
                 closing(sqlite3.connect(file, isolation_level=None, timeout=0.2))
             )
-            db.execute("PRAGMA locking_mode=EXCLUSIVE")
             return _read(db) if has_tables(db, chain.CREATE_TABLES.split(";")) else None
     except sqlite3.OperationalError:
         failure = store_refusal("a store that nobody has open", LOCKED)

@@ -18,6 +18,7 @@ from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger._durable import create
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
+from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
 from tests._cli import run as _run
@@ -212,6 +213,7 @@ _CHARGED = """
 import os, signal, sys
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
+from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.accounting.composition import Charge
 terms = Terms("zcdp", "add_remove 1 of row", Limit(epsilon=3.0, delta=1e-5))
 ledger = Ledger.open(sys.argv[1], terms)
@@ -226,6 +228,18 @@ def test_after_a_crash_the_main_file_alone_holds_every_charge(tmp_path):
     shutil.copy(path, copy)  # as a backup does that does not know of the files beside it
     with Ledger.open(copy, TERMS) as ledger:
         assert [charge.loss for charge in ledger.charges] == [(0.02,)]
+
+
+@pytest.mark.parametrize("kind", ["ledger", "store"])
+def test_no_shared_memory_lies_beside_an_open_file(kind, tmp_path):
+    """Of a file without the right to write it would be left, and refuse those that come later."""
+    file = tmp_path / "kept"
+    for _ in range(2):  # made, then found
+        opened = Ledger.open(file, TERMS) if kind == "ledger" else SessionStore(file, "identity")
+        with opened:
+            if kind == "ledger":
+                opened.charge(Charge("zcdp", (0.1,)), {})
+            assert {path.name for path in tmp_path.iterdir()} <= {"kept", "kept.lock", "kept-wal"}
 
 
 def test_an_emptied_or_lost_main_file_is_no_new_ledger(filled):
