@@ -185,7 +185,8 @@ class PostgresTables:
                 self._met = True
                 return action()
             except failed as error:
-                cause = cause_of(self.path, error, connected=self._db is not None)
+                reached = self._db is not None
+                cause = cause_of(self.path, error, connected=reached, met=self._met)
             finally:
                 if self._db is not None:
                     self._db.close()

@@ -53,9 +53,12 @@ def is_shared(path: str | Path) -> bool:
 
 
 def parse_address(path: Path) -> tuple[str, str]:
-    """Return the service (of libpq) and the ledger that ``postgresql:SERVICE/LEDGER`` names."""
+    """Return the service (of libpq) and the ledger that ``postgresql:SERVICE/LEDGER`` names.
+
+    Bytes that are no text, and a zero byte, are no name: the server takes neither.
+    """
     service, _, name = str(path).removeprefix(PREFIX).partition("/")
-    if not service or not name:
+    if not service or not name or "\0" in name or name.encode("utf-8", "ignore").decode() != name:
         raise refused(
             path, "postgresql:SERVICE/LEDGER", "another form",
             "name a service of libpq's service file; a password is never in a spec.",
@@ -89,7 +92,9 @@ def connect(path: Path, options: str = "") -> Any:
     """
     psycopg, service = psycopg_of(path), parse_address(path)[0]
     told = f"{_OPTIONS} {options}".strip()
-    db = psycopg.connect(service=service, options=told, autocommit=True, **PATIENCE)
+    db = psycopg.connect(
+        service=service, options=told, autocommit=True, client_encoding="utf-8", **PATIENCE
+    )  # whatever the environment and the database use: what is exchanged is text
     wait = db.wait
     db.wait = lambda call, *more, **by_name: wait(_answered(psycopg, db, call), *more, **by_name)
     return db
@@ -172,6 +177,10 @@ _GONE = FailureCause(
 )
 _BUSY = FailureCause(True, "a server with a connection left", "too many clients", "try again later")
 _CAUSES = {
+    "22P05": FailureCause(
+        False, "a name in the characters of this database", "one with others",
+        "use ASCII letters, or a database whose encoding is UTF8",
+    ),
     "25006": FailureCause(
         False, "a server that can be written to", "one that only reads",
         "a standby, or `default_transaction_read_only` is set: name the primary; "
@@ -216,11 +225,16 @@ _OTHER = FailureCause(
     "one that refuses",
     "ask its administrator; its log says why",
 )
-_FULL = ("too many ", "connection slots ")
-"""Words of the server's refusals of one more client. libpq hands on no code of a refused connection."""
+_WORDS = (
+    ("too many ", _BUSY),
+    ("connection slots ", _BUSY),
+    ("server closed the connection unexpectedly", _GONE),
+)
+"""Words of refused connections, in English: libpq hands on no code of one. Without them, and in another
+language, what refuses one that was not met before is no passing thing."""
 
 
-def cause_of(path: Path, error: Any, *, connected: bool) -> FailureCause:
+def cause_of(path: Path, error: Any, *, connected: bool, met: bool = False) -> FailureCause:
     """Return the cause of a driver's failure.
 
     The driver's text is passed on only for a refused connection.
@@ -229,6 +243,8 @@ def cause_of(path: Path, error: Any, *, connected: bool) -> FailureCause:
         path: ``postgresql:SERVICE/NAME``.
         error: the driver's.
         connected: whether there was a connection before.
+        met: whether the server took this client before: then a refused connection passes, whatever the
+            language that it is refused in.
     """
     psycopg = psycopg_of(path)
     if error.sqlstate is not None:
@@ -238,7 +254,8 @@ def cause_of(path: Path, error: Any, *, connected: bool) -> FailureCause:
         return _OTHER
     if connected or isinstance(error, psycopg.errors.ConnectionTimeout):
         return _GONE
-    return _refused_connection(path, psycopg, str(error))
+    found = _refused_connection(path, psycopg, str(error))
+    return found._replace(passes=found.passes or met)
 
 
 def _refused_connection(path: Path, psycopg: Any, text: str) -> FailureCause:
@@ -247,10 +264,11 @@ def _refused_connection(path: Path, psycopg: Any, text: str) -> FailureCause:
     state = psycopg.pq.PGconn.ping(service.encode())
     if state in (psycopg.pq.Ping.REJECT, psycopg.pq.Ping.NO_RESPONSE):
         return _GONE
-    last = (text.strip().splitlines() or [""])[-1]
-    if any(word in last for word in _FULL):
-        return _BUSY
-    why = escape(last.rpartition("FATAL:")[2].strip())[:200]
+    first = (text.rpartition("failed: ")[2].strip().splitlines() or [""])[0]
+    for word, cause in _WORDS:
+        if word in first:
+            return cause
+    why = escape(first.rpartition("FATAL:")[2].strip())[:200]
     return FailureCause(
         False,
         "a database that takes this client",

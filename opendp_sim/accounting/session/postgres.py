@@ -74,6 +74,17 @@ class LostError(BudgetError):
     """
 
 
+_RIGHTS = (
+    "the role that made it owns it: `GRANT` that one, or USAGE on its schema and all rights on its tables; "
+    "a first run needs CREATE on the database"
+)
+_OF_STORE = {
+    "42501": FailureCause(False, "a role with the rights to a store", "one without", _RIGHTS),
+    "42P01": FailureCause(False, "a store that this role sees", "one that it does not", _RIGHTS),
+}
+"""Causes that a ledger has other words for. Who may not use a schema is told that it has no tables."""
+
+
 def _failed(cause: FailureCause) -> BudgetError:
     """Return the refusal of a store for a cause."""
     kind = LostError if cause.passes else BudgetError
@@ -94,9 +105,9 @@ _STILL_HELD = FailureCause(
 class StoreTables:
     """Connect to one store's tables, with SQLite's interface."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, met: bool = False) -> None:
         self._psycopg, self._path, self._db = psycopg_of(path), path, cast("Any", None)
-        self._owner = os.getpid()
+        self._owner, self._met = os.getpid(), met
         self.schema = schema_of(path)
         self._db = self._safely(lambda: connect(path, f"-c search_path={self.schema}"))
         try:
@@ -148,7 +159,9 @@ class StoreTables:
             with signals_blocked():  # a signal that comes meanwhile ends the wait for an answer
                 return action()
         except self._psycopg.Error as error:
-            found = _failed(cause_of(self._path, error, connected=self._db is not None))
+            connected = self._db is not None
+            cause = cause_of(self._path, error, connected=connected, met=self._met)
+            found = _failed(_OF_STORE.get(str(error.sqlstate), cause))
         raise found
 
 
@@ -160,10 +173,15 @@ def schema_of(path: Path) -> str:
     return "opendp_sim_" + hashlib.sha256(parse_address(path)[1].encode()).hexdigest()[:32]
 
 
-def open_connection(path: Path) -> StoreTables:
-    """Connect, or refuse (OS407)."""
+def open_connection(path: Path, *, met: bool = False) -> StoreTables:
+    """Connect, or refuse (OS407).
+
+    Args:
+        path: ``postgresql:SERVICE/STORE``.
+        met: whether its server took this client before: one that is refused may try again.
+    """
     try:
-        return StoreTables(path)
+        return StoreTables(path, met=met)
     except BudgetError as error:
         if error.code == "OS407":
             raise
@@ -278,6 +296,9 @@ class SharedPlace(StorePlace):
             undo.callback(self.db.close)
             if made(self.db, None):
                 self.mark = self._read()
+            else:  # now, and not when the store is paid for
+                for statement in ("BEGIN", f"CREATE SCHEMA {self.db.schema}", "ROLLBACK"):
+                    self.db.execute(statement)
             self._lock = undo.pop_all()
 
     def _read(self) -> Mark:
@@ -360,7 +381,7 @@ class SharedStore(SessionStore):
     def _come_back(self) -> None:
         """Connect again and acquire the lock."""
         self._db.close()
-        self._db = open_connection(self._path)
+        self._db = open_connection(self._path, met=True)
         self._check_fence(_FENCE)
         if not locked(self._db):
             raise _failed(_STILL_HELD)

@@ -367,3 +367,56 @@ def test_a_server_whose_default_is_serializable_refuses_nobody(
         told = [seq for one in pool.map(charged, clients) for seq in one]
     assert sorted(told) == list(range(1, 17))
     assert clients[0].verify() == 16
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])
+def test_a_name_is_text_whatever_the_encodings_are(
+    encoding: str, place: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver in the environment's encoding failed as UnicodeEncodeError, or read bytes for texts."""
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    assert Ledger.open(place + "日", terms(3)).charge(ONE, {"program": "p"}).seq == 1
+    name = f"in_{encoding.lower()}"
+    server.sql(f"CREATE DATABASE {name} ENCODING {encoding} LOCALE 'C' TEMPLATE template0")
+    there = service(server, name, dbname=name)
+    assert Ledger.open(there + "é", terms(3)).charge(ONE, {"program": "p"}).seq == 1
+    if encoding == "LATIN1":
+        with pytest.raises(BudgetError, match="characters of this database") as caught:
+            Ledger.open(there + "日", terms(3))
+        assert "ASCII" in caught.value.hint
+    with pytest.raises(BudgetError, match="postgresql:SERVICE/LEDGER"):
+        Ledger.open(there + "\udcff", terms(3))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("met", [True, False])
+def test_a_refused_connection_passes_where_the_client_was_taken_before(
+    met: bool, server: Server
+) -> None:
+    """In a language that nobody here reads, "too many clients" ended a run that had been paid."""
+    server.sql("CREATE ROLE guest LOGIN SUPERUSER")
+    ledger = Ledger.open(service(server, "guest", user="guest"), terms(3))
+    server.sql("ALTER ROLE guest NOLOGIN")
+    try:
+        if not met:
+            ledger = Ledger(PostgresTables(ledger.path))
+        started = time.monotonic()
+        with pytest.raises(BudgetError, match="not permitted to log in"):
+            _ = ledger.entries
+        assert (time.monotonic() - started > postgres._AWAY) == met
+    finally:
+        server.sql("DROP OWNED BY guest CASCADE; DROP ROLE guest")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_hangs_up_is_no_refusal() -> None:
+    text = (
+        'connection to server at "127.0.0.1", port 1 failed: server closed the connection unexpectedly\n'
+        "\tThis probably means the server terminated abnormally\n\tbefore or while processing the request.\n"
+    )
+    cause = postgres.cause_of(
+        Path("postgresql:one/x"), psycopg.OperationalError(text), connected=False
+    )
+    assert cause.passes
+    assert cause.got == "no answer"

@@ -429,3 +429,30 @@ def test_processes_that_open_one_new_store_charge_once(place: str, tmp_path: Pat
     ask()
     with Ledger.open(f"{place}ledger") as found:
         assert len(found.charges) == 1
+
+
+@pytest.mark.parametrize("what", ["new", "old"])
+def test_a_role_that_cannot_make_or_read_a_store_pays_nothing(
+    what: str, place: str, tmp_path: Path, server: Server
+) -> None:
+    """The store was refused after the charge, with the rights of a ledger as the hint."""
+    server.sql(
+        "DROP ROLE IF EXISTS payer; CREATE ROLE payer LOGIN; GRANT pg_read_all_data, pg_write_all_data TO payer"
+    )
+    server.service.write_text(
+        server.service.read_text()
+        + f"[payer]\nhost=127.0.0.1\nport={server.port}\nuser=payer\ndbname=postgres\n"
+    )
+    mine = place.replace("one", "payer", 1)
+    if what == "old":
+        store_at(place, "identity").close()
+        server.sql("REVOKE pg_read_all_data, pg_write_all_data FROM payer")
+    spec = (Path(__file__).parents[3] / "specs" / "digits-session.yaml").read_text()
+    ledger = "    ledger: {file: l.ledger, limit: {epsilon: 2.5, delta: 1.0e-4}}\n    columns:"
+    spec = spec.replace("out/digits.session", f'"{mine}"').replace("    columns:", ledger)
+    (tmp_path / "spec.yaml").write_text(spec)
+    with pytest.raises(BudgetError) as caught:
+        serve(plan_file(tmp_path / "spec.yaml"))
+    assert caught.value.code == "OS407"
+    assert "CREATE on the database" in caught.value.hint
+    assert not (tmp_path / "l.ledger").exists()
