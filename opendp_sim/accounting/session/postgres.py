@@ -75,8 +75,8 @@ class LostError(BudgetError):
 
 
 _RIGHTS = (
-    "the role that made it owns it: `GRANT` that one, or USAGE on its schema and all rights on its tables; "
-    "a first run needs CREATE on the database"
+    "the role that made it owns it: `GRANT` that one, or USAGE on its schema and all rights on its "
+    "tables; a first run needs CREATE on the database"
 )
 _OF_STORE = {
     "42501": FailureCause(False, "a role with the rights to a store", "one without", _RIGHTS),
