@@ -32,7 +32,7 @@ from opendp_sim.io.file_spec import (
     reading,
     same_file,
 )
-from opendp_sim.io.parquet import refused
+from opendp_sim.io.parquet import unbounded_decode
 from opendp_sim.io.protocol import PieceSource, Raw
 
 Open = Callable[[FileOptions, Records], PieceSource]
@@ -189,7 +189,7 @@ def _whole(batch: Any, file: Path) -> Any:
             cells.validate()
             if "UTF8" not in _fault(cells):
                 raise
-    if refused(0, batch.nbytes, batch.num_rows):
+    if unbounded_decode(0, batch.nbytes, batch.num_rows):
         raise DataError(
             "OS601", str(file), expected="batches of at most 256 MiB, or 1 MiB a record",
             got="a larger one", hint="write the file in smaller batches.",
