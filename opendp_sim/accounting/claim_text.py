@@ -1,16 +1,71 @@
-"""State a privacy claim in one sentence.
+"""State a privacy claim in numbers and sentences.
 
-How much, for whom, and under which measure.
+How much, for whom, and under which measure. Terminal, page and notebook lay these statements out and
+word nothing themselves.
 """
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from opendp_sim.accounting.budget_warnings import MOST_EPSILON
 from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
+from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units
 from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.core.system.escape_text import escape
+
+LINE = 71
+"""Letters of a statement's line: a terminal of 80 columns, less the word before it."""
+_SEVERAL = (2, 10)
+"""Numbers of rows and of runs beside which a claim is stated."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """State one fact in four lengths, with its numbers.
+
+    Attributes:
+        topic: who, privacy, error, cost, ...
+        value: the number alone, or two words: a headline.
+        line: one line of a terminal.
+        text: one or two sentences, of at most 25 words.
+        more: what else there is to know.
+        numbers: what the sentences were made from.
+    """
+
+    topic: str
+    value: str
+    line: str
+    text: str = ""
+    more: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> str:
+        """All sentences."""
+        return " ".join(part for part in (self.text, self.more) if part)
+
+
+def first_that_fits(*lines: str) -> str:
+    """Return the first line that has room, else the last."""
+    return next((line for line in lines if len(line) <= LINE), lines[-1])
+
+
+def html_card(title: str, statements: Iterable[Statement]) -> str:
+    """Return statements as a notebook's table; every text is escaped."""
+    rows = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{html.escape(escape(one.topic))}</th>'
+        f'<td style="text-align:left">{html.escape(escape(one.line))}</td></tr>'
+        for one in statements
+    )
+    head = html.escape(escape(title))
+    return f'<table><caption style="text-align:left">{head}</caption>{rows}</table>'
 
 
 def claim_sentence(privacy: Mapping[str, Any]) -> str:
@@ -47,9 +102,168 @@ def who(unit: Mapping[str, Any]) -> str:
     return f"one person (column `{of}`) {done}" if number == 1 else f"up to {number} persons {done}"
 
 
-def belief(epsilon: float) -> float:
-    """Return what a suspicion of one half can rise to, ``e**epsilon / (1 + e**epsilon)``.
+@dataclass(frozen=True)
+class ProtectedUnit:
+    """Name what neighbouring datasets differ by.
 
-    Under pure DP alone: with a delta, or under a curve, no number below 1 bounds it.
+    Attributes:
+        of: ``row``, or the column whose names are protected.
+        count: how many of them.
+        replaced: whether their content differs, not their presence.
     """
-    return 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))
+
+    of: str = "row"
+    count: int = 1
+    replaced: bool = False
+
+    @classmethod
+    def read(cls, unit: Mapping[str, Any]) -> ProtectedUnit:
+        """Read a unit as certificates and plans hold it."""
+        kind = "replace" if "replace" in unit else "add_remove"
+        return cls(str(unit.get("of", "row")), int(unit.get(kind, 1)), kind == "replace")
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are protected, and not all rows of one name."""
+        return self.of == "row"
+
+    @property
+    def noun(self) -> str:
+        """One of them, in a sentence."""
+        return "row" if self.by_row else f"`{self.of}`"
+
+    @property
+    def one(self) -> str:
+        """The whole unit, in a sentence."""
+        return f"one {self.noun}" if self.count == 1 else f"{self.count} of `{self.of}`"
+
+    @property
+    def doubt(self) -> str:
+        """What an attacker guesses about it."""
+        given = f"one given {self.noun}" if self.count == 1 else f"{self.count} given {self.noun}s"
+        if self.replaced:
+            return f"which of two things {given} {'says' if self.count == 1 else 'say'}"
+        return f"whether {given} {'is' if self.count == 1 else 'are'} in the data"
+
+
+def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Statement:
+    """State who is protected, and how several rows weaken that."""
+    what = "what it says" if unit.replaced else "whether it is in the data"
+    if unit.count != 1:
+        what = "what they say" if unit.replaced else "whether they are in the data"
+    name = unit.of if len(unit.of) <= 9 else f"{unit.of[:8]}…"
+    if unit.by_row:
+        value = "Each row" if unit.count == 1 else f"Any {unit.count} rows"
+        each = "each row, not each person" if unit.count == 1 else f"any {unit.count} rows"
+    else:
+        value = f"Each `{unit.of}`" if unit.count == 1 else f"Any {unit.count} of `{unit.of}`"
+        each = f"each {name}, all its rows" if unit.count == 1 else f"any {unit.count} of {name}"
+    found = [(n, of_units(attacker, n)) for n in _SEVERAL] if attacker is not None else []
+    odds = {n: one.right for n, one in found if one is not None and unit.count == 1}
+    told = ", ".join(f"with {n} rows {right}" for n, right in odds.items()) if unit.by_row else ""
+    if unit.by_row:
+        text = f"{'Not each person: ' if unit.count == 1 else ''}whoever has more rows is protected less"
+        text += f" ({told} of 100 guesses are right at most)." if told else "."
+    else:
+        text = f"All its rows count as one. Whoever has several `{unit.of}` is protected less."
+    more = "The number of them is public." if unit.replaced else ""
+    numbers = {f"right with {n}": float(right) for n, right in odds.items()}
+    return Statement("who", value, f"{each}: {what} stays uncertain", text, more, numbers)
+
+
+def odds_statement(
+    attacker: Attacker, unit: ProtectedUnit, *, said: str = "", several: bool = True
+) -> Statement:
+    """State how often an attacker guesses right at most.
+
+    Args:
+        attacker: of the loss of one run, or of several together.
+        unit: what is protected.
+        said: the runs that the verdict is about, after its word.
+        several: whether further runs of the same loss are told.
+    """
+    word, right = attacker.strength, attacker.right
+    line = first_that_fits(
+        f"{word}{said}: attackers guess right {right}% of the time at most (coin: 50%)",
+        f"{word}{said}: attackers guess right {right}% at most (coin: 50%)",
+        f"{word}{said}: attackers guess right {right}% at most",
+    )
+    again = {n: after_runs(attacker, n).right for n in _SEVERAL} if several else {}
+    text = (
+        f"Somebody who sees everything that is released, and knows every other {unit.noun}, guesses "
+        f"{unit.doubt}. Of 100 such guesses at most {right} are right; a coin is right 50 times."
+    )
+    told = ", ".join(f"after {n} such runs {odds}" for n, odds in again.items())
+    numbers = {f"right after {n}": float(odds) for n, odds in again.items()}
+    more = f"Runs on the same data add up: {told}." if told else ""
+    return Statement("privacy", word, line, text, more, {"right": float(right), **numbers})
+
+
+def loss_statement(unit: ProtectedUnit, claim: Sequence[float] | None, loss: str) -> Statement:
+    """State a loss, and explain its epsilon and delta.
+
+    Args:
+        unit: what is protected.
+        claim: (epsilon,) or (epsilon, delta); None where the loss is in another measure.
+        loss: the loss as text, where there is no claim.
+    """
+    if claim is None:
+        return Statement("cost", loss, loss)
+    epsilon, delta = claim[0], claim[1] if len(claim) > 1 else 0.0
+    loss = f"epsilon {short_number(epsilon)}"
+    loss += f", delta {short_number(delta, 2)}" if len(claim) > 1 else ""
+    more = f"{epsilon_in_words(epsilon, unit)} {delta_in_words(delta, unit)}"
+    return Statement("cost", loss, loss, "", more, {"epsilon": epsilon, "delta": delta})
+
+
+def epsilon_in_words(epsilon: float, unit: ProtectedUnit | None = None) -> str:
+    """Explain epsilon as a factor between two likelihoods."""
+    unit = unit or ProtectedUnit()
+    if epsilon > MOST_EPSILON:
+        return f"epsilon {up_text(epsilon, 3)} limits hardly anything."
+    factor = up_text(math.exp(epsilon) * (1 + 1e-12), 3)
+    if 1000 <= float(factor) < 1e12:
+        factor = f"{float(factor):,.0f}"
+    of = unit.one if unit.by_row and unit.count == 1 else f"all rows of {unit.one}"
+    given, other = f"with {of} in the data", "without"
+    if unit.replaced:
+        given, other = f"with what {unit.one} said", "with anything else in its place"
+    return (
+        f"Epsilon {up_text(epsilon, 3)}: {given}, anything that is released, and anything that is done "
+        f"because of it, is at most {factor} times as likely as {other}, or the other way round; "
+        "epsilon 0 would reveal nothing."
+    )
+
+
+def delta_in_words(delta: float, unit: ProtectedUnit | None = None) -> str:
+    """Explain a delta."""
+    if not delta:
+        return "Delta 0: that limit has no exceptions."
+    of = "rows" if unit is None or unit.by_row else f"`{unit.of}`"
+    return (
+        f"Delta {short_number(delta, 2)}: so much is added to that limit, as a probability; it should be "
+        f"far below one over the number of {of}."
+    )
+
+
+def short_number(value: float, digits: int = 3) -> str:
+    """Return a number rounded up, with a short exponent."""
+    return re.sub(r"e-0(\d)", r"e-\1", up_text(value, digits))
+
+
+def claim_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """Return who is protected, how well, and at what loss.
+
+    Args:
+        privacy: ``unit``, ``measure``, ``total`` and ``claim`` as a certificate holds them.
+    """
+    unit, measure, total = (privacy.get(name) for name in ("unit", "measure", "total"))
+    if privacy.get("public") or not unit or not measure or not total:
+        return (Statement("who", "Nobody", claim_sentence(privacy)),)
+    whom, claim = ProtectedUnit.read(unit), privacy.get("claim")
+    attacker = attacker_of(measure, tuple(total))
+    return (
+        unit_statement(whom, attacker),
+        odds_statement(attacker, whom),
+        loss_statement(whom, claim, loss_text(measure, tuple(total))),
+    )

@@ -6,25 +6,40 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path as File
 from typing import Annotated
 
 import typer
 
 from opendp_sim.cli._progress import progress
-from opendp_sim.cli._run import AsJson, Params, console, handled, read_parameters, say, say_json
+from opendp_sim.cli._run import (
+    AsJson,
+    Params,
+    console,
+    handled,
+    plural,
+    read_parameters,
+    say,
+    say_json,
+)
 from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.cli.output.comparison import show_comparison
 from opendp_sim.cli.output.plan import show_plan
-from opendp_sim.cli.output.summary import show_advice, show_done
+from opendp_sim.cli.output.summary import show_advice, show_first, show_tree
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.answer import records_note
 from opendp_sim.dsl.run.compare_exact import compare, refuse_incomparable
 from opendp_sim.dsl.run.execute import SumEngine, apply
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
 from opendp_sim.dsl.run.records import Applied
+
+_FITS = 49
+"""Letters of the written files in the first line, behind a name of 20."""
 
 
 def apply_command(
@@ -98,14 +113,17 @@ def apply_command(
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
-        _say_done(done, earlier)
+        runs = 2 if earlier.same and done.resumed is None else 1
+        said = tell(plan, ledger=ledger_status(plan), runs=runs, wrote=_wrote(done))
+        show_first(said, _next_of(done, spec), console(), whole=verbose)
+        _say_circumstances(done, earlier)
         for one in found:
             show_comparison(one)
-        say("")
-        runs = 2 if earlier.same and done.resumed is None else 1
-        show_done(plan, _next_of(done, spec), console(), whole=verbose, runs=runs)
-        show_advice(plan, console(), whole=verbose)
         if verbose:
+            _say_files(done)
+            say("")
+            show_tree(plan, console())
+            show_advice(said.advice, console())
             say("")
             show_plan(plan, console(), before=before)
 
@@ -122,19 +140,32 @@ def _plan(
     return plan, outputs_of_plan(spec, plan) if into is None else into
 
 
-def _say_done(done: Applied, earlier: Earlier) -> None:
-    """Print the written and the removed files."""
+def _wrote(done: Applied) -> str:
+    """Return the written files in one line, or their number and folder."""
     if done.resumed is not None:
-        say(
-            f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
-            "apply again for a new release"
-        )
-    for name, path in done.files.items():
-        say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
-    for text in (*_notes(done), *_records_of(done).values()):
-        say(f"note      {text}")
+        return f"finished the run of entry {done.resumed}; nothing new was charged"
+    if not done.files:
+        return f"opened {', '.join(str(store) for store in done.stores.values())}"
+    paths = [_near(path) for path in done.files.values()]
+    told = f"wrote {', '.join(paths)}"
+    if len(told) <= _FITS:
+        return told
+    folders = sorted({_near(path.parent) for path in done.files.values()})
+    return f"wrote {plural(len(paths), 'file')} in {folders[0]}{' and others' * (len(folders) > 1)} (-v)"
+
+
+def _near(path: File) -> str:
+    """Return a path as seen from the working folder."""
+    here = File.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _say_circumstances(done: Applied, earlier: Earlier) -> None:
+    """Print what is not so of every run."""
+    for text in _notes(done):
+        say(f"note     {text}")
     for name, store in done.stores.items():
-        say(f"opened    {store} ({name}), which `opendp-sim session` serves at no further cost")
+        say(f"opened   {store} ({name}), which `opendp-sim session` serves at no further cost")
     if earlier.names and done.resumed is None:
         told = (
             ""
@@ -142,13 +173,21 @@ def _say_done(done: Applied, earlier: Earlier) -> None:
             else "; what an earlier run told stays told, and adds up"
         )
         say(
-            f"again     {', '.join(earlier.names)}: in the place of an earlier run's{told}. To ask more, "
+            f"again    {', '.join(earlier.names)}: in the place of an earlier run's{told}. To ask more, "
             "keep the files and use `opendp-sim answer`, which costs nothing"
         )
+
+
+def _say_files(done: Applied) -> None:
+    """Print every file with its certificate, and the ledger's standing."""
+    for name, path in done.files.items():
+        say(f"wrote    {path} ({name}), certificate {done.certificates[name].name}")
+    for text in _records_of(done).values():
+        say(f"note     {text}")
     if done.spent is not None:
         first = done.charge is not None and done.charge.body.get("of") == 1
         begun = "; this run began it" if first else ""
-        say(f"ledger    spent {done.spent}; left {done.left}{begun}")
+        say(f"ledger   spent {done.spent}; left {done.left}{begun}")
 
 
 def _notes(done: Applied) -> list[str]:

@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -16,13 +17,16 @@ import typer
 
 from opendp_sim.accounting.file_schemas import loose_json, why_not
 from opendp_sim.cli._progress import progress
-from opendp_sim.cli._run import AsJson, handled, printed, refuse_usage
+from opendp_sim.cli._run import AsJson, console, handled, plural, printed, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli._typed import typed_text
+from opendp_sim.cli.output.quiet import hushed
+from opendp_sim.cli.output.summary import show_first
 from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.grammar.program import SourceRef
-from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, read_batch, serve
 from opendp_sim.io.file_spec import ENDINGS, kind_by_name
@@ -113,6 +117,8 @@ def session_command(
         with progress("opening the session"):
             opened = serve(plan, output, store=store, charged=note_charge, ran=_say_run)
         with opened as served:
+            if not json_:
+                _show_open(plan, served, asks=queries is None)
             if queries is not None:
                 _answer_file(served, queries)
             else:
@@ -125,6 +131,17 @@ def _say_run(done: Applied) -> None:
     for name, path in done.files.items():
         told = f"wrote     {path} ({name}), certificate {done.certificates[name].name}\n"
         sys.stderr.write(told)
+
+
+def _show_open(plan: Plan, served: Served, *, asks: bool) -> None:
+    """Print the first screen of a session on standard error."""
+    if hushed():
+        return
+    said, answered = tell(plan), served.session.answered
+    line = f"{plan.program.name}: {plural(answered, 'question')} answered so far"
+    opened = replace(said, plan=replace(said.plan, topic="open", line=line))
+    then = f"one JSON line a question, as {EXAMPLES[0][1]}; Ctrl-D ends" if asks else None
+    show_first(opened, then, console(error=True))
 
 
 def _check_streams(*, asks: bool) -> None:

@@ -27,12 +27,13 @@ from opendp_sim.cli._run import (
 from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.plan import show_plan, show_types
 from opendp_sim.cli.output.quiet import hushed
-from opendp_sim.cli.output.summary import show_advice, show_first
+from opendp_sim.cli.output.summary import next_command, show_advice, show_first, show_tree
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.files.paths import absent
 from opendp_sim.dsl.plan.advice import advice, advised_of
 from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.error_terms import as_predicted
 
@@ -51,7 +52,7 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
                 f"{spec}: fine; {plural(len(plan.types), 'stage')}, "
                 f"{plural(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
             )
-            show_advice(plan, console())
+            show_advice(advised_of(plan), console())
             _say_absent(plan)
 
 
@@ -99,19 +100,25 @@ def plan_command(
         if output is not None:
             _check_output(plan, spec, output)
         if json_:
-            found = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
+            plain = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
-            say_json(found | ({"predicted": each} if each else {}))
+            say_json(plain | ({"predicted": each} if each else {}))
         else:
             first = {
                 name: as_predicted(parts.total, parts.noise, size, unit_of_answers(plan, name))
                 for name, parts in told.items()
             }
-            show_first(plan, spec, console(), whole=verbose, predicted=first)
+            found = ledger_status(plan)
+            said, out = tell(plan, ledger=found, predicted=first), console()
+            file = "" if found is None else str(found["file"])
+            show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
             _say_absent(plan)
             if verbose:
-                console().print()
-                show_plan(plan, console())
+                out.print()
+                show_tree(plan, out)
+                show_advice(said.advice, out)
+                out.print()
+                show_plan(plan, out)
             for name, parts in told.items():
                 say(
                     f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "
@@ -125,7 +132,7 @@ def plan_command(
 
 def _say_absent(plan: Plan) -> None:
     for text in absent(plan.program):
-        say(f"note       {text}")
+        say(f"note     {text}")
 
 
 def _too_few(least: float, size: int) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.accounting.budget_warnings import large_delta
-from opendp_sim.accounting.claim_text import belief, claim_sentence, who
+from opendp_sim.accounting.claim_text import claim_sentence, delta_in_words, epsilon_in_words, who
 from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.advice import size_guess
-from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, of_whom, spent_of
 from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.statements import claimed_loss, unit_of
 from opendp_sim.dsl.run.ledger_status import ledger_status
 
 
@@ -33,23 +33,22 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
     if plan.privacy is None:
         yield Tile("public", "declared so by whoever wrote the program", warn=True)
         return
-    spent = spent_of(plan)
+    spent = claimed_loss(plan)
     if spent is not None:
         epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
         said = (
-            epsilon_in_words(
-                epsilon, replaced="replace" in unit, of=of_whom(plan.privacy.unit)
-            ).partition(": ")[2]
+            epsilon_in_words(epsilon, unit_of(plan)).partition(": ")[2]
             or "so large a number limits hardly anything"
         )
-        if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
-            most = up_text(100 * belief(epsilon), 3)
-            said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
         said = f"{said.removesuffix('.')}.{_of_the_curve(plan, epsilon, delta)}"
         weak = attacker_of(plan.privacy.measure, plan.total).strength == VERY_WEAK
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=weak)
         much = large_delta(delta, size_guess(plan))
-        yield Tile(f"delta = {up_text(delta, 2)}", much or _delta(delta, unit), warn=bool(much))
+        yield Tile(
+            f"delta = {up_text(delta, 2)}",
+            much or delta_in_words(delta, unit_of(plan)).partition(": ")[2],
+            warn=bool(much),
+        )
     else:
         yield Tile(claim_sentence(plan.promised), "the loss in the measure of the program")
     yield _whom(unit)
@@ -87,11 +86,6 @@ def _of_the_curve(plan: Plan, epsilon: float, delta: float) -> str:
         " Epsilon does not decide the number of right guesses at the top: the noise does, of which more "
         f"is known than epsilon and delta. They alone would allow {alone.right} in 100."
     )
-
-
-def _delta(delta: float, unit: Mapping[str, Any]) -> str:
-    of = "records" if unit.get("of", "row") == "row" else "people"
-    return delta_in_words(delta, of).partition(": ")[2]
 
 
 def _whom(unit: Mapping[str, Any]) -> Tile:

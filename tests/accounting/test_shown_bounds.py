@@ -22,12 +22,11 @@ from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.plan.accountant import _BETTER
-from opendp_sim.dsl.plan.text import lines_of
+from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.measurements.noise.rounded_gaussian import RoundedGaussian
 from opendp_sim.plots.curves import PrivacyDisplay
 from opendp_sim.report.facts import plan_facts
 from tests._small import write_small
-from tests._tiers import some
 
 GDP = ("measure: zcdp", "measure: gdp")
 NO_LEDGER = ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", "")
@@ -68,7 +67,7 @@ def test_the_maps_of_a_plan_are_shown_rounded_up(stem):
         any(f"{b:.6g}" != f"{a:.6g}" for a, b in zip(shown, held, strict=True))
         or stem != "digit-density"
     )
-    short = next(text for word, text in lines_of(plan) if word == "distance")
+    short = next(text for word, text in tell(plan).lines() if word == "distance")
     parts = short.split(" -> ")
     assert all(float(p) >= v * (1 - 1e-15) for p, (_, v) in zip(parts, release.maps, strict=True))
 
@@ -80,20 +79,6 @@ def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp
         assert PrivacyDisplay.from_plan(plan).exact is exact
         captions = " ".join(figure.caption for figure in plan_facts(plan, "plan", "x").figures)
         assert ("exact: the claim allows so much and no more" in captions) is exact
-
-
-@pytest.mark.parametrize("measure", some(["gdp", "zcdp", "approx"], 3))
-def test_no_suspicion_is_bounded_under_other_claims(tmp_path, measure):
-    plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}"), NO_LEDGER))
-    said = " ".join(tile.small for tile in plan_facts(plan, "plan", "x").tiles)
-    assert "suspicion" not in said
-
-
-def test_a_suspicion_is_bounded_under_a_pure_claim(tmp_path):
-    budget = ("budget: {epsilon: 1.0, delta: 1.0e-6}", "budget: {epsilon: 1.0}")
-    pure = plan_file(write_small(tmp_path, ("zcdp", "pure"), PURE, budget, NO_LEDGER))
-    said = " ".join(tile.small for tile in plan_facts(pure, "plan", "x").tiles)
-    assert "at most 73.2%" in said
 
 
 def test_the_report_rounds_what_an_attacker_finds_up():

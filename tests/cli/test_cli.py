@@ -21,7 +21,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import after, app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.after import _negative
-from opendp_sim.cli.output.summary import show_first
+from opendp_sim.cli.output.summary import next_command, show_first
 from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
@@ -32,6 +32,8 @@ from opendp_sim.dsl.explain.explain import partners
 from opendp_sim.dsl.grammar.data import SOURCE_KINDS
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.grammar.program import TEMPLATE, Spec
+from opendp_sim.dsl.plan.statements import tell
+from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse
 from opendp_sim.dsl.types.error_terms import NEGATIVE
@@ -82,32 +84,40 @@ def test_the_plan_is_the_golden_one(monkeypatch):
 
 
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_plan_says_first_who_how_sure_and_how_wrong(spec):
-    """In five lines of one row each, within 80 columns, of which nothing is cut; then a tree."""
+def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(spec):
+    """In six labelled lines of one row each, within 80 columns, of which nothing is cut."""
     plan = planned(spec)
     out = Console(file=io.StringIO(), width=200)
-    show_first(plan, f"specs/{spec.name}", out)
-    first, drawn, *_ = out.file.getvalue().split("\n\n")
-    lines = first.splitlines()
-    heads = ["protected", "how sure", "how wrong", "cost", "next"]
-    assert [line[:11].strip() for line in lines] == heads
+    said = tell(plan, ledger=ledger_status(plan))
+    show_first(said, next_command(plan, said, f"specs/{spec.name}"), out)
+    lines = out.file.getvalue().splitlines()
+    heads = ["plan", "who", "privacy", "error", "cost", "next"]
+    assert [line[:9].strip() for line in lines] == heads
     assert max(map(len, lines)) <= 80
-    assert "…" not in first
-    for line, said in zip(lines, (" row", "in 100", ":", "none yet; ", spec.name), strict=True):
-        assert said in line
-    names = [output.decl.name for output in plan.outputs.values()]
-    rows = drawn.splitlines()
-    assert [row.split("─ ")[-1].split()[0] for row in rows if "costs nothing more" in row] != []
-    assert sum("costs nothing more" in row for row in rows) == len(names)
-    assert sum("noise; costs" in row for row in rows) == len(plan.releases)
+    assert "…" not in out.file.getvalue()
+    for line, told in zip(
+        lines, (plan.program.name, "each ", "% of the time", ":", "epsilon", spec.name), strict=True
+    ):
+        assert told in line
+    assert f"right {said.attacker.right}%" in lines[2]
+    assert said.privacy.numbers["right"] == float(said.attacker.right)
+
+
+def test_a_tree_has_every_output_and_every_release():
+    for stem in ("digit-density", "bright-pixels-published", "digits-session"):
+        plan = planned(SPECS / f"{stem}.yaml")
+        rows = list(tree(plan))
+        assert sum("costs nothing more" in row for row in rows) == len(plan.outputs)
+        assert sum("noise; costs" in row for row in rows) == len(plan.releases)
 
 
 def test_the_first_lines_are_cut_and_the_command_is_not():
-    spec = f"{'long/' * 20}writers-density.yaml"
+    plan, spec = (plan_file(SPECS / "writers-density.yaml"), f"{'long/' * 20}writers-density.yaml")
     out = Console(file=io.StringIO(), width=50)
-    show_first(plan_file(SPECS / "writers-density.yaml"), spec, out)
-    *lines, command = out.file.getvalue().split("\n\n")[0].splitlines()
-    assert [len(line) <= 50 for line in lines] == [True] * 4
+    said = tell(plan)
+    show_first(said, next_command(plan, said, spec), out)
+    *lines, command = out.file.getvalue().splitlines()
+    assert [len(line) <= 50 for line in lines] == [True] * 5
     assert "…" in "".join(lines)
     assert spec in command
 
@@ -148,21 +158,21 @@ def test_apply_prints_plan_files_and_ledger(tmp_path):
     spec = write_small(tmp_path)
     result = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere")
     assert result.exit_code == 0, result.stderr
-    assert "ledger    spent rho" in result.stdout
     release = tmp_path / "elsewhere" / "out" / "release.npz"
     assert release.exists()
     # Silent on standard error where that is no terminal.
     assert result.stderr == ""
-    words = [line[:9].strip() for line in result.stdout.splitlines() if line.strip()][-5:]
-    assert words == ["protected", "how sure", "how wrong", "cost", "next"]
-    assert "epsilon 1, delta 1e-06 for this run alone; " in result.stdout
+    words = [line[:9].strip() for line in result.stdout.splitlines() if line.strip()]
+    assert words == ["done", "who", "privacy", "error", "cost", "next"]
+    assert "epsilon 1, delta 1e-6 spent; the ledger has room for" in result.stdout
     assert result.stdout.endswith("density.csv.certificate.json\n")
     assert "in the place" not in result.stdout
-    assert "how sure strong: a spy" in " ".join(result.stdout.split())
+    assert "strong: attackers guess right 55.6% of the time at most (coin: 50%)" in result.stdout
     again = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere", "-v")
     told = " ".join(again.stdout.split())
+    assert "ledger spent rho" in told
     assert "release: in the place of an earlier run's; what an earlier run told stays told" in told
-    assert "strong after 2 runs: a spy" in told
+    assert "strong after 2 runs: attackers guess right 57.8% at most (coin: 50%)" in told
     assert "claim (1, 1e-06)-DP" in told
 
 
@@ -337,10 +347,12 @@ def test_a_query_without_a_feature_is_told_which(tmp_path):
 
 
 def _plan_lines(path, start):
-    text = re.sub(r" ?\n(?: {10}(?! ))?", " ", _run("plan", path, "-v").stdout)
+    text = re.sub(r" ?\n(?: {9,10}(?! ))?", " ", _run("plan", path, "-v").stdout)
     return [
         part
-        for part in re.split(r" (?=ledger    |advice    |ingest    |peak memory)", text)
+        for part in re.split(
+            r" (?=ledger    |(?:advice|warning)  |ingest    |points +├|plan of |peak memory)", text
+        )
         if part.startswith(start)
     ]
 
@@ -386,10 +398,10 @@ def test_a_plan_advises_what_is_allowed_and_seldom_meant(tmp_path, old, new, tol
     )
     path = tmp_path / "fit.yaml"
     path.write_text(fit)
-    assert not _plan_lines(path, ("advice", "ingest"))
+    assert not _plan_lines(path, ("advice", "warning", "ingest"))
     assert fit.count(old) == 1
     path.write_text(fit.replace(old, new))
-    assert told in " ".join(_plan_lines(path, ("advice", "ingest"))).replace("  ", " ")
+    assert told in " ".join(_plan_lines(path, ("advice", "warning", "ingest"))).replace("  ", " ")
 
 
 def test_ops_lists_every_mechanism():

@@ -244,8 +244,8 @@ def test_a_plan_says_first_what_promises_nothing_and_which_data_is_missing(tmp_p
     said = _run("plan", spec)
     assert said.exit_code == 0
     first, _, rest = said.output.partition("\nnext ")
-    assert "warning    epsilon 100 gives very weak protection" in first
-    assert "warning    delta 0.01 is too large" in first
+    assert "warning  epsilon 100 gives very weak protection" in first
+    assert "warning  delta 0.01 is too large" in first
     assert "epsilon 100 gives" not in rest
     for command in ("plan", "check"):
         said = " ".join(_run(command, spec).output.split())

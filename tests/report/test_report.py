@@ -110,7 +110,7 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "(L2 norm)",
         "Its typical size (deviation): 88.2.",
         "passing it on weakens nothing",
-        "with one record in the data, anything that is released, and anything that is done because of it",
+        "with one row in the data, anything that is released, and anything that is done because of it",
         "a lead is safe from 17.6 records on",
         "protection strong (by such guesses: strong up to 60, moderate up to 75, weak up to 90, very weak above)",
         "absent records that are accused",
@@ -176,7 +176,7 @@ def test_a_ledger_s_page_lists_what_was_spent(applied):
 def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     page = " ".join(sound(page_of(SPECS / "teacher-votes.yaml")).text)
     for said in (
-        "with what one record said",
+        "with what one row said",
         "2,990 times as likely as with anything else in its place",
         "said the second, and are named",
         "a set leading by under 32 votes is held back in most runs",
@@ -190,7 +190,7 @@ def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     for said in ("present", "absent", "without them", "are in the data.", "e+03"):
         assert said not in page
     page = " ".join(sound(page_of(SPECS / "digit-density.yaml")).text)
-    assert "with one record in the data" in page
+    assert "with one row in the data" in page
     assert "absent records that are accused" in page
     assert "what is protected is what it says" not in page
 

@@ -14,16 +14,14 @@ from opendp_sim.cli._run import plain_table
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.memory import process_memory
 from opendp_sim.core.system.escape_text import escape
-from opendp_sim.dsl.plan.advice import advice
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.plan.text import each_record
 from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.column_scales import own_units
-from opendp_sim.dsl.types.describe import dropped
+from opendp_sim.dsl.types.describe import bytes_a_record, dropped, memory_a_core
 
 
-def show_types(plan: Plan, out: Console) -> None:
-    """Print the type of every stage, step by step."""
+def show_types(plan: Plan, out: Console, *, advised: bool = True) -> None:
+    """Print the type of every stage, step by step, with its advice."""
     for name, stage in plan.plain()["stages"].items():
         out.print(
             Text(escape(f"stage {name}"), style="bold"),
@@ -37,10 +35,12 @@ def show_types(plan: Plan, out: Console) -> None:
         parts = (
             [rows, Text(escape(_judgement(stage)))] if own else [Text(escape(_judgement(stage)))]
         )
-        for step in stage["steps"][-own:] if own else []:
-            parts += [
-                Text(escape(f"advice: {step['step']}: {text}")) for text in step.get("advice", ())
-            ]
+        if advised:
+            for step in stage["steps"][-own:] if own else []:
+                parts += [
+                    Text(escape(f"advice: {step['step']}: {text}"))
+                    for text in step.get("advice", ())
+                ]
         if told := own_units(plan.types[name]) if own else "":
             parts.append(Text(escape(told)))
         out.print(Padding(Group(*parts), (0, 0, 1, 2)))
@@ -79,15 +79,13 @@ def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
         _ledger(plan, out)
     _ingest(plan, out)
     out.print()
-    show_types(plan, out)
+    show_types(plan, out, advised=False)
     _releases(plan, body, out)
     _outputs(body, out)
-    for text in advice(plan):
-        out.print(f"advice    {text}")
     own, held = body["memory_bytes"], process_memory() if before is None else before
     out.print(
         f"peak memory of the process about {(own + held) / 2**20:,.0f} MiB, of which {own / 2**20:,.0f} "
-        f"for blocks and sketches{each_record(plan)}{'; no data was opened' if only else ''}"
+        f"for blocks and sketches{_each_record(plan)}{'; no data was opened' if only else ''}"
     )
 
 
@@ -210,3 +208,18 @@ def _outputs(body: dict[str, Any], out: Console) -> None:
 
 def _facts(facts: dict[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in facts.items())
+
+
+def _each_record(plan: Plan) -> str:
+    """State the memory of all rows together.
+
+    Where a mechanism needs them; and further cores.
+    """
+    held = sum(
+        bytes_a_record(typed)
+        for typed in plan.types.values()
+        if typed.release is not None and not typed.is_sketch
+    )
+    more = memory_a_core(plan.types.values())
+    told = f", and {held:,} bytes a record" if held else ""
+    return told + (f", and {more / 2**20:,.0f} for each core beyond two" if more >= 2**20 else "")

@@ -9,8 +9,7 @@ from typing import Any
 from opendp_sim.accounting.budget_warnings import large_delta, little_protection
 from opendp_sim.core.sample_size import needed_records
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.plan.records import ledger_path
+from opendp_sim.dsl.plan.records import Planned, ledger_path
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.column_scales import unlike_columns
 from opendp_sim.dsl.types.describe import stage_plain
@@ -25,7 +24,7 @@ _TABLE = 50
 """Columns up to which `linear_model` takes rows for a table, and features for it were measured."""
 
 
-def advice(plan: Plan) -> list[str]:
+def advice(plan: Planned) -> list[str]:
     """Return one sentence for each thing that is allowed and seldom meant."""
     return [
         *warnings_of(plan),
@@ -41,7 +40,7 @@ def advice(plan: Plan) -> list[str]:
     ]
 
 
-def warnings_of(plan: Plan) -> list[str]:
+def warnings_of(plan: Planned) -> list[str]:
     """Return warnings of claims that promise next to nothing.
 
     They come before all other lines.
@@ -49,7 +48,7 @@ def warnings_of(plan: Plan) -> list[str]:
     return [*_little(plan), *_delta(plan)]
 
 
-def advised_of(plan: Plan) -> list[str]:
+def advised_of(plan: Planned) -> list[str]:
     """Return the advice of steps and plan, once each.
 
     A signatory reads the same advice as the author.
@@ -59,20 +58,20 @@ def advised_of(plan: Plan) -> list[str]:
     return list(dict.fromkeys([*told, *advice(plan)]))
 
 
-def _little(plan: Plan) -> Iterator[str]:
+def _little(plan: Planned) -> Iterator[str]:
     told = None if plan.privacy is None else little_protection(plan.privacy.budget)
     if told is not None:
         yield told
 
 
-def _delta(plan: Plan) -> Iterator[str]:
+def _delta(plan: Planned) -> Iterator[str]:
     delta = None if plan.privacy is None else plan.privacy.budget.down("delta")
     told = large_delta(delta, size_guess(plan))
     if told is not None:
         yield told
 
 
-def size_guess(plan: Plan) -> int | None:
+def size_guess(plan: Planned) -> int | None:
     """Return the largest expected number of records, or None."""
     stated = [
         dict(t.release.params).get("size") for t in plan.types.values() if t.release is not None
@@ -80,7 +79,7 @@ def size_guess(plan: Plan) -> int | None:
     return max((n for n in stated if isinstance(n, int) and n > 0), default=None)
 
 
-def _single(plan: Plan) -> Iterator[str]:
+def _single(plan: Planned) -> Iterator[str]:
     if plan.privacy is None or plan.privacy.measure not in {"zcdp", "approx_zcdp"}:
         return
     budget, releases = plan.privacy.budget, list(plan.releases.values())
@@ -93,7 +92,7 @@ def _single(plan: Plan) -> Iterator[str]:
         )
 
 
-def _unspent(plan: Plan) -> Iterator[str]:
+def _unspent(plan: Planned) -> Iterator[str]:
     if plan.target is None or ledger_path(plan) is not None:
         return  # a ledger keeps what is left
     left = 1.0 - plan.total[0] / plan.target.whole[0]
@@ -105,7 +104,7 @@ def _unspent(plan: Plan) -> Iterator[str]:
         )
 
 
-def _ways(plan: Plan) -> Iterator[str]:
+def _ways(plan: Planned) -> Iterator[str]:
     """Yield ways to use the remaining budget."""
     solved = [r for r in plan.releases.values() if r.spend is not None]
     stated = [name for name, r in plan.releases.items() if r.spend is None]
@@ -131,7 +130,7 @@ def _too_few(name: str, output: OutputType) -> Iterator[str]:
     )
 
 
-def _by_a_model(plan: Plan) -> Iterator[str]:
+def _by_a_model(plan: Planned) -> Iterator[str]:
     """Advise `linear_model` where a release is there for nothing but to classify.
 
     Measured on development data and on others, with equal classes and with unequal ones:
@@ -151,7 +150,7 @@ def _by_a_model(plan: Plan) -> Iterator[str]:
         )
 
 
-def _by_features(plan: Plan) -> Iterator[str]:
+def _by_features(plan: Planned) -> Iterator[str]:
     """Advise public random features for a linear model.
 
     Where it is trained on a table's columns themselves.
@@ -173,7 +172,7 @@ def _by_features(plan: Plan) -> Iterator[str]:
             )
 
 
-def _rho(plan: Plan, release: ReleasePlan) -> float | None:
+def _rho(plan: Planned, release: ReleasePlan) -> float | None:
     """Return a release's loss in zCDP, or None."""
     measure = None if plan.privacy is None else plan.privacy.measure
     if measure not in ("zcdp", "approx_zcdp", "gdp") or not release.loss or release.loss[0] <= 0:

@@ -16,7 +16,15 @@ from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import Released, asking
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
-from opendp_sim.dsl.types.error_terms import BESIDE, RECORDS, Wrong, of_release, size
+from opendp_sim.dsl.types.error_terms import (
+    BESIDE,
+    RECORDS,
+    Wrong,
+    at_least,
+    few_digits,
+    of_release,
+    size,
+)
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 
 __all__ = [
@@ -160,6 +168,8 @@ ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _UNKNOWN = "not stated: it depends on the data"
+_IN_ADVANCE = "not known in advance: it depends on the data"
+_ROWS = f"with {BESIDE[0]} rows of data"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
     "Noise is that of the query where it is largest; column `noise_error` has each answer's own"
@@ -207,17 +217,17 @@ def asked_later(plan: Planned) -> dict[str, Wrong]:
 
 def _stated_error(output: OutputType, release: ReleasePlan) -> Wrong | None:
     if release.bound is None:
-        return Wrong("no noise: the data is public")
+        return Wrong("no noise: the data is public", value="none")
     stated = of_release(release.bound.claim.expected)
     if output.posts:
         return (
             next(_of_posts(output, output.posts, output.decl.post[-1]), None)
             or stated
-            or Wrong(_UNKNOWN)
+            or Wrong(_UNKNOWN, short=_IN_ADVANCE)
         )
     if output.decl.serve is None and release.asked_stages is not None:
         return None  # asked later: what it answers is told where it is asked
-    return stated or Wrong(_UNKNOWN)
+    return stated or Wrong(_UNKNOWN, short=_IN_ADVANCE)
 
 
 def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
@@ -233,17 +243,19 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         if last.key in _SHARES and "least records" in expected:
             yield _of_shares(whole, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
-            yield _of_means(whole, expected["least records"], unit, can_predict=likes)
+            yield _of_means(whole, expected["least records"], record, unit, can_predict=likes)
         yield _of_sums(whole, record, unit, direct=last.key in ANSWERING_KINDS, can_predict=likes)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
             more = f", by noise: the error of the sums, not of a coefficient. {_NO_COEFFICIENT}"
-            short = f"slopes: not stated; sums within {size(value)} records' worth"
+            short = f"not known in advance; sums behind the fit: ±{few_digits(value)} rows' worth"
             yield Wrong(told, more=more, short=short)
         if name.startswith((_NOISY, "noise")):
             told = f"fitted to a summed loss that noise moves by up to {size(value)} in 2 of 3 runs"
-            yield Wrong(told, short=f"fitted to a summed loss within {size(value)} in 2 of 3 runs")
+            yield Wrong(
+                told, short=f"not known in advance; noise in the fitted loss: ±{few_digits(value)}"
+            )
 
 
 def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predict: bool) -> Wrong:
@@ -254,11 +266,14 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
     if not whole.has_parts:
         if counts:
             told = f"2 of 3 {counted} within {size(noise)} records"
-            return Wrong(told, noise, RECORDS, f" by noise{decide}")
+            value = f"±{few_digits(noise)} rows"
+            short = f"2 in 3 {counted} within {value}, however many there are"
+            return Wrong(told, noise, RECORDS, f" by noise{decide}", short=short, value=value)
         told = f"2 of 3 {counted} within {size(noise)} {unit} at most"
-        short = f"2 of 3 sums within {size(noise)} {_short(unit)} at most"
+        value, worth = f"±{few_digits(noise)}", few_digits(noise / record)
+        short = f"2 in 3 sums within {value}: what the {worth} farthest rows add"
         more = f", by noise{_farthest(noise, record)}{decide}. {_worst(can_predict)}"
-        return Wrong(told, more=more, short=short)
+        return Wrong(told, more=more, short=short, value=value)
     first, second = (size(whole.at(of)) for of in BESIDE)
     named = RECORDS if counts else unit
     most = "" if counts else " at most"
@@ -276,22 +291,21 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
         f": noise {size(noise)}{'' if counts else _farthest(noise, record)} whatever their number, and "
         f"at most{of} {each}{whole.cut_off()}{decide}{f'. {last}' if last else ''}"
     )
-    beside = (
-        f"of {BESIDE[0]} records" if counts else f"{_short(unit)} at most if {BESIDE[0]} records"
+    value = f"±{few_digits(whole.at(BESIDE[0]))}"
+    if counts:
+        value += " rows"
+        return Wrong(
+            told, more=more, short=f"2 in 3 {counted} within {value}, {_ROWS}", value=value
+        )
+    most = few_digits(BESIDE[0] * record)
+    return Wrong(
+        told, more=more, short=f"2 in 3 sums within {value} of at most {most}, {_ROWS}", value=value
     )
-    sums = "" if counts else "sums "
-    short = f"2 of 3 {sums}within {first} {beside} (noise {size(noise)})"
-    return Wrong(told, more=more, short=short)
 
 
 def _worst(can_predict: bool) -> str:
     """Add that noise is stated at its largest."""
     return f"{_WORST}{f', and {_LIKE}' if can_predict else ''}"
-
-
-def _short(unit: str) -> str:
-    """Return a short unit for one line."""
-    return unit.partition(" of ")[0].partition(",")[0]
 
 
 def _farthest(noise: float, record: float) -> str:
@@ -327,17 +341,38 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     )
     if not each:
         more = more.replace(" whatever their number", "", 1)
-    if least <= BESIDE[0]:
-        share = _percent(whole.at(BESIDE[0]) / BESIDE[0])
-        return Wrong(told, more=more, short=f"2 of 3 within {share} of all, if {BESIDE[0]} records")
-    if least <= BESIDE[1]:
-        share = _percent(whole.at(BESIDE[1]) / BESIDE[1])
-        few = f"under {math.ceil(least):,} only noise"
-        return Wrong(told, more=more, short=f"2 of 3 within {share} of all if {BESIDE[1]:,}; {few}")
-    return Wrong(told, more=more, short=told.partition(", ")[0])
+    short, value = _mean_in_one_line(whole, least, None)
+    return Wrong(told, more=more, short=short, value=value)
 
 
-def _of_means(whole: Whole, least: float, unit: str, *, can_predict: bool) -> Wrong:
+def _mean_in_one_line(whole: Whole, least: float, scale: float | None) -> tuple[str, str]:
+    """Return a mean's error in one line, and its number alone.
+
+    Args:
+        whole: the error of the sum.
+        least: the number that a sum is divided by at least.
+        scale: the greatest mean; None for one that is a share of all rows.
+    """
+    few = f"under {math.ceil(least):,} rows"
+    if least > BESIDE[1]:
+        return f"{few} only noise", "not known"
+    of = BESIDE[0] if least <= BESIDE[0] else BESIDE[1]
+    error = whole.at(of) / of
+    value = f"±{few_digits(error)}" if scale is not None else f"±{_percent(error)}"
+    most = f" of at most {size(scale)}" if scale is not None else ""
+    if of == BESIDE[0]:
+        told = "2 in 3 answers" if scale is None else "2 in 3"
+        rows = " of all rows" if scale is None else most
+        return f"{told} within {value}{rows}, {_ROWS}", value
+    return (
+        f"2 in 3 within {value}{most}, with {of:,} rows; {few.removesuffix(' rows')} only noise",
+        value,
+    )
+
+
+def _of_means(
+    whole: Whole, least: float, farthest: float, unit: str, *, can_predict: bool
+) -> Wrong:
     """Tell the error of a mean distance at two numbers of records."""
     told = _at_sizes(whole, least)
     each = ", ".join(f"{size(value)} by {word}" for word, value in whole.parts())
@@ -348,12 +383,8 @@ def _of_means(whole: Whole, least: float, unit: str, *, can_predict: bool) -> Wr
         f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0. "
         f"{_worst(can_predict)}"
     )
-    if least <= BESIDE[0]:
-        first = size(whole.at(BESIDE[0]) / BESIDE[0])
-        named = _short(unit).replace("squared units", "units²")
-        short = f"2 of 3 means at most {first} {named} off if {BESIDE[0]} records"
-        return Wrong(told, more=more, short=short)
-    return Wrong(told, more=more, short=told.partition(", ")[0])
+    short, value = _mean_in_one_line(whole, least, farthest)
+    return Wrong(told, more=more, short=short, value=value)
 
 
 def _at_sizes(whole: Whole, least: float) -> str:
@@ -404,4 +435,7 @@ def _lead(records: float, own: str, classes: int) -> Wrong:
         f"{rivals + 1:,} classes first in fewer than 3 of 100 questions, however near all of them are "
         f"({counts}). Column `margin` is the lead"
     )
-    return Wrong(f"a lead is safe from {size(lead)} records on", lead, RECORDS, more, of_leads=True)
+    value = f"{at_least(lead)} rows"
+    short = f"the chosen class is safe when it leads by {value} or more"
+    told = f"a lead is safe from {size(lead)} records on"
+    return Wrong(told, lead, RECORDS, more, of_leads=True, short=short, value=value)

@@ -20,7 +20,8 @@ from opendp_sim.dsl.grammar.reader import Draft, draft_of_file
 from opendp_sim.dsl.plan.accountant import account, measurement_of
 from opendp_sim.dsl.plan.gaussian_facts import attackers_of, gaussian_facts
 from opendp_sim.dsl.plan.records import Planned
-from opendp_sim.dsl.plan.text import ErrorCurve, as_html, as_yaml, lines_of
+from opendp_sim.dsl.plan.statements import tell
+from opendp_sim.dsl.plan.text import ErrorCurve, as_yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.describe import memory_of, stage_plain
 from opendp_sim.dsl.types.infer import type_stages
@@ -62,11 +63,11 @@ class Plan(Planned):
 
     def __repr__(self) -> str:
         """Return the promise, errors and cost in ten lines."""
-        return "\n".join(f"{word:<10}{text}" for word, text in lines_of(self))
+        return "\n".join(f"{word:<10}{text}" for word, text in tell(self).lines())
 
     def _repr_html_(self) -> str:
-        """Return the same lines for a notebook."""
-        return as_html(self)
+        """Return the first of them for a notebook."""
+        return tell(self).card()
 
     def to_opendp(self, *, curve: bool = False) -> dp.Measurement:
         """Return OpenDP's composition of the plan's releases.

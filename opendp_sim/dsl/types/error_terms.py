@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opendp_sim.core.arithmetic.rounding import up_text
+
 RECORDS, VOTES = "records", "votes"
 NEGATIVE = (
     "A count, a sum or a mean may be below 0: noise of both signs is added, and the result is not cut "
@@ -30,7 +32,8 @@ class Wrong:
         noun: which of them.
         more: what the error is of, where a line has room for it.
         of_leads: whether it is how far two sums have to be apart.
-        short: the text in fewer words, for the one line of a terminal; the text itself where empty.
+        short: the text in one line of a terminal; the text itself where empty.
+        value: the number alone, for a headline.
     """
 
     text: str
@@ -39,34 +42,24 @@ class Wrong:
     more: str = ""
     of_leads: bool = False
     short: str = ""
+    value: str = "not known"
 
     @property
     def brief(self) -> str:
-        """Return the size, and its relation to 100.
-
-        The same number for every program, so they compare.
-        """
-        text = self.short or self.text
-        if not self._known:
-            return text
-        share = share_text(self.size / 100)
-        return f"{text} ({share.removesuffix(' as much')}{'' if 'times' in share else ' of'} 100)"
+        """Return the error in one line."""
+        return self.short or self.text
 
     @property
     def whole(self) -> str:
         """The size beside two numbers that it may be the error of."""
         text = f"{self.text}{self.more}"
-        if not self._known:
+        if self.noun != RECORDS or not 0 < self.size < 1e12:
             return text
         first, second = (share_text(self.size / of) for of in BESIDE)
         return (
             f"{text}. Beside 100 {self.noun} that count for an answer this is {first}, beside 10,000 it "
             f"is {second}"
         )
-
-    @property
-    def _known(self) -> bool:
-        return self.noun == RECORDS and 0 < self.size < 1e12
 
 
 def share_text(share: float) -> str:
@@ -88,17 +81,27 @@ def size(value: float) -> str:
     return f"{near:,.0f}" if 1000 <= abs(near) < 1e12 else f"{near:.3g}"
 
 
+def few_digits(value: float) -> str:
+    """Return a number to two digits, and from 100 on to three."""
+    return size(float(f"{value:.2g}")) if abs(value) < 100 else size(value)
+
+
+def at_least(value: float) -> str:
+    """Return a number that is not below the value, in few digits."""
+    return size(float(up_text(value, 2 if abs(value) < 100 else 3)))
+
+
 def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
     """State the predicted whole error, in its unit.
 
     From public points and a public number of records.
     """
-    few = unit.partition(" of ")[0].partition(",")[0]
-    beside = f"of {records:,}" if unit == RECORDS else f"{few} with {records:,}".strip()
-    short = f"2 of 3 within {size(total)} {beside} such records (noise {size(noise)})"
+    rows = " rows" if unit == RECORDS else ""
+    value = f"±{few_digits(total)}{rows}"
+    short = f"2 in 3 within {value}, with {records:,} rows like these points"
     named = f"{size(total)} {unit}".strip()
     told = f"2 of 3 answers within {named} if there are {records:,} records like these points"
-    return Wrong(told, more=f", of which noise alone is {size(noise)}", short=short)
+    return Wrong(told, more=f", of which noise alone is {size(noise)}", short=short, value=value)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -160,17 +163,50 @@ _MORE = {
     "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
-    "records_of_a_rare_class": "not stated: data decide; classes under {} may be missed",
-    "lead_for_95_percent": "an item {} votes above the {next_place} is listed in 95 of 100 runs",
-    "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
-    "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
-    "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
-    "threshold": "not stated: votes decide; most leads under {} are held back",
-    "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes, if {neighbours:.0f} vote",
-    "noise_of_votes": "2 of 3 vote counts within {} votes ({neighbours:.0f} neighbours)",
-    "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",
+    "votes_to_be_listed": (
+        "an item with {up} votes or more is listed in 95 of 100 runs",
+        "{up} votes",
+    ),
+    "votes_for_95_percent": (
+        "items {up} votes above item no. {ranks} are listed in 95 of 100 runs",
+        "{up} votes",
+    ),
+    "lead_for_95_percent": (
+        "items {up} votes above item no. {places} are listed in 95 of 100 runs",
+        "{up} votes",
+    ),
+    "gap_for_95_percent": ("sets {up} votes ahead pass the test in 95 of 100 runs", "{up} votes"),
+    "drop_for_95_percent": (
+        "of two gaps, one {up} votes larger wins in 95 of 100 runs",
+        "{up} votes",
+    ),
+    "deviation": ("2 in 3 vote counts, not released, within ±{near} votes", "±{near} votes"),
+    "relative_vote_noise": (
+        "2 in 3 vote counts within ±{share}, when about {neighbours:.0f} rows vote",
+        "±{share} of votes",
+    ),
+    "noise_of_votes": (
+        "2 in 3 vote counts within ±{near} votes, of {neighbours:.0f} neighbours",
+        "±{near} votes",
+    ),
+    "vote_noise": (
+        "2 in 3 vote counts within ±{near} of at most {voters:.0f} votes",
+        "±{near} votes",
+    ),
+    "threshold": (
+        "not known in advance; leads under {near} votes mostly unanswered",
+        "{near} votes",
+    ),
+    "records_of_a_rare_class": (
+        "not known in advance; classes under {near} rows seldom predicted",
+        "not known",
+    ),
+    "noise_of_a_gradient_in_records": (
+        "2 in 3 parts of a step within ±{near} rows",
+        "±{near} rows",
+    ),
 }
-"""The same in a terminal's one line."""
+"""The same in a terminal's one line, and its number alone."""
 
 
 def accuracy_of(expected: Mapping[str, Any]) -> dict[str, float]:
@@ -189,9 +225,11 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
                 facts[f"next_{of}"] = rank_word(int(facts.get(f"{of}s", 0.0)) + 1)
             number = value if name == "relative_vote_noise" else size(value)
             told = text.format(number, **facts)
-            short = _SHORT.get(name, "").format(number, **facts)
+            facts |= {of: f"{int(facts.get(of, 0.0)) + 1:,}" for of in ("ranks", "places")}
+            facts |= {"up": at_least(value), "near": few_digits(value), "share": f"{value:.0%}"}
+            short, alone = (words.format(**facts) for words in _SHORT[name])
             more = _MORE.get(name, "") + _ranked(expected)
-            return Wrong(told, value if noun else 0.0, noun, more, short=short)
+            return Wrong(told, value if noun else 0.0, noun, more, short=short, value=alone)
     return None
 
 

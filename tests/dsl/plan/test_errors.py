@@ -28,7 +28,7 @@ from opendp_sim.dsl.plan.errors import (
 )
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.predict import predict
-from opendp_sim.dsl.types.error_terms import STATED, as_predicted, rank_word
+from opendp_sim.dsl.types.error_terms import STATED, as_predicted, at_least, few_digits, rank_word
 from opendp_sim.dsl.types.outputs import is_predicted
 from tests._plans import planned
 from tests._tiers import some
@@ -57,16 +57,18 @@ def check_sum(output, error, noise):
     if error.of_leads:
         rivals = len(output.domain.labels) - 1
         deviations = NormalDist().inv_cdf(1 - NormalDist().cdf(-2) / rivals)
-        assert f"{size(deviations * math.sqrt(2) * noise)} records" in error.brief
+        lead = deviations * math.sqrt(2) * noise
+        assert f"{size(lead)} records" in error.whole
+        assert error.brief.endswith(f" {at_least(lead)} rows or more")
     elif whole.has_parts:
-        assert f"within {size(whole.at(100))}" in error.brief
-        assert f"(noise {size(noise)})" in error.brief
+        assert f"within ±{few_digits(whole.at(100))}" in error.brief
+        assert "with 100 rows of data" in error.brief
         assert f"within {size(whole.at(10_000))} if there are 10,000" in error.whole
         assert unit in error.whole
     else:
         assert f"within {size(noise)} {unit}" in error.whole
-        assert f"within {size(noise)} {unit.partition(' of ')[0]}" in error.brief
-        assert ("of 100" in error.brief) == (unit == "records")
+        assert f"within ±{few_digits(noise)}" in error.brief
+        assert ("rows, however many" in error.brief) == (unit == "records")
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
@@ -131,8 +133,9 @@ def test_a_terminal_s_line_has_a_number_s_unit(spec):
     """A bare number ("within 724") was told of no unit and as a share of nothing."""
     plan = planned(spec)
     for error in (how_wrong(plan) or asked_later(plan)).values():
-        of = "records|votes|units|of all|of 100|runs|95 in 100|the votes|held back|may be missed"
+        of = "rows|votes|of at most|95 of 100 runs|in the fitted loss|with 10,000 rows"
         assert error.text == _UNKNOWN or re.search(of, error.brief), error.brief
+        assert len(f"{'error':<9}") + len(error.brief) <= 80 - len(" (-v)")
 
 
 @pytest.mark.parametrize("stem", ["digit-modes", "digit-scales"])
@@ -149,7 +152,8 @@ def test_the_whole_error_holds_what_points_let_expect(stem):
             whole = whole_of(output, output.expected["noise_error"])
             assert found[name].noise <= found[name].total <= whole.at(1797)
             told = as_predicted(found[name].total, found[name].noise, 1797, "records")
-            assert f"within {size(found[name].total)} of 1,797 such records" in told.brief
+            value = f"±{few_digits(found[name].total)} rows"
+            assert told.brief == f"2 in 3 within {value}, with 1,797 rows like these points"
 
 
 def test_squares_of_what_is_drawn_add_up_and_bias_adds_to_itself():
@@ -184,19 +188,23 @@ def test_the_most_telling_fact_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("records", "brief", "beside"),
+    ("records", "beside"),
     [
-        (4.428, "(4.4% of 100)", "beside 10,000 it is 0.044%"),
-        (71.3, "(71% of 100)", "beside 10,000 it is 0.71%"),
-        (257.0, "(2.6 times 100)", "beside 10,000 it is 2.6%"),
-        (69217.0, "(690 times 100)", "beside 10,000 it is 6.9 times as much"),
-        (1e-9, "(hardly anything of 100)", "it is hardly anything"),
+        (4.428, "beside 10,000 it is 0.044%"),
+        (257.0, "beside 10,000 it is 2.6%"),
+        (69217.0, "it is 6.9 times as much"),
+        (1e-9, "it is hardly anything"),
     ],
 )
-def test_an_error_is_told_beside_what_it_is_an_error_of(records, brief, beside):
+def test_an_error_is_told_beside_what_it_is_an_error_of(records, beside):
     error = Wrong("2 of 3 answers within so many records", records, "records")
-    assert error.brief.endswith(brief)
     assert error.whole.endswith(beside)
+
+
+@pytest.mark.parametrize("value", [0.0123, 4.428, 14.01, 71.3, 99.7, 100.2, 4390.4])
+def test_a_number_that_is_needed_is_not_below_itself(value):
+    assert float(at_least(value).replace(",", "")) >= value
+    assert float(few_digits(value).replace(",", "")) == pytest.approx(value, rel=0.05)
 
 
 def test_an_error_of_unknown_unit_has_no_share():
@@ -211,9 +219,8 @@ def test_what_is_asked_later_has_an_error_too(columns):
     assert how_wrong(fit.plan) == {}
     told = asked_later(fit.plan)
     assert list(told) == ["density of release"]
-    assert "within " in told["density of release"].brief
-    assert "records" in told["density of release"].brief
-    assert told["density of release"].whole in repr(fit)
+    assert "rows, with 100 rows of data" in told["density of release"].brief
+    assert told["density of release"].brief in repr(fit)
     assert "distance of release" in asked_later(sim.means(columns).plan)
     spec = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
     both = asked_later(spec)["density of release"], how_wrong(spec)["densities"]
@@ -225,7 +232,7 @@ def test_a_distance_s_error_is_said_to_be_the_largest(stem):
     """Its noise depends on where the query is: 82.5 was told like a typical error where 58.8 was measured."""
     plan = plan_file(next(path for path in SPECS if path.stem == stem))
     told = next(iter(how_wrong(plan).values()))
-    assert " at most" in told.brief
+    assert " of at most " in told.brief
     assert "column `noise_error` has each answer's own" in told.whole
     assert ("plan --like" in told.whole) == (stem == "digit-slices")
 
@@ -306,7 +313,7 @@ def test_a_rank_is_a_word():
 def test_what_a_selection_lists_is_a_sentence():
     plan = planned(next(path for path in SPECS if path.stem == "bright-pixels"))
     told = how_wrong(plan)["pixels"]
-    assert told.brief == "an item 71.3 votes above the 81st is listed in 95 of 100 runs"
+    assert told.brief == "items 72 votes above item no. 81 are listed in 95 of 100 runs"
     assert told.text.startswith(
         "an item that has 71.3 votes more than the item with the 81st most votes is"
     )
@@ -321,8 +328,8 @@ def test_a_regression_says_why_a_coefficient_has_no_error():
 @pytest.mark.parametrize(
     ("stem", "said"),
     [
-        ("digit-regression", "slopes: not stated; sums within 8.01 records' worth"),
-        ("teacher-votes", "not stated: votes decide; most leads under 32"),
+        ("digit-regression", "not known in advance; sums behind the fit: ±8 rows' worth"),
+        ("teacher-votes", "not known in advance; leads under 32 votes mostly unanswered"),
     ],
 )
 def test_what_is_not_stated_is_said_to_be_so_in_the_first_line(stem, said):

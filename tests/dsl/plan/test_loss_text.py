@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from opendp_sim.accounting.budget import Limit
-from opendp_sim.accounting.claim_text import claim_sentence
+from opendp_sim.accounting.claim_text import claim_sentence, delta_in_words, epsilon_in_words
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.cli.output.summary import show_first
+from opendp_sim.cli.output.summary import next_command, show_first
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, loss_sentences, spent_of
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.plan.records import Planned
+from opendp_sim.dsl.plan.statements import claimed_loss, tell
 from opendp_sim.dsl.run.charge import ledger_terms
 from opendp_sim.dsl.run.ledger_status import _guessed, ledger_status, room
 from tests._small import write_small
@@ -48,16 +48,16 @@ def test_what_limits_nothing_says_so():
 
 
 def test_a_delta_is_an_addition_and_none_is_said():
-    assert "delta 1e-06" in delta_in_words(1e-6)
+    assert "Delta 1e-6" in delta_in_words(1e-6)
     assert "no exceptions" in delta_in_words(0.0)
 
 
 def test_a_ledger_is_asked_for_where_there_is_none(tmp_path):
-    without = list(loss_sentences(plan_file(SPECS / "digit-modes.yaml")))
-    assert spent_of(plan_file(SPECS / "digit-modes.yaml")) == (1.0,)
-    assert "No ledger adds them up" in without[-1]
-    assert "no exceptions" in without[1]
-    assert not any("o ledger" in text for text in loss_sentences(plan_file(write_small(tmp_path))))
+    plan = plan_file(SPECS / "digit-modes.yaml")
+    assert claimed_loss(plan) == (1.0,)
+    assert "No ledger: nothing records or stops further runs" in tell(plan).repeat.text
+    assert "no exceptions" in tell(plan).cost.more
+    assert "o ledger" not in tell(plan_file(write_small(tmp_path))).repeat.whole
 
 
 def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
@@ -74,7 +74,8 @@ def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
     found = ledger_status(plan)
     assert (found["room"], found["fits"]) == (0, False)
     out = Console(file=io.StringIO(), width=80)
-    show_first(plan, str(spec), out)
+    said = tell(plan, ledger=found)
+    show_first(said, next_command(plan, said, str(spec), found["file"]), out)
     said = out.file.getvalue()
     assert "REFUSED: the ledger has too little left for epsilon 1" in said
     assert "…" not in said.split("\n\n")[0].replace("\n", "")
