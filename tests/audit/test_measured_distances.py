@@ -118,6 +118,31 @@ def test_steps_of_few_cells_are_exact_at_the_ends_of_integers():
     assert few(np.array([0.0, math.inf]), np.zeros(2)) == math.inf
 
 
+@pytest.mark.parametrize(
+    "norm",
+    [
+        VectorNorm("l1", weights=((1, 1),)),
+        VectorNorm("l2", weights=((1, 1),)),
+        VectorNorm("linf", weights=((1, 1),)),
+        VectorNorm("linf", steps=True),
+        VectorNorm("l1"),
+        VectorNorm("l2"),
+        VectorNorm("linf"),
+    ],
+    ids=str,
+)
+def test_cells_of_two_types_and_beyond_numbers_have_their_distance(norm):
+    """Signed beside unsigned cells met as floats, 0 apart; what is not finite ended the audit."""
+    apart = distance_of(norm)
+    signed, unsigned = np.array([2**63 - 1]), np.array([2**63], dtype=np.uint64)
+    assert apart(signed, unsigned) == apart(unsigned, signed) == 1
+    assert apart(np.array([2**53 + 1]), np.array([2.0**53])) == 1
+    for wild in (math.inf, -math.inf, math.nan):
+        assert apart(np.array([wild]), np.array([0])) == math.inf
+        assert apart(np.array([0]), np.array([wild])) == math.inf
+        assert apart(np.array([wild]), np.array([wild])) == 0
+
+
 def test_a_claim_in_steps_names_the_cells_of_a_step():
     norm = to_dp_metric(VectorNorm("linf", steps=True, touched=3))
     subject = Subject(run=len, stability_map=lambda d: d, output_metric=norm)

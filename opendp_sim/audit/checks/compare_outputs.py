@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from opendp_sim.audit.claims.losses import claim_ratio
 from opendp_sim.audit.claims.noise_laws import difference, flattened
 from opendp_sim.audit.claims.output_distance import (
+    cell_gap,
     exceeds,
     measure_distance,
     monotone_steps,
@@ -118,6 +119,8 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
             run = slice(begin, begin + cells)
             begin += cells
             for gap, count in _gaps(first[run], second[run]):
+                if gap == math.inf:
+                    return gap
                 part = Fraction(gap, weight)
                 if norm.norm == "linf":
                     total = max(total, part)
@@ -130,11 +133,11 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
 
 def _gaps(first: NDArray[Any], second: NDArray[Any]) -> list[tuple[Any, int]]:
     """Return the distinct gaps with their numbers of cells."""
+    if first.dtype != second.dtype or first.dtype.kind not in "iu":  # numpy would compare as floats
+        pairs = zip(first.tolist(), second.tolist(), strict=True)
+        return [(cell_gap(a, b), 1) for a, b in pairs if a != b]
     moved = first != second
     high, low = np.maximum(first, second)[moved], np.minimum(first, second)[moved]
-    if first.dtype.kind not in "iu" or second.dtype.kind not in "iu":
-        pairs = zip(high.tolist(), low.tolist(), strict=True)
-        return [(Fraction(above) - Fraction(below), 1) for above, below in pairs]
     sizes, counts = np.unique(high.astype(np.uint64) - low.astype(np.uint64), return_counts=True)
     return list(zip(sizes.tolist(), counts.tolist(), strict=True))
 

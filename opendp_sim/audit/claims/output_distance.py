@@ -108,7 +108,7 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     if isinstance(left, Mapping):
         left, right = _open_counts(left), _open_counts(right)
         keys = list(dict.fromkeys([*left, *right]))
-        return [_gap(left.get(k, 0), right.get(k, 0)) for k in keys]
+        return [cell_gap(left.get(k, 0), right.get(k, 0)) for k in keys]
     left, right = _array(left), _array(right)
     if _whole(left) and _whole(right) and np.shape(left) == np.shape(right):
         # exact without a Fraction for every cell: only those that moved
@@ -118,7 +118,7 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     first, second = _flat(left), _flat(right)
     if len(first) != len(second):
         return [_INFINITE]
-    return [_gap(a, b) for a, b in zip(first, second, strict=True)]
+    return [cell_gap(a, b) for a, b in zip(first, second, strict=True)]
 
 
 def monotone_steps(left: Any, right: Any, cells: int | None = None) -> tuple[Any, Any]:
@@ -137,8 +137,8 @@ def monotone_steps(left: Any, right: Any, cells: int | None = None) -> tuple[Any
     if len(first) != len(second):
         return _INFINITE, _INFINITE
     pairs = list(zip(first, second, strict=True))
-    rises = [_gap(a, b) for a, b in pairs if b > a]
-    falls = [_gap(a, b) for a, b in pairs if a != b and not b > a]
+    rises = [cell_gap(a, b) for a, b in pairs if b > a]
+    falls = [cell_gap(a, b) for a, b in pairs if a != b and not b > a]
     return _steps(rises, cells), _steps(falls, cells)
 
 
@@ -172,10 +172,11 @@ def _whole(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "iu"
 
 
-def _gap(left: Any, right: Any) -> Any:
+def cell_gap(left: Any, right: Any) -> Any:
+    """Return two numbers' exact difference, infinite where one is not finite."""
     if left == right:
         return Fraction(0)
-    if isinstance(left, float) and (not math.isfinite(left) or not math.isfinite(right)):
+    if any(isinstance(one, float) and not math.isfinite(one) for one in (left, right)):
         return Fraction(0) if left != left and right != right else _INFINITE  # noqa: PLR0124
     return abs(Fraction(left) - Fraction(right))
 
