@@ -12,7 +12,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -33,6 +33,11 @@ def _known_time(text: str) -> str:
     if datetime.fromisoformat(text).isoformat() != text:
         raise ValueError("another spelling of a time")
     return text
+
+
+def time_now() -> str:
+    """Return this second in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _no_folder(name: str) -> str:

@@ -5,11 +5,9 @@ Then answer from the release alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from tempfile import TemporaryDirectory
+from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -21,6 +19,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.budget import Limit, Number
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.file_schemas import time_now
 from opendp_sim.accounting.ledger.ledger import Entry
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import read_queries
@@ -31,9 +30,9 @@ from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.accountant import target_of
 from opendp_sim.dsl.plan.plan import Plan, plan_of
-from opendp_sim.dsl.run.certificate import claim_about
+from opendp_sim.dsl.run.certificate import certified_release, claim_about
 from opendp_sim.dsl.run.charge import unit_text
-from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.run.execute import run_in_memory
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
@@ -195,10 +194,9 @@ class PrivateEstimator(Copyable):
         entry = self._charge(plan)
         if found := late():
             table = checked_source(plan, arrays | dict(found))
-        with TemporaryDirectory() as folder:
-            done = apply(plan, memory={_DATA: table}, into=folder)
-            self.certificate_ = json.loads(done.certificates["release"].read_text("utf-8"))
-        release: Release = done.results["release"]
+        time = time_now()
+        release: Release = run_in_memory(plan, {_DATA: table})["release"]
+        self.certificate_ = certified_release(plan, "release", release, time)
         self.plan_, self.release_ = plan, release
         claim = claim_about(plan, next(iter(plan.releases.values())))
         self.privacy_ = {
@@ -267,19 +265,24 @@ class PrivateEstimator(Copyable):
             },
             "outputs": self._outputs(),
         }
-        return _plan(json.dumps(spec, default=self._written))
+        return _plan(self._written(spec))
 
     def _written(self, value: object) -> Any:
         """Return a parameter in JSON's types, or refuse (OS101)."""
-        if (found := python_value(value)) is value:
-            raise EstimatorRefused(
-                "OS101",
-                type(self).__name__,
-                expected="parameters that are numbers, texts or arrays of them",
-                got=f"a {type(value).__name__}",
-                hint="`get_params()` shows what was given.",
-            )
-        return found
+        if isinstance(value, Mapping):
+            return {str(name): self._written(each) for name, each in value.items()}
+        found = python_value(value)
+        if isinstance(found, list | tuple):
+            return [self._written(each) for each in found]
+        if isinstance(found, str | int | float | None):
+            return found
+        raise EstimatorRefused(
+            "OS101",
+            type(self).__name__,
+            expected="parameters that are numbers, texts or arrays of them",
+            got=f"a {type(value).__name__}",
+            hint="`get_params()` shows what was given.",
+        )
 
     def _copies(self) -> int:
         """Return how often a record may occur, or refuse (OS102)."""
@@ -350,13 +353,23 @@ class PrivateEstimator(Copyable):
         return tags
 
 
-@lru_cache(maxsize=64)
-def _plan(spec: str) -> Plan:
+_PLANS: dict[tuple[str, str], Plan] = {}
+_MOST_PLANS = 64
+
+
+def _plan(spec: Mapping[str, Any]) -> Plan:
     """Plan a program once, however many folds and clones run it."""
-    try:
-        return plan_of(draft_of(json.loads(spec)))
-    except Refused as error:
-        raise PlanRefused(error.findings) from None
+    draft = draft_of(spec)
+    key = draft.program.name, draft.program.hash
+    if draft.notes.findings or key not in _PLANS:
+        try:
+            found = plan_of(draft)
+        except Refused as error:
+            raise PlanRefused(error.findings) from None
+        if len(_PLANS) >= _MOST_PLANS:
+            _PLANS.clear()
+        _PLANS[key] = found
+    return _PLANS[key]
 
 
 def budget_of(estimator: Any) -> dict[str, Number]:

@@ -22,7 +22,8 @@ from opendp_sim.cli import app
 from opendp_sim.cli.session import EXAMPLES, _plain, session_command
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.dsl.run import session as serving, stores as session_turns
+from opendp_sim.dsl.run import stores as session_turns
+from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.measurements.knn._impl.service import Predictions
@@ -333,14 +334,14 @@ def test_of_two_first_openings_the_second_is_refused_and_not_charged(folder, mon
     """It found no store, as the first one did: both were charged, and one of them for nothing."""
     spec = folder / "people.yaml"
 
-    def meanwhile(plan, stack, *, real=serving.open_ledger, **named):
+    def meanwhile(plan, stack, *, real=Transaction.open, **named):
         patched.undo()
         with pytest.raises(BudgetError, match="OS407"):
             serve(plan)
         return real(plan, stack, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(serving, "open_ledger", meanwhile)
+        patched.setattr(Transaction, "open", meanwhile)
         assert "label" in run(spec, lines=ONE)[0]
     assert charges(folder) == 1
     assert "label" in run(spec, lines=ONE)[0]

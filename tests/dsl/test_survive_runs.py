@@ -138,6 +138,7 @@ def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_p
 def unfinished(folder, monkeypatch, stopped_at="_place", **named):
     """Return the spec of a run that was stopped between its charge and its first rename, or before."""
     from opendp_sim.dsl.run import publish
+    from opendp_sim.dsl.run.charge import Transaction
 
     spec = small(folder)
 
@@ -145,7 +146,7 @@ def unfinished(folder, monkeypatch, stopped_at="_place", **named):
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(publish, stopped_at, stop)
+        patch.setattr(publish if stopped_at == "_place" else Transaction, stopped_at, stop)
         with pytest.raises(Stopped):
             apply(plan_file(spec), **named)
     assert not published(folder)

@@ -172,7 +172,7 @@ def test_a_failure_after_the_charge_stands(monkeypatch):
     def broken(*_args, **_more):
         raise RuntimeError
 
-    monkeypatch.setattr(base, "apply", broken)
+    monkeypatch.setattr(base, "run_in_memory", broken)
     est = DPNearestCentroid(**NOISELESS, budget=budget)
     with pytest.raises(RuntimeError):
         est.fit(X, Y)

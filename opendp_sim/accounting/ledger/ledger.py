@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
 from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.file_schemas import time_now
 from opendp_sim.accounting.ledger._entries import (
     LEDGER_FORMAT,
     Entry,
@@ -88,7 +88,7 @@ class Ledger(LedgerHistory):
         ledger = cls(_tables(path))
         born = {"name": secrets.token_hex(16)}
         if forget and not is_shared(path):
-            born["anew"] = _now()
+            born["anew"] = time_now()
 
         def first() -> tuple[str, str]:
             plain = {} if terms is None else terms.plain()
@@ -306,14 +306,10 @@ class Ledger(LedgerHistory):
     def _append(self, body: dict[str, Any]) -> Entry:
         entries = self._read()
         last = entries[-1].hash if entries else entry_hash("", self._genesis)
-        text = canonical_json({**body, "time": _now()})
+        text = canonical_json({**body, "time": time_now()})
         entry = read_entry(len(entries) + 1, text, last, self._broken)
         self._tables.put(entry, canonical_json({"count": entry.seq, "hash": entry.hash}))
         return entry
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def is_there(path: str | Path) -> bool:

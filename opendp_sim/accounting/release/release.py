@@ -98,9 +98,17 @@ def write_file(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> Path:
     """Write a release to ``path`` atomically."""
-    target = Path(path)
+    with replacing(Path(path)) as stream:
+        write_archive(stream, header, arrays)
+    return Path(path)
+
+
+def write_archive(
+    stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write a release's members into an open file."""
     text = json.dumps(header, sort_keys=True).encode()
-    with replacing(target) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in ((_HEADER, text), (_DIGEST, hashlib.sha256(text).hexdigest())):
             # Without the clock of its writing: how long a run took depends on the number of records.
             about = zipfile.ZipInfo(name)
@@ -109,7 +117,6 @@ def write_file(
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-    return target
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -10,22 +10,19 @@ public page.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.certificate.certificate import (
-    CERTIFICATE_FORMAT,
-    assumptions,
-    digest_of,
-    quoted,
-)
+from opendp_sim.accounting.certificate.certificate import CERTIFICATE_FORMAT, assumptions, quoted
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.composition import Total, plain_loss
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
-from opendp_sim.accounting.release.release import library_versions
+from opendp_sim.accounting.release.release import Release, library_versions, write_archive
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.dsl.plan.plan import Plan
@@ -79,15 +76,14 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
 
 
 def statement(
-    plan: Plan, output: str, made: File, name: str, *, time: str, ledger: dict[str, Any] | None
+    plan: Plan, output: str, file: Mapping[str, Any], *, time: str, ledger: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Return everything that is stated about one output.
 
     Args:
         plan: what ran.
         output: the output's name.
-        made: its complete file, wherever it waits.
-        name: what the file will be called.
+        file: the name of its complete file, its sha256 and its number of bytes.
         time: when the run began, in ISO 8601.
         ledger: what ``ledger_part`` returned; None without a ledger.
     """
@@ -95,7 +91,7 @@ def statement(
         "time": time,
         "values": dict(plan.program.values),
         "versions": library_versions(),
-        "file": {"name": name, "sha256": digest_of(made), "bytes": made.stat().st_size},
+        "file": dict(file),
         "ledger": ledger,
     }
 
@@ -139,6 +135,15 @@ def signed_certificate(
     if signer is not None:
         whole["signature"] = signer.sign(whole)
     return whole
+
+
+def certified_release(plan: Plan, output: str, release: Release, time: str) -> dict[str, Any]:
+    """Return the certificate of a release in memory, as of the file that it would be saved as."""
+    save, stream = plan.outputs[output].decl.save, BytesIO()
+    write_archive(stream, release.header, release.arrays)
+    data = stream.getvalue()
+    file = {"name": save, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return signed_certificate(statement(plan, output, file, time=time, ledger=None), None, None)
 
 
 def evidence_of(plan: Plan, output: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Literal, Self
 
 from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
 from opendp_sim.accounting.ledger._entries import store_for, stores_of
@@ -222,72 +222,6 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
     return last is not None
 
 
-def unserved(plan: Plan, ledger: Ledger | None, output: str) -> str | None:
-    """Return a charged store that never answered, by name.
-
-    A run leaves one for each session that nobody has asked yet, and so does a process that died between
-    the charge and the opening: the next session takes it over and pays nothing (``charge.md``, Lemma 4).
-    """
-    if ledger is None:
-        return None
-    names = [
-        store_for(e.body, output)
-        for e in ledger.entries
-        if e.kind == "reserve"
-        and e.body.get("program") == plan.program.hash
-        and e.body["loss"] == _loss(plan)
-    ]
-    return next((name for name in names if name and ledger.turn_of(name) == ""), None)
-
-
-def settle_store(ledger: Ledger | None, store: str) -> None:
-    """Settle a session store's open reserve as a charge.
-
-    If there is one: the gate accepted the data.
-
-    That of a run with files stays open, and counts: the run may be finished yet.
-    """
-    if ledger is None:
-        return
-    for entry in ledger.entries:
-        own = entry.kind == "reserve" and store in stores_of(entry.body)
-        if own and "seal" not in entry.body and ledger.settlement_of(entry) is None:
-            ledger.settle(entry, "charge", {})
-
-
-def _loss(plan: Plan) -> object:
-    return None if plan.charge is None else plan.charge.plain()
-
-
-def open_ledger(
-    plan: Plan, stack: ExitStack, *, store: Mark | None = None, folder: File | None = None
-) -> Ledger | None:
-    """Open the plan's ledger until ``stack`` closes.
-
-    If the plan may run on the data at all.
-
-    Args:
-        plan: what is to run.
-        stack: closes the ledger.
-        store: a session's store that is there already; an older copy of one is refused.
-        folder: where outputs are saved; default the spec's.
-
-    Raises:
-        BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is an
-            older copy.
-        BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
-    """
-    terms, path = ledger_terms(plan), ledger_path(plan)
-    if terms is None or path is None or plan.charge is None:
-        return None
-    terms.limit.check(terms.measure, "ledger.limit")
-    refuse_lost(plan, path, folder, store)
-    ledger = stack.enter_context(Ledger.open(path, terms))
-    refuse_older(plan, ledger, folder)
-    is_paid(ledger, store)
-    return ledger
-
-
 def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
     """Create the plan's ledger before its first run.
 
@@ -320,113 +254,217 @@ def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, 
     return path, known
 
 
-def reserve(
-    plan: Plan,
-    ledger: Ledger | None,
-    *,
-    token: str | None = None,
-    stores: Mapping[str, str] | None = None,
-    seal: str | None = None,
-    charged: Callable[[str], None] = lambda _text: None,
-) -> Entry | None:
-    """Reserve the plan's loss, durably, before a record is read.
+# --------------------------------------------------------------------------------------------------
 
-    Args:
-        plan: what is to run.
-        ledger: where; None for a plan without a ledger.
-        token: what names the run.
-        stores: the names of the run's sessions' stores, by output.
-        seal: what the run's files will be sealed with.
-        charged: told in words what stands from now on, before a signal can stop the run.
 
-    Raises:
-        BudgetError (OS402): it does not fit, or too many runs were refused by the data.
+class Transaction:
+    """Charge one run of a plan to its ledger, in one order.
+
+    ``reserve`` comes before the first record is read, ``gate`` is around the reading, ``settle`` comes
+    when the outputs are complete, and ``finish`` when they have their names. Without a ledger each of
+    them does nothing.
+
+    Attributes:
+        ledger: the plan's, open; None for a plan without one.
+        reserved: the entry of the run's loss, from ``reserve`` on.
+        charge: the entry that settled it, from ``settle`` on.
     """
-    if ledger is None or plan.charge is None:
-        return None
-    may_be_refused(plan, ledger)
-    entry = ledger_entry(plan)
-    about = {
-        "program": plan.program.hash,
-        "name": plan.program.name,
-        "unit": unit_text(plan),
-        "dataset": None if entry is None else entry.name,
-        "token": token,
-        **_stored(stores or {}),
-        "seal": seal,
-    }
-    with signals_blocked():
+
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger | None = None,
+        charged: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.plan, self.ledger, self.charged = plan, ledger, charged
+        self.reserved: Entry | None = None
+        self.charge: Entry | None = None
+
+    @classmethod
+    def open(
+        cls,
+        plan: Plan,
+        stack: ExitStack,
+        *,
+        store: Mark | None = None,
+        folder: File | None = None,
+        charged: Callable[[str], None] = lambda _text: None,
+    ) -> Self:
+        """Open the plan's ledger until ``stack`` closes.
+
+        Args:
+            plan: what is to run.
+            stack: closes the ledger.
+            store: a session's store that is there already; an older copy of one is refused.
+            folder: where outputs are saved; default the spec's.
+            charged: told in words what stands, before a signal can stop the run.
+
+        Raises:
+            BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is
+                an older copy.
+            (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
+        """
+        terms, path = ledger_terms(plan), ledger_path(plan)
+        if terms is None or path is None or plan.charge is None:
+            return cls(plan, None, charged)
+        terms.limit.check(terms.measure, "ledger.limit")
+        refuse_lost(plan, path, folder, store)
+        ledger = stack.enter_context(Ledger.open(path, terms))
+        refuse_older(plan, ledger, folder)
+        is_paid(ledger, store)
+        return cls(plan, ledger, charged)
+
+    def may_be_refused(self) -> None:
+        """Refuse a run that the data could refuse once too often (OS402)."""
+        if self.ledger is not None:
+            self.ledger.may_refuse(enforced=self._enforced)
+
+    def reserve(
+        self,
+        *,
+        token: str | None = None,
+        stores: Mapping[str, str] | None = None,
+        seal: str | None = None,
+    ) -> None:
+        """Reserve the plan's loss, durably, before a record is read.
+
+        Args:
+            token: what names the run.
+            stores: the names of the run's sessions' stores, by output.
+            seal: what the run's files will be sealed with.
+
+        Raises:
+            BudgetError (OS402): it does not fit, or too many runs were refused by the data.
+        """
+        plan, ledger, loss = self.plan, self.ledger, self.plan.charge
+        if ledger is None or loss is None:
+            return
+        self.may_be_refused()
+        entry, named = ledger_entry(plan), dict(stores or {})
+        about = {
+            "program": plan.program.hash,
+            "name": plan.program.name,
+            "unit": unit_text(plan),
+            "dataset": None if entry is None else entry.name,
+            "token": token,
+            "store": next(iter(named.values())) if len(named) == 1 else None,
+            "stores": named if len(named) > 1 else None,
+            "seal": seal,
+        }
+        with signals_blocked():
+            try:
+                made = ledger.reserve(loss, {k: v for k, v in about.items() if v is not None})
+            except BaseException as error:
+                if (
+                    getattr(error, "code", "") != "OS402"
+                ):  # the entry may be made, and its end failed
+                    self.charged(
+                        f"{ledger.path} may have been charged {loss.text}: see `ledger show`"
+                    )
+                raise
+            self.stands(made)
+
+    def stands(self, reserved: Entry, number: int | None = None) -> None:
+        """Take a reserve as this run's, and report its charge.
+
+        Args:
+            reserved: of this run, or of the unfinished one that is finished now.
+            number: of the entry that is named, where that is its settlement.
+        """
+        self.reserved = reserved
+        if self.ledger is not None and self.plan.charge is not None:
+            entry = f"entry {number or reserved.seq} of {self.ledger.path}"
+            self.charged(f"{entry} charges {self.plan.charge.text}, and stands")
+
+    @contextmanager
+    def gate(self) -> Iterator[None]:
+        """Return the reserve, durably, if the data gate refuses.
+
+        Anything but a refusal by the gate leaves the reserve as it is: it stands as a charge.
+        """
         try:
-            made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
-        except BaseException as error:
-            if getattr(error, "code", "") != "OS402":  # the entry may be made, and its end failed
-                charged(
-                    f"{ledger.path} may have been charged {plan.charge.text}: see `ledger show`"
-                )
+            yield
+        except DataError as error:
+            if self.ledger is not None and self.reserved is not None:
+                kind: Literal["void", "refusal"] = "void" if _harmless(error) else "refusal"
+                with signals_blocked():
+                    found = self.ledger.settle(self.reserved, kind, self._refusal(error.code))
+                    if found.kind == kind:
+                        self.charged(
+                            ""
+                        )  # else others were refused meanwhile, and the reserve stands
             raise
-        charged(f"entry {made.seq} of {ledger.path} charges {plan.charge.text}, and stands")
-    return made
 
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count every end of a paid reading of the data.
 
-def _stored(stores: Mapping[str, str]) -> dict[str, Any]:
-    """Return an entry's form of store names."""
-    if len(stores) == 1:
-        return {"store": next(iter(stores.values()))}
-    return {"stores": dict(stores)} if stores else {}
+        Of a session that is opened again.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self.ledger is not None and not _harmless(error):
+                code = error.code if isinstance(error, SimError) else "OS902"
+                self.ledger.refusal({"program": self.plan.program.hash, **self._refusal(code)})
+            raise
 
+    def settle(self, about: dict[str, Any]) -> None:
+        """Settle the reserve as a charge, durably.
 
-def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
-    """Refuse a run that the data could refuse once too often (OS402)."""
-    entry = ledger_entry(plan)
-    if ledger is not None and entry is not None:
-        ledger.may_refuse(enforced=entry.ingest == "enforce")
+        The same again if it was settled so before.
+        """
+        if self.ledger is not None and self.reserved is not None:
+            self.charge = self.ledger.settle(self.reserved, "charge", about)
 
+    def finish(self, about: dict[str, Any]) -> None:
+        """Record that the charge's outputs have their names."""
+        if self.ledger is not None and self.charge is not None:
+            self.ledger.outcome(self.charge, about)
 
-def _refusal_record(plan: Plan, code: str) -> dict[str, str]:
-    """Return the ledger's record of a refusal."""
-    entry = ledger_entry(plan)
-    enforced = entry is not None and entry.ingest == "enforce"
-    return {"code": code, **({"ingest": "enforce"} if enforced else {})}
+    @property
+    def _enforced(self) -> bool:
+        entry = ledger_entry(self.plan)
+        return entry is not None and entry.ingest == "enforce"
 
+    def _refusal(self, code: str) -> dict[str, str]:
+        """Return the ledger's record of a refusal."""
+        return {"code": code, **({"ingest": "enforce"} if self._enforced else {})}
 
-@contextmanager
-def return_if_refused(
-    plan: Plan,
-    ledger: Ledger | None,
-    reserved: Entry | None,
-    charged: Callable[[str], None] = lambda _text: None,
-) -> Iterator[None]:
-    """Return the reserve if the data gate refuses.
+    # --- stores of sessions ---------------------------------------------------------------------------
 
-    Durably, before the refusal is reported.
+    def unserved(self, output: str) -> str | None:
+        """Return a charged store that never answered, by name.
 
-    Anything but a refusal by the gate leaves the reserve as it is: it stands as a charge.
-    """
-    try:
-        yield
-    except DataError as error:
-        if ledger is not None and reserved is not None:
-            kind = "void" if _harmless(error) else "refusal"
-            with signals_blocked():
-                told = _refusal_record(plan, error.code)
-                if ledger.settle(reserved, kind, told).kind == kind:  # type: ignore[arg-type]
-                    charged("")  # else others were refused meanwhile, and the reserve stands
-        raise
+        A run leaves one for each session that nobody has asked yet, and so does a process that died
+        between the charge and the opening: the next session takes it over and pays nothing
+        (``charge.md``, Lemma 4).
+        """
+        ledger, loss = self.ledger, self.plan.charge
+        if ledger is None:
+            return None
+        names = [
+            store_for(e.body, output)
+            for e in ledger.entries
+            if e.kind == "reserve"
+            and e.body.get("program") == self.plan.program.hash
+            and e.body["loss"] == (None if loss is None else loss.plain())
+        ]
+        return next((name for name in names if name and ledger.turn_of(name) == ""), None)
 
+    def settle_store(self, store: str) -> None:
+        """Settle a session store's open reserve as a charge, if there is one.
 
-@contextmanager
-def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
-    """Count every end of a paid reading of the data.
-
-    Of a session that is opened again.
-    """
-    try:
-        yield
-    except Exception as error:
-        if ledger is not None and not _harmless(error):
-            code = error.code if isinstance(error, SimError) else "OS902"
-            ledger.refusal({"program": plan.program.hash, **_refusal_record(plan, code)})
-        raise
+        The gate accepted the data. That of a run with files stays open, and counts: the run may be
+        finished yet.
+        """
+        ledger = self.ledger
+        if ledger is None:
+            return
+        for entry in ledger.entries:
+            own = entry.kind == "reserve" and store in stores_of(entry.body)
+            if own and "seal" not in entry.body and ledger.settlement_of(entry) is None:
+                ledger.settle(entry, "charge", {})
 
 
 def _harmless(error: Exception) -> bool:

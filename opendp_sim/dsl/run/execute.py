@@ -10,13 +10,13 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path as File
 from typing import Any, Protocol
 
 from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.certificate.signature import Signer
+from opendp_sim.accounting.file_schemas import time_now
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Noise, Private, Stable
@@ -30,19 +30,11 @@ from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
-from opendp_sim.dsl.run.charge import (
-    counting,
-    may_be_refused,
-    open_ledger,
-    reserve,
-    return_if_refused,
-    settle_store,
-    unserved,
-)
+from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
-from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
+from opendp_sim.dsl.run.publish import Run, publish, run_folder, stage, stated_of
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -137,7 +129,7 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
         ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
             changed.
     """
-    folder, ledger = run.folder, run.ledger
+    folder, ledger = run.folder, run.transaction.ledger
     for waiting in kept_folders(folder):
         if ledger is None:
             if listed_program(waiting.path) == plan.program.hash:
@@ -153,9 +145,8 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
         number = reserved.seq if charge is None else charge.seq
         if resume is not None and resume not in (reserved.seq, number):
             continue
-        if plan.charge is not None:  # from before, and whatever stops this process
-            run.charged(f"entry {number} of {ledger.path} charges {plan.charge.text}, and stands")
-        return _finished(plan, waiting, run, reserved)
+        run.transaction.stands(reserved, number)  # from before, and whatever stops this process
+        return _finished(plan, waiting, run, ledger, reserved)
     if resume is None:
         return None
     raise ReleaseError(
@@ -182,9 +173,7 @@ def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
     )
 
 
-def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
-    ledger = run.ledger
-    assert ledger is not None  # noqa: S101 - the caller asked
+def _finished(plan: Plan, waiting: RunFolder, run: Run, ledger: Ledger, reserved: Entry) -> Applied:
     waiting.open_list(reserved.body.get("seal"))
     listed = waiting.listed
     assert listed is not None  # noqa: S101 - it was read
@@ -194,10 +183,9 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Appl
     _check_signer(listed.signer, run, signed=listed.signed)
     _check_kept(plan, waiting, run.folder)
     done = Applied(plan)
-    publish(waiting, listed.files, run, reserved, done)
+    publish(waiting, listed.files, run, done)
     done.resumed = None if done.charge is None else done.charge.seq
-    total = ledger.total(upto=None if done.charge is None else done.charge.seq)
-    done.spent, done.left = total.text, total.left_text
+    _standing(ledger, done, {}, done.charge)
     for name, path in done.files.items():
         if path.suffix == ".npz" and not plan.outputs[name].posts:
             try:
@@ -331,8 +319,8 @@ def apply(
     folder = File(into if into is not None else plan.program.folder)
     check_targets(plan, folder, anywhere=anywhere, replaced=replace)
     with ExitStack() as stack:
-        ledger = open_ledger(plan, stack, folder=folder)
-        run = Run(folder, ledger, signer, workers, told, charged, engine)
+        transaction = Transaction.open(plan, stack, folder=folder, charged=charged)
+        run = Run(folder, transaction, signer, workers, told, engine)
         finished = finish(plan, run, resume)
         if finished is None:
             places = lock_free(plan, stack, replaced=replace)
@@ -344,7 +332,7 @@ def apply(
 
 def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Applied:
     """Run a plan, or resume charged stores without answers."""
-    names = {name: unserved(plan, run.ledger, name) for name in places}
+    names = {name: run.transaction.unserved(name) for name in places}
     if not names or None in names.values() or saved(plan, run.folder):
         drawn = {name: secrets.token_hex(16) for name in places}
         return make_run(plan, run, memory, places, drawn)
@@ -352,7 +340,7 @@ def _run_or_go_on(plan: Plan, run: Run, memory: Memory, places: Places) -> Appli
     done, kept = Applied(plan), {name: str(found) for name, found in names.items()}
     inputs = look_again(plan, run, memory, kept.values())
     make_stores(plan, inputs, places, kept)
-    return _standing(run.ledger, done, places)
+    return _standing(run.transaction.ledger, done, places)
 
 
 def _standing(
@@ -379,13 +367,16 @@ def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> I
     """
     public = open_public(plan, memory, run.told)
     check_forms(plan, memory)
-    may_be_refused(plan, run.ledger)
-    if run.ledger is not None:
-        run.charged(f"what {run.ledger.path} charged for this session before stands")
-    with counting(plan, run.ledger):
+    transaction = run.transaction
+    transaction.may_be_refused()
+    if transaction.ledger is not None:
+        transaction.charged(
+            f"what {transaction.ledger.path} charged for this session before stands"
+        )
+    with transaction.counting():
         inputs = open_private(plan, memory, run.told, public)
     for name in stores:
-        settle_store(run.ledger, name)
+        transaction.settle_store(name)
     return inputs
 
 
@@ -437,12 +428,8 @@ def make_run(
     """
     for where, path in saved(plan, run.folder):
         check_replaced(path, where)
-    done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
-    public = open_public(plan, memory, run.told)
-    check_forms(plan, memory)
-    if run.engine is not None:
-        run.engine.check(plan)
-    rehearse(plan, public, partial(_made, plan), open_references(plan, memory, references))
+    done, transaction, time = Applied(plan), run.transaction, time_now()
+    public = _rehearsed(plan, run, memory, references)
 
     def open_stores() -> None:
         opening(inputs)
@@ -451,25 +438,53 @@ def make_run(
     with run_folder(plan, run.folder, public.queries) as waiting:
         token = waiting.token if waiting else secrets.token_hex(8)
         seal = waiting.seal.public if waiting else None
-        reserved = reserve(plan, ledger, token=token, stores=names, seal=seal, charged=run.charged)
-        inputs, sums, failed = _gated(plan, run, memory, public, reserved)
-        _standing(ledger, done, places, reserved)
+        transaction.reserve(token=token, stores=names, seal=seal)
+        inputs, sums, failed = _gated(plan, run, memory, public)
+        _standing(transaction.ledger, done, places, transaction.reserved)
         done.results, refused = _results(plan, run, inputs, sums, failed)
         if refused is not None and not done.results:
             raise refused
         try:
             if waiting is None:
-                done.charge = settle(ledger, reserved, {})
+                transaction.settle({})
+                done.charge = transaction.charge
                 open_stores()
             else:
-                written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
-                publish(waiting, written, run, reserved, done, open_stores)
+                written = stage(plan, waiting, run, done, time)
+                publish(waiting, written, run, done, open_stores)
         except DataError as error:
             error.results = dict(done.results)  # paid for: the reserve stands
             raise
     if refused is not None:
         raise _beside(refused, done)
     return done
+
+
+def run_in_memory(plan: Plan, memory: Memory) -> dict[str, Any]:
+    """Run a plan without a ledger or files, and return its results.
+
+    Raises:
+        DataError (OS6xx): the data or a query is refused. InternalError (OS902): a private function
+            failed.
+    """
+    run = Run(File(), Transaction(plan))
+    public = _rehearsed(plan, run, memory)
+    results, refused = _results(plan, run, *_gated(plan, run, memory, public))
+    if refused is not None:
+        raise refused
+    return results
+
+
+def _rehearsed(
+    plan: Plan, run: Run, memory: Memory, references: Mapping[str, Block] | None = None
+) -> Inputs:
+    """Open everything public, and try the run on an empty dataset."""
+    public = open_public(plan, memory, run.told)
+    check_forms(plan, memory)
+    if run.engine is not None:
+        run.engine.check(plan)
+    rehearse(plan, public, partial(_made, plan), open_references(plan, memory, references))
+    return public
 
 
 def _results(
@@ -505,7 +520,7 @@ def _beside(refused: SimError, done: Applied) -> SimError:
 
 
 def _gated(
-    plan: Plan, run: Run, memory: Memory, public: Inputs, reserved: Entry | None
+    plan: Plan, run: Run, memory: Memory, public: Inputs
 ) -> tuple[Inputs, dict[str, Any], Exception | None]:
     """Check the private data in one pass of sums.
 
@@ -515,7 +530,7 @@ def _gated(
         What further releases read; sums before noise; and what a mechanism failed with, which is
         judged after the gate: the charge stands (``charge.md``, Lemma 7).
     """
-    with return_if_refused(plan, run.ledger, reserved, run.charged):
+    with run.transaction.gate():
         if run.engine is not None:
             asked = any(release.interactive for release in plan.releases.values())
             inputs = open_private(plan, memory, run.told, public) if asked else public

@@ -16,11 +16,10 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
-from opendp_sim.accounting.certificate.certificate import BINDS, statement_digest
+from opendp_sim.accounting.certificate.certificate import BINDS, digest_of, statement_digest
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.ledger._refusals import UnavailableError
-from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.dsl.files.staging import RunFolder, Saved, changed
 from opendp_sim.dsl.files.write import unwritable, write_output
@@ -31,6 +30,7 @@ from opendp_sim.dsl.run.certificate import (
     signed_certificate,
     statement,
 )
+from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.io.blocks import Block
 
@@ -45,26 +45,14 @@ what the ledger keeps beside it while it writes."""
 
 @dataclass(frozen=True)
 class Run:
-    """Hold a run's settings.
-
-    Its output folder, ledger, signer and number of threads.
-    """
+    """Hold a run's output folder, transaction, signer and number of threads."""
 
     folder: File
-    ledger: Ledger | None
+    transaction: Transaction
     signer: Signer | None = None
     workers: int | None = None
     told: Callable[[str, int], None] = lambda _phase, _rows: None
-    charged: Callable[[str], None] = lambda _text: None
     engine: Any = None
-
-
-def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
-    """Settle a reserve as a charge, durably.
-
-    The same again if it was settled so before.
-    """
-    return None if ledger is None or reserved is None else ledger.settle(reserved, "charge", about)
 
 
 def run_folder(
@@ -105,16 +93,7 @@ def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
     return certificate + 32 * rows * (4 * labels + 8)
 
 
-def stage(
-    plan: Plan,
-    waiting: RunFolder,
-    done: Applied,
-    ledger: Ledger | None,
-    reserved: Entry | None,
-    *,
-    time: str,
-    signer: Signer | None,
-) -> list[Saved]:
+def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) -> list[Saved]:
     """Write every output and statement into the run's folder.
 
     Complete and synchronised.
@@ -122,6 +101,7 @@ def stage(
     Raises:
         DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
     """
+    ledger, reserved = run.transaction.ledger, run.transaction.reserved
     part = None if ledger is None or reserved is None else ledger_part(ledger, reserved.seq)
     written: list[Saved] = []
     try:
@@ -131,9 +111,12 @@ def stage(
                 continue  # not saved, or its last step failed
             file = waiting.path / f"{place}{File(output.decl.save).suffix}"
             write_output(file, done.results[name], output.domain)
-            stated = statement(
-                plan, name, file, File(output.decl.save).name, time=time, ledger=part
-            )
+            about = {
+                "name": File(output.decl.save).name,
+                "sha256": digest_of(file),
+                "bytes": file.stat().st_size,
+            }
+            stated = statement(plan, name, about, time=time, ledger=part)
             with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
                 json.dump(stated, stream)
             written.append(
@@ -148,7 +131,7 @@ def stage(
         waiting.complete(
             written,
             program=plan.program.hash,
-            signer=None if signer is None else signer.public,
+            signer=None if run.signer is None else run.signer.public,
             reserve=None if reserved is None else reserved.seq,
             ledger=None if reserved is None else reserved.hash,
         )
@@ -165,7 +148,6 @@ def publish(
     waiting: RunFolder,
     written: list[Saved],
     run: Run,
-    reserved: Entry | None,
     done: Applied,
     then: Callable[[], None] = lambda: None,
 ) -> None:
@@ -176,8 +158,7 @@ def publish(
     Args:
         waiting: where they wait.
         written: the files.
-        run: how the plan is run.
-        reserved: what was reserved for the run.
+        run: how the plan is run; its transaction has the reserve.
         done: gets what was published.
         then: what the run does before its outcome is recorded: it makes the stores of sessions.
 
@@ -186,10 +167,11 @@ def publish(
         BudgetError (OS403): the ledger could not be written; the text says how to go on.
         ReleaseError (OS701): the charge is there, and holds the digests of other files.
     """
-    ledger = run.ledger
+    transaction = run.transaction
     digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
     with _kept():
-        done.charge = settle(ledger, reserved, {"files": digests})
+        transaction.settle({"files": digests})
+    done.charge = transaction.charge
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
     try:
@@ -209,9 +191,8 @@ def publish(
             + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
         )
     then()
-    if ledger is not None and done.charge is not None:
-        with _kept():
-            ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
+    with _kept():
+        transaction.finish({"files": {f.output: f.sha256 for f in written}})
     waiting.done()
 
 

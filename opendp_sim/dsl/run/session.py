@@ -9,7 +9,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
@@ -28,7 +28,7 @@ from opendp_sim.domains.ids import id_array, persons
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.charge import counting, is_paid, open_ledger, unserved
+from opendp_sim.dsl.run.charge import Transaction, is_paid
 from opendp_sim.dsl.run.execute import check_targets, finish, look_again, make_run, saved
 from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of, query_records
 from opendp_sim.dsl.run.publish import Run
@@ -275,9 +275,10 @@ def serve(
     path = store or store_path(plan, output)
     with ExitStack() as stack, ExitStack() as undo:
         place = undo.enter_context(lock_place(path, output))
-        ledger = open_ledger(plan, stack, store=place.mark)
+        transaction = Transaction.open(plan, stack, store=place.mark, charged=charged)
+        ledger = transaction.ledger
         public = open_references(session_part(plan, output), held)
-        run = Run(File(plan.program.folder), ledger, charged=charged)
+        run = Run(File(plan.program.folder), transaction)
         opening = _Opening(plan, output, place, undo)
         if is_paid(ledger, place.mark):
             opening.go_on(run, held, place.mark.name if place.mark is not None else "")
@@ -315,7 +316,7 @@ def _pay(
     done = finish(plan, run, None) if place.mark is None and saved(plan, run.folder) else None
     if done is not None:
         ran(done)
-    name = unserved(plan, run.ledger, output) if place.mark is None else None
+    name = run.transaction.unserved(output) if place.mark is None else None
     if name is not None:
         _say_lost(plan, run, name)
         opening.go_on(run, memory, name)
@@ -326,14 +327,14 @@ def _pay(
     names = {one: drawn[one] for one in sessions_of(plan)}
     if place.mark is not None:
         names[output] = place.mark.name  # a store from elsewhere: this ledger pays for it now
-    opening.claim(run.ledger, names[output])
+    opening.claim(run.transaction.ledger, names[output])
     opened = partial(opening.open, name=names[output])
     ran(make_run(plan, run, memory, others, names, opened, public))
 
 
 def _say_lost(plan: Plan, run: Run, store: str) -> None:
     """Warn of a dead run that paid for a store."""
-    ledger = run.ledger
+    ledger = run.transaction.ledger
     for entry in () if ledger is None or not saved(plan, run.folder) else ledger.entries:
         mine = entry.kind == "reserve" and store in stores_of(entry.body)
         if mine and ledger is not None and ledger.settlement_of(entry) is None:
@@ -381,9 +382,9 @@ class _Opening:
         A store of other data or another spec is a refusal by the data as well.
         """
         plan, paid = session_part(self.plan, self.output), self.place.mark is not None
-        self.claim(run.ledger, name)
+        self.claim(run.transaction.ledger, name)
         inputs = look_again(plan, run, memory, [name])
-        with counting(plan, run.ledger if paid else None):
+        with run.transaction.counting() if paid else nullcontext():
             self.open(inputs, name)
 
 

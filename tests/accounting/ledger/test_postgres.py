@@ -23,7 +23,7 @@ from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.run.charge import ledger_terms, reserve, return_if_refused
+from opendp_sim.dsl.run.charge import Transaction, ledger_terms
 from opendp_sim.dsl.run.ledger_status import ledger_status
 from tests._small import write_small
 from tests.accounting._server import Cut, Server
@@ -305,11 +305,12 @@ def test_a_refusal_that_stays_charged_is_not_taken_back(place: str, tmp_path: Pa
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
     terms_, told = ledger_terms(plan), list[str]()
     with Ledger.open(place, terms_) as ledger:
-        reserved = reserve(plan, ledger, charged=told.append)
+        transaction = Transaction(plan, ledger, told.append)
+        transaction.reserve()
         for _ in range(REFUSALS):
             ledger.refusal({"program": "p", "code": "OS603"})
         cut = DataError("OS603", "records", expected="an entry", got="none", hint="clean it.")
-        with pytest.raises(DataError), return_if_refused(plan, ledger, reserved, told.append):
+        with pytest.raises(DataError), transaction.gate():
             raise cut
         assert [e.kind for e in ledger.entries][-1] == "refusal"
         assert len(ledger.charges) == 1

@@ -250,7 +250,7 @@ CLOCKS = {"fast": "2090-01-01T00:00:00+00:00", "slow": "1999-01-01T00:00:00+00:0
 def test_what_a_new_ledger_forgets_hangs_on_no_clock(tmp_path, monkeypatch, clock):
     """Begun under a fast clock, older copies of it were taken until 2090; charged under one, no run was."""
     spec, place = write_small(tmp_path), tmp_path / "points.ledger"
-    now = "opendp_sim.accounting.ledger.ledger._now"
+    now = "opendp_sim.accounting.ledger.ledger.time_now"
     with monkeypatch.context() as patch:
         patch.setattr(now, lambda: CLOCKS[clock])
         apply(plan_file(spec))

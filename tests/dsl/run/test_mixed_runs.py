@@ -20,6 +20,7 @@ from opendp_sim.dsl import apply, plan_file, verify
 from opendp_sim.dsl.files.staging import RunFolder
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run import execute, publish, session, stores
+from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.engines.engine import engine_of
@@ -308,13 +309,13 @@ def test_a_store_that_cannot_be_opened_leaves_the_files_and_is_paid_for(tmp_path
 # A process that is killed at any step.
 
 STEPS = {
-    "open_ledger": execute,
-    "reserve": execute,
+    "open": Transaction,
+    "reserve": Transaction,
     "open_private": execute,
     "_results": execute,
     "stage": execute,
     "complete": RunFolder,
-    "settle": publish,
+    "settle": Transaction,
     "_place": publish,
     "make_store": stores,
     "outcome": Ledger,

@@ -16,7 +16,7 @@ from opendp_sim.core.claims import Interactive, Post, Private
 from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, Proof, register
 from opendp_sim.domains.released import AnswerColumns
-from opendp_sim.dsl.run import execute
+from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.sklearn import Budget, DPKNeighborsClassifier
 
 RNG = np.random.default_rng(5)
@@ -138,9 +138,9 @@ HOSTILE: dict[str, Any] = {
 )
 def test_whatever_public_input_is_refused_is_refused_before_the_reserve(key, monkeypatch):
     plan, reserved = sim.plan(spec(key)), []
-    real = execute.reserve
+    real = Transaction.reserve
     monkeypatch.setattr(
-        execute, "reserve", lambda *args, **words: reserved.append(1) or real(*args, **words)
+        Transaction, "reserve", lambda *args, **words: reserved.append(1) or real(*args, **words)
     )
     answered = 0
     for name, asked in HOSTILE.items():
