@@ -39,6 +39,7 @@ Params = Annotated[
     typer.Option("--param", help="A public parameter, name=value; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
 
 
 class _Plain(Console):

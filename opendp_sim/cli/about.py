@@ -12,6 +12,7 @@ import typer
 from opendp_sim.api.templates import RECIPES, file_header, guess_recipe, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
+    Force,
     Params,
     console,
     handled,
@@ -81,6 +82,7 @@ def schema_command(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write it to this file.")
     ] = None,
+    force: Force = False,
     check: Annotated[
         str | None, typer.Option(help="Compare with this file and fail when it differs.")
     ] = None,
@@ -96,11 +98,13 @@ def schema_command(
             have = File(check)
             if not have.exists() or have.read_text(encoding="utf-8") != text:
                 raise refuse_usage(
-                    "the schema of this version", check, f"run `opendp-sim schema -o {check}`."
+                    "the schema of this version",
+                    check,
+                    f"run `opendp-sim schema --force -o {check}`.",
                 )
             _say(json_, f"{check}: up to date", {"up_to_date": check})
         elif output is not None:
-            check_target(File(output), "schema", ())
+            check_target(File(output), force=force)
             File(output).write_text(text, encoding="utf-8")
             note_written(output)
             if json_:

@@ -19,6 +19,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import (
     AsJson,
+    Force,
     Params,
     SpecPath,
     console,
@@ -65,6 +66,7 @@ def answer_command(
     save: Annotated[
         str | None, typer.Option("--output", "-o", "--save", help="Write .csv, .json or .npz.")
     ] = None,
+    force: Force = False,
     json_: AsJson = False,
 ) -> None:
     """Answer public queries from a saved release.
@@ -79,8 +81,7 @@ def answer_command(
         if save is not None:
             named = (("the queries", queries), ("the public points", public))
             given = [(what, File(text)) for what, text in named if text is not None]
-            asked_of = chain(kept_of(release), given)
-            check_target(File(save), "answer", asked_of)
+            check_target(File(save), chain(kept_of(release), given), force=force)
         opened = [None if text is None else reference(text) for text in (queries, public)]
         loaded = load_checked(release)
         with progress("answering"):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.cli._progress import progress
-from opendp_sim.cli._run import AsJson, handled, say, say_json
+from opendp_sim.cli._run import AsJson, Force, handled, say, say_json
 from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
 
@@ -33,6 +33,7 @@ def plot_command(
         list[str] | None,
         typer.Option(help="NAME=VALUE: where another column is held; default its middle."),
     ] = None,
+    force: Force = False,
     json_: AsJson = False,
 ) -> None:
     """Draw a plan, release, selection, ledger or audit; needs the extra `plot`.
@@ -43,7 +44,7 @@ def plot_command(
         from opendp_sim.plots.choose import display_of  # noqa: PLC0415 - at first use
 
         target = Path(output)
-        check_target(target, "picture of `plot`", kept_of(about))
+        check_target(target, kept_of(about), force=force)
         there = target.exists()
         with progress("drawing"):
             display_of(Path(about), kind, column or (), _places(at or ())).save(target)

@@ -9,7 +9,7 @@ import typer
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.cli._progress import progress
-from opendp_sim.cli._run import AsJson, handled, say, say_json
+from opendp_sim.cli._run import AsJson, Force, handled, say, say_json
 from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
 
@@ -30,6 +30,7 @@ def report_command(
         Path | None,
         typer.Option(help="Of a session's store: its spec, to say how many questions are left."),
     ] = None,
+    force: Force = False,
     json_: AsJson = False,
 ) -> None:
     """Write one page for the person who decides.
@@ -43,7 +44,7 @@ def report_command(
         from opendp_sim.report.page import page_of  # noqa: PLC0415 - templates load at first use
 
         target = Path(output) if output is not None else Path(f"{about}.html")
-        check_target(target, "page of `report`", kept_of(about))
+        check_target(target, kept_of(about), force=force)
         with progress("writing the page"):
             page = page_of(about, spec)
         there = target.exists()

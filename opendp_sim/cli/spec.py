@@ -15,6 +15,7 @@ import typer
 from opendp_sim.cli._progress import progress
 from opendp_sim.cli._run import (
     AsJson,
+    Force,
     Params,
     SpecPath,
     console,
@@ -72,6 +73,7 @@ def plan_command(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write the plan as a document for `apply`.")
     ] = None,
+    force: Force = False,
     like: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +100,9 @@ def plan_command(
             change("predicting errors", 0)
             told = {} if like is None else _predicted(plan, like, size)
         if output is not None:
-            _check_output(plan, spec, output)
+            from opendp_sim.dsl.run.overwrite import check_target, kept_of  # noqa: PLC0415 - for `-o` only
+
+            check_target(File(output), kept_of(spec), force=force)
         if json_:
             plain = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
@@ -146,12 +150,6 @@ def _predicted(plan: Plan, like: str, size: int) -> dict[str, Any]:
     from opendp_sim.dsl.run.predict import predict  # noqa: PLC0415
 
     return predict(plan, reference(like), size)
-
-
-def _check_output(plan: Plan, spec: str, output: str) -> None:
-    from opendp_sim.dsl.run.overwrite import check_target, kept_by  # noqa: PLC0415 - for `-o` only
-
-    check_target(File(output), "plan", kept_by(plan.program, spec))
 
 
 def _save(plan: Plan, output: str) -> None:

@@ -490,7 +490,7 @@ def test_verify_tells_another_spec_from_a_changed_certificate(tmp_path):
 
 def test_the_schema_has_not_drifted():
     assert (SPECS / "schema.json").read_text() == schema_text(), (
-        "run: opendp-sim schema -o specs/schema.json"
+        "run: opendp-sim schema --force -o specs/schema.json"
     )
     assert _run("schema", "--check", SPECS / "schema.json").exit_code == 0
 

@@ -1,4 +1,4 @@
-"""``-o`` replaces a file of its own kind, or none: no ledger, data, spec or paid release is lost to it."""
+"""``-o`` replaces a file with ``--force`` only, and no ledger; a run replaces its own outputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("targets")
     spec = write_small(folder)
     assert _run("apply", spec).exit_code == 0
-    assert _run("plan", spec, "-o", folder / "p.plan").exit_code == 0
-    (folder / "other.html").write_text("<!doctype html><title>mine</title>")
     (folder / "other.json").write_text('{"spec": 1}')
     (folder / "d.csv").write_text("x\n1\n")
     return folder
@@ -41,58 +39,52 @@ def _state(folder: Path) -> dict[str, bytes]:
 COMMANDS = {
     "plan": ("plan", "small.yaml", "-o"),
     "report": ("report", "small.yaml", "-o"),
-    "report plan": ("report", "p.plan", "-o"),
     "report ledger": ("report", "points.ledger", "-o"),
-    "report certificate": ("report", "out/release.npz.certificate.json", "-o"),
     "plot": ("plot", "small.yaml", "-o"),
     "answer": ("answer", "out/release.npz", "--queries", "queries.npz", "--post", "density", "-o"),
     "schema": ("schema", "-o"),
 }
-TARGETS = (
-    "small.yaml",
-    "points.npz",
-    "points.ledger",
-    "queries.npz",
-    "out/release.npz",
-    "d.csv",
-    "other.html",
-    "other.json",
-    "out/release.npz.certificate.json",
-)
 
 
-KINDS = ("plan", "page of `report`", "picture of `plot`", "schema", "answer")
-
-
-def _refused(target, kind, about):
+def _refused(target, about, *, force):
     with pytest.raises(DataError) as told:
-        check_target(Path(target), kind, kept_of(about))
+        check_target(Path(target), kept_of(about), force=force)
     assert told.value.code == "OS609", target
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_of_another_kind_is_replaced(folder, monkeypatch, kind):
+@pytest.mark.parametrize("force", [False, True])
+def test_a_file_is_replaced_with_force_only_and_a_ledger_by_no_command(folder, monkeypatch, force):
     monkeypatch.chdir(folder)
     Path("linked.csv").hardlink_to("d.csv")
     Path("link.html").symlink_to("points.ledger")
     os.mkfifo("fifo.csv")
-    Path("dangling.csv").symlink_to("nowhere")
     before = _state(folder)
-    odd = ("linked.csv", "link.html", "fifo.csv", "dangling.csv", ".", "", "/", "/dev/null", "a\0")
-    for target in (*TARGETS, *odd):
-        _refused(target, kind, "nothing.npz")
+    never = (
+        "points.ledger",
+        "link.html",
+        "fifo.csv",
+        ".",
+        "",
+        "/",
+        "/dev/null",
+        "a\0",
+        "small.yaml",
+    )
+    for target in never:
+        _refused(target, "small.yaml", force=force)
+        assert _state(folder) == before, target
+    for target in ("points.npz", "out/release.npz", "d.csv", "linked.csv"):
+        if force:
+            check_target(Path(target), kept_of("small.yaml"), force=True)
+        else:
+            _refused(target, "small.yaml", force=False)
         assert _state(folder) == before, target
 
 
-@pytest.mark.parametrize(
-    "about", ["small.yaml", "p.plan", "points.ledger", "out/release.npz.certificate.json"]
-)
-def test_the_place_of_a_ledger_is_no_output_even_before_it_exists(folder, monkeypatch, about):
+def test_the_places_beside_a_ledger_are_no_output_of_a_command_about_it(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for side in ("-wal", "-shm", "-journal", ".lock", ""):
-        Path(f"points.ledger{side}").unlink(missing_ok=True)
-        _refused(f"points.ledger{side}", "page of `report`", about)
-        assert not Path(f"points.ledger{side}").exists()
+        _refused(f"points.ledger{side}", "points.ledger", force=True)
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -104,28 +96,9 @@ def test_every_command_asks_before_it_writes(folder, monkeypatch, name):
         assert done.exit_code in (1, 4), (target, done.output)
         assert "OS609" in done.output or "OS304" in done.output, (target, done.output)
         assert _state(folder) == before, target
-
-
-def test_a_file_of_its_own_kind_is_replaced_and_an_answer_replaces_none(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    for name, target in (("plan", "p.plan"), ("report", "page.html"), ("schema", "schema.json")):
-        for _ in range(2):
-            assert _run(*COMMANDS[name], target).exit_code == 0, name
-    assert _run(*COMMANDS["answer"], "a.csv").exit_code == 0
-    again = _run(*COMMANDS["answer"], "a.csv")
-    assert again.exit_code == 4
-    assert "delete it" in again.output
-
-
-@pytest.mark.parametrize("ending", some(["png", "svg", "pdf"], 3))
-def test_a_picture_is_replaced_by_the_next_one(folder, monkeypatch, ending):
-    pytest.importorskip("matplotlib")
-    monkeypatch.chdir(folder)
-    for _ in range(2):
-        done = _run(*COMMANDS["plot"], f"p.{ending}")
-        assert done.exit_code == 0, done.output
-    Path(f"q.{ending}").write_bytes(b"%PDF <?xml \x89PNG")
-    assert _run(*COMMANDS["plot"], f"q.{ending}").exit_code == 4
+    if name != "plot":
+        assert _run(*COMMANDS[name], "d.csv", "--force").exit_code == 0
+        assert _state(folder) != before
 
 
 def test_a_ledger_that_is_a_folder_is_refused_with_a_code(tmp_path, monkeypatch):

@@ -64,19 +64,6 @@ def beside(file: File) -> Iterator[File]:
         yield File(f"{file}{side}")
 
 
-def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str, File]]:
-    """Yield the files that a program reads, keeps and saves.
-
-    As (kind, path), in the spec's folder.
-    """
-    for what, (kind, name) in _inputs(program, spec):
-        if kind == "file":
-            yield what, File(name)
-    for output in program.outputs:
-        for file in _written(output.save, output.place, program, File(program.folder)):
-            yield f"what output `{output.name}` writes", file
-
-
 def absent(program: Program) -> list[str]:
     """Return a sentence for each dataset without a file.
 
