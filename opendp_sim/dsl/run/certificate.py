@@ -138,7 +138,7 @@ def signed_certificate(
 
 
 def certified_release(plan: Plan, output: str, release: Release, time: str) -> dict[str, Any]:
-    """Return the certificate of a release in memory, as of the file that it would be saved as."""
+    """Return the certificate of a release in memory."""
     save, stream = plan.outputs[output].decl.save, BytesIO()
     write_archive(stream, release.header, release.arrays)
     data = stream.getvalue()

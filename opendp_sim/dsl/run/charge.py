@@ -453,7 +453,7 @@ class Transaction:
         return next((name for name in names if name and ledger.turn_of(name) == ""), None)
 
     def settle_store(self, store: str) -> None:
-        """Settle a session store's open reserve as a charge, if there is one.
+        """Settle a session store's open reserve as a charge.
 
         The gate accepted the data. That of a run with files stays open, and counts: the run may be
         finished yet.

@@ -101,7 +101,7 @@ def check_target(path: File, kept: Kept = (), *, force: bool = False) -> None:
 
 
 def kept_of(about: str) -> Kept:
-    """Yield the file that a command is about, and a ledger's or a store's companions."""
+    """Yield a command's file and its companions."""
     for file in beside(File(about)):
         yield "the file that it is about", file
 
