@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from opendp_sim.accounting.budget import Limit, MeasureName, Number
@@ -204,12 +203,7 @@ class HeldOverForks:
             )  # fmt: skip
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the lock go."""
         self._lock.release()
 

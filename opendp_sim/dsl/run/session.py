@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -149,12 +148,7 @@ class Served:
         """Return the open session."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store.
 
         The session can be opened again. In a fork, do nothing.
