@@ -179,12 +179,14 @@ def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
     assert slice_.density.argmax() == pytest.approx(3, abs=1)
     file, target = str(next(folder.glob("*.npz"))), str(tmp_path / "x.svg")
     for more, said in (([], ""), (["--at", "y=0.3"], ", in place of the one that was there")):
-        result = CliRunner().invoke(app, ["plot", file, "--column", "x", "-o", target, *more])
+        result = CliRunner().invoke(
+            app, ["plot", file, "--column", "x", "-o", target, "--force", *more]
+        )
         assert result.exit_code == 0, result.output
         assert " ".join(result.stdout.split()).endswith(f"x.svg{said}")
     assert "<svg" in (tmp_path / "x.svg").read_text()
     for more, code in ((["--at", "y"], 2), (["--at", "z=1", "--column", "x"], 1), ([], 1)):
-        result = CliRunner().invoke(app, ["plot", file, "-o", target, *more])
+        result = CliRunner().invoke(app, ["plot", file, "-o", target, "--force", *more])
         assert result.exit_code == code
         assert more or "it has x, y" in " ".join(result.stderr.split())
     for wrong in ({"x": "z"}, {"x": "x", "label": "middle"}, {"x": "k"}):
