@@ -75,10 +75,7 @@ def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def moved(made: Path, target: Path) -> None:
-    """Rename a complete file over its target, durably.
-
-    Across file systems by a copy beside it.
-    """
+    """Rename a complete file over its target, durably, across file systems too."""
     try:
         made.replace(target)
     except OSError as error:
@@ -97,10 +94,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _hold(stream: IO[Any]) -> None:
-    """Lock a hidden file until it is closed.
-
-    The lock shows that it is being written.
-    """
+    """Lock a hidden file until it is closed, while it is written."""
     if LOCKS:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
 

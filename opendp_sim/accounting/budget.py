@@ -62,10 +62,7 @@ def as_written(value: Any) -> Any:
 
 
 def number_text(value: Number) -> str:
-    """Render a bound exactly.
-
-    As ``0.1``, ``1e-06`` or ``1/7``.
-    """
+    """Render a bound exactly, as ``0.1``, ``1e-06`` or ``1/7``."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     short = f"{value:g}"
@@ -225,10 +222,7 @@ class Limit:
 
     @property
     def mechanisms_delta(self) -> Fraction:
-        """Return the delta that ``approx_zcdp`` mechanisms may use.
-
-        Half of delta unless reserved.
-        """
+        """Return the delta for ``approx_zcdp`` mechanisms, half of it unless reserved."""
         if self.reserve_mechanisms is not None:
             return decimal_of(self.reserve_mechanisms)
         delta = self.exact("delta") or Fraction(0)

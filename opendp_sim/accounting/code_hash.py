@@ -60,10 +60,7 @@ def closure(module: str) -> tuple[str, ...]:
 
 
 def package_hash(package: str) -> str:
-    """Return the hash of all modules of a package.
-
-    By the rules of `code_hash`.
-    """
+    """Return the hash of all modules of a package, as `code_hash` does."""
     root = files(package)
     found = hashlib.sha256()
     for name in sorted(_modules(root, package)):

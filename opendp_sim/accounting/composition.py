@@ -114,10 +114,7 @@ def _greatest(holds: Callable[[float], bool], high: float) -> float:
 
 
 def room_of(measure: MeasureName, limit: Limit, spent: Fraction, most: float) -> Fraction:
-    """Return the greatest epsilon of one more run that fits.
-
-    At the limit's delta and in the run's measure.
-    """
+    """Return the greatest epsilon, at the limit's delta, that still fits."""
     whole = limit.exact("epsilon")
     if not spent and limit.rho is None and limit.mu is None and whole is not None:
         return whole
@@ -136,10 +133,7 @@ def less(limit: Fraction, spent: Fraction) -> Fraction:
 
 
 def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
-    """Return the largest mu that still fits, rounded down.
-
-    Squares of mu add up.
-    """
+    """Return the largest mu whose square still fits, rounded down."""
     square = limit**2 - 2 * spent
     if square <= 0:
         return Fraction(0)
@@ -230,10 +224,7 @@ class Charge:
 
 
 def plain_loss(exact: Sequence[Fraction]) -> list[str]:
-    """Return the parts of a loss as exact texts.
-
-    A float by its bits, another rational as "1/10".
-    """
+    """Return a loss as exact texts, a float by its bits."""
     return [_part_text(part) for part in exact]
 
 
@@ -284,10 +275,7 @@ def _no_loss(expected: str, got: str) -> BudgetError:
 
 
 def loss_text(measure: MeasureName, loss: Sequence[float | Fraction]) -> str:
-    """Render a loss, rounded up.
-
-    As ``rho 0.0245`` or ``epsilon 1, delta 1e-06``.
-    """
+    """Render a loss, rounded up, as ``rho 0.0245`` or ``epsilon 1, delta 1e-06``."""
     parts = [_as_shown(part) for part in loss]
     if measure == "gdp":
         first = loss[0]

@@ -21,10 +21,7 @@ from opendp_sim.core.errors import SimError
 
 
 class Strict(BaseModel):
-    """Validate a record of a file format.
-
-    No coercion, no unknown field, no change.
-    """
+    """Validate a record of a file format, without coercion or unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -113,10 +110,7 @@ def read_both(
 
 
 class _OddError(ValueError):
-    """Refuse JSON that some readers accept.
-
-    The message is the reason.
-    """
+    """Refuse JSON that some readers accept, with the reason as message."""
 
 
 def why_not(error: ValueError | RecursionError) -> str:

@@ -26,10 +26,7 @@ _DATES = (str, dt.date, np.datetime64)
 
 
 def bounds_of(columns: Any) -> dict[str, tuple[float, float]]:
-    """Return each column's finite bounds, or refuse (OS101).
-
-    The refusal shows the form to write.
-    """
+    """Return each column's finite bounds, or refuse with the right form (OS101)."""
     found: dict[str, tuple[float, float]] = {}
     wrong = None if isinstance(columns, Mapping) and columns else "something else"
     for name, pair in columns.items() if wrong is None else ():
@@ -63,10 +60,7 @@ def declared(columns: Bounds) -> dict[str, dict[str, Any]]:
 
 
 def _ends(pair: Any) -> tuple[float, float]:
-    """Return two bounds as numbers.
-
-    Dates as days; NaN for an invalid bound.
-    """
+    """Return two bounds as numbers, dates as days, NaN if invalid."""
     if isinstance(pair, str) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
         return math.nan, math.nan
     if _dated(pair):

@@ -55,10 +55,7 @@ def check_word(
 
 
 def check_privacy_words(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
-    """Refuse privacy words of a wrong form (OS101).
-
-    A unit, its type, a ledger or a limit.
-    """
+    """Refuse privacy words of a wrong form (OS101)."""
     check_word("unit", unit, str, "`row`, or the name of a column", 'unit="visitor".')
     check_word("ids", ids, str, "`str` or `int64`", 'ids="int64".')
     if ledger is not None:

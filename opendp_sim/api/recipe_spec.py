@@ -117,10 +117,7 @@ class PrivacyWords:
     limit: Mapping[str, Number] | None = None
 
     def begun(self, name: str, columns: Mapping[str, Any]) -> Builder:
-        """Return a program over one table in memory.
-
-        With its privacy and its ledger stated.
-        """
+        """Return a program over one table in memory, with privacy and ledger."""
         told = dict(columns)
         if self.unit != "row":
             check_apart(self.unit, columns)

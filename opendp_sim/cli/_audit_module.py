@@ -37,10 +37,7 @@ class ModuleTargets:
 
 
 class PrintCounter(io.TextIOBase):
-    """Count the audited code's printed output.
-
-    Nobody's answer is among it.
-    """
+    """Count the audited code's printed output."""
 
     lines = 0
 
@@ -56,10 +53,7 @@ class PrintCounter(io.TextIOBase):
 
 @contextmanager
 def listening(heard: PrintCounter) -> Iterator[None]:
-    """Keep the audited code's output out of the report.
-
-    Output of a library or a child included.
-    """
+    """Keep the audited code's output, children included, out of the report."""
     with redirect_stdout(heard), redirect_stderr(heard), _elsewhere():
         yield
 

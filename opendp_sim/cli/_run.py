@@ -62,10 +62,7 @@ class _Plain(Console):
         return escape(given) if soft_wrap else folded(escape(given), self.width)
 
     def on_broken_pipe(self) -> None:
-        """End with a shell's code for a broken pipe.
-
-        Rich would exit with 1, and say nothing of a charge.
-        """
+        """End with a shell's code for a broken pipe."""
         raise unread(BrokenPipeError())
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
@@ -75,10 +72,7 @@ class _Plain(Console):
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console.
-
-    80 columns wide when it is not a terminal, so that output is stable.
-    """
+    """Return a console, 80 columns wide if it is no terminal."""
     plain: dict[str, Any] = {"stderr": error, "highlight": False, "markup": False, "emoji": False}
     made = _Plain(**plain)
     return made if made.is_terminal else _Plain(**plain, width=_PIPED, no_color=True)
@@ -125,10 +119,7 @@ def say_json(value: Any) -> None:
 
 @contextmanager
 def printed() -> Iterator[None]:
-    """End the command when standard output cannot be written.
-
-    What was done is no refusal.
-    """
+    """End the command, without a refusal, when standard output cannot be written."""
     try:
         yield
     except OSError as error:

@@ -57,10 +57,7 @@ class _Process:
 
 
 def note_charge(text: str) -> None:
-    """Remember final charges.
-
-    The last line states them if the command is stopped.
-    """
+    """Remember final charges for the last line of a stopped command."""
     _Process.charged = text
 
 
@@ -115,10 +112,7 @@ class _Stream:
 
 
 class _Forgiving(_Stream):
-    """Write to standard error, ignoring failures.
-
-    No progress bar, warning or message ends a command.
-    """
+    """Write to standard error, ignoring failures."""
 
     def _noted(self, work: Callable[..., object], *given: str) -> None:
         """Drop what is not taken."""
@@ -160,10 +154,7 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def _is_sending(frame: FrameType | None) -> bool:
-    """Return whether ``_lost`` is running.
-
-    Its own signal may arrive while it looks at the next.
-    """
+    """Return whether ``_lost`` is running."""
     while frame is not None and frame.f_code is not _lost.__code__:
         frame = frame.f_back
     return frame is not None
@@ -208,10 +199,7 @@ def begun() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """End cleanly on SIGINT, SIGTERM and SIGHUP.
-
-    While the block runs.
-    """
+    """End cleanly on SIGINT, SIGTERM and SIGHUP while the block runs."""
     usual = sys.unraisablehook
     if _Process.inside:
         yield

@@ -86,10 +86,7 @@ def doctor_command(
 
 
 def _entries(spec: str, param: list[str] | None) -> tuple[list[DataEntry], str]:
-    """Return a plan's or spec's datasets and folder.
-
-    The spec may have holes.
-    """
+    """Return a plan's or spec's datasets and folder."""
     try:
         plan = plan_file(spec, read_parameters(param))
     except Refused:

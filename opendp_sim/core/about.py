@@ -34,10 +34,7 @@ def parameters_of(cls: type[BaseModel]) -> dict[str, ParameterInfo]:
 
 
 def options_of(info: FieldInfo) -> dict[str, type[BaseModel]]:
-    """Return the records to choose a parameter from, by word.
-
-    Empty for a plain parameter.
-    """
+    """Return the records to choose a parameter from, by word, or none."""
     return {key: cls for m in info.metadata for key, cls in _options(m).items()}
 
 

@@ -178,10 +178,7 @@ def _called_back(function: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseParts:
-    """Hold a release's noiseless part and declared noise.
-
-    For the auditor.
-    """
+    """Hold a release's noiseless part and declared noise for the auditor."""
 
     core: Callable[[Any], Any]
     noise: Noise
@@ -189,10 +186,7 @@ class ReleaseParts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """Hold the queries that an interactive release accepts.
-
-    For the auditor.
-    """
+    """Hold the queries that an interactive release accepts, for the auditor."""
 
     domain: Domain
     priced: bool
@@ -361,10 +355,7 @@ def _interactive(
 
 
 def answers_questions(release: Any) -> bool:
-    """Return whether a release is a queryable.
-
-    Of a measurement or of an odometer.
-    """
+    """Return whether a release of a measurement or odometer is a queryable."""
     return isinstance(release, dp.Queryable | OdometerQueryable)
 
 
@@ -375,20 +366,14 @@ def plain_measurement(
     function: Callable[[Any], Any],
     privacy_map: Callable[[Any], Any],
 ) -> dp.Measurement:
-    """Build a measurement on any OpenDP space.
-
-    The audit asks it of a composition.
-    """
+    """Build a measurement on any OpenDP space, for audits of compositions."""
     return _make_measurement(domain, metric, measure, function, privacy_map)
 
 
 def curve_measurement(
     measurement: dp.Measurement, curve: Callable[[Any], Callable[[float], float]]
 ) -> dp.Measurement:
-    """Return ``measurement`` with its loss as a privacy profile.
-
-    The map takes ``d_in`` to ``epsilon -> delta``.
-    """
+    """Return ``measurement`` with its loss as a profile, ``epsilon -> delta``."""
     return _make_measurement(
         measurement.input_domain,
         measurement.input_metric,
@@ -407,10 +392,7 @@ _T = TypeVar("_T")
 
 
 class _Then(_PartialConstructor):
-    """Wrap a partial constructor and record its arguments.
-
-    Its chains are wrapped too.
-    """
+    """Wrap a partial constructor and its chains, and record its arguments."""
 
     def __init__(self, constructor: Callable[[dp.Domain, dp.Metric], Any], note: Note) -> None:
         super().__init__(constructor)  # type: ignore[no-untyped-call]

@@ -106,10 +106,7 @@ class DistanceSums(Protocol):
         ...
 
     def bias(self, p: float | None) -> float:
-        """Return the largest error besides noise, per record.
-
-        At queries on the grid in the box.
-        """
+        """Return the largest error besides noise, per record, at grid queries."""
         ...
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
@@ -133,10 +130,7 @@ class IntervalCounts(Protocol):
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records with ``lower <= x <= upper`` in ``column``.
-
-        In steps; shapes (q,).
-        """
+        """Count records with ``lower <= x <= upper`` in ``column``, in steps, (q,)."""
 
     def around(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
@@ -181,10 +175,7 @@ class ClassScores(Protocol):
     labels: tuple[str | int, ...]
 
     def scores(self, released: Arrays, queries: Any) -> NDArray[np.float64]:
-        """Return each class's logit, shape (q, L).
-
-        Queries are on the model's own input space.
-        """
+        """Return each class's logit of queries on the input space, (q, L)."""
         ...
 
     def without_noise(self, rows: Any) -> Arrays:
@@ -302,17 +293,11 @@ class KernelSums(Protocol):
         ...
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the records per class (L,) and their noise.
-
-        Noise is per unit of scale.
-        """
+        """Return the records per class (L,) and their noise per scale."""
         ...
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of ``estimate``.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of ``estimate``, 1 without draws."""
         ...
 
     def count_factor(self) -> float:
@@ -345,17 +330,11 @@ class KernelSums(Protocol):
         ...
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the kernel at real distances.
-
-        The estimate is unbiased for it.
-        """
+        """Return the kernel that is estimated, at real distances."""
         ...
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise, per query.
-
-        From real distances of shape (n, q).
-        """
+        """Bound the deviation without noise, per query, of distances (n, q)."""
         ...
 
 

@@ -98,10 +98,7 @@ class Sensitivity:
 
 
 def sensitivity_of(blocks: Iterable[SketchBlock], *, monotone: bool) -> Sensitivity:
-    """Add up blocks to the norms of one record's contribution.
-
-    Each block is divided by its weight.
-    """
+    """Add up blocks, by their weights, to one record's norms."""
     blocks = tuple(blocks)
     return Sensitivity(
         l1=sum((Fraction(b.l1, b.weight) for b in blocks), Fraction(0)),
@@ -197,10 +194,7 @@ class Noise:
 
     @property
     def deviation(self) -> float:
-        """Return the noise's standard deviation on a cell of weight 1.
-
-        0 for a scale of 0.
-        """
+        """Return the noise's standard deviation on a cell of weight 1."""
         if self.scale == 0:
             return 0.0
         if self.family == "rounded_gaussian":

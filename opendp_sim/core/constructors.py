@@ -22,10 +22,7 @@ from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metr
 
 
 def adopt_domain(domain: dp.Domain | Domain) -> Domain:
-    """Return our descriptor of an OpenDP domain.
-
-    Our own, or one of OpenDP's that we can read.
-    """
+    """Return our descriptor of an OpenDP domain, or our own domain."""
     found: Domain = _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
     return found
 
@@ -64,10 +61,7 @@ def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -
 
 
 def bind_to_opendp(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = None) -> Any:
-    """Bind ``mechanism`` to a space and build its OpenDP object.
-
-    The space is ours or OpenDP's.
-    """
+    """Bind ``mechanism`` to a space, ours or OpenDP's, as OpenDP object."""
     own_domain, own_metric = adopt_domain(domain), adopt_metric(metric)
     claim = mechanism.bind(own_domain, own_metric)
     made = build(claim, mechanism.key, own_domain, own_metric, norm)

@@ -70,19 +70,13 @@ CATALOGUE: dict[str, str] = {
 
 
 class Given(str):
-    """Mark a text as a user's value.
-
-    It is shown in quotes, so that ``"3"`` differs from 3.
-    """
+    """Mark a text as a user's value, which is shown in quotes."""
 
     __slots__ = ()
 
 
 def came(got: object) -> str:
-    """Return the words for a refused value.
-
-    A description unchanged, a value as Python writes it.
-    """
+    """Return the words for a refused value, a description unchanged."""
     return got if isinstance(got, str) and not isinstance(got, Given) else repr(got)
 
 
@@ -165,10 +159,7 @@ class AuditError(SimError):
 
 
 class DataError(SimError):
-    """Refuse data or a query outside its domain.
-
-    Names the column, never a value.
-    """
+    """Refuse data or a query outside its domain by the column's name."""
 
     family = "OS6"
     unread: bool = False

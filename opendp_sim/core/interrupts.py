@@ -37,10 +37,7 @@ _kept: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
 
 class _State(threading.local):
-    """Track this thread's depth of native calls.
-
-    And whether the innermost frame is ours.
-    """
+    """Track this thread's depth of native calls and its innermost frame."""
 
     depth = 0
     listening = False
@@ -239,10 +236,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def signal_waits() -> bool:
-    """Return whether a signal is pending until ``signals_blocked`` ends.
-
-    Code that waits inside has to end.
-    """
+    """Return whether a signal is pending until ``signals_blocked`` ends."""
     return bool(_here.waiting)
 
 

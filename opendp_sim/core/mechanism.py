@@ -152,10 +152,7 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
         self.known = {option.key: option for option in options}
 
     def parse(self, value: Any, name: str | None = None) -> Option:
-        """Return the record for ``value``.
-
-        ``name`` is the parameter's, for advice.
-        """
+        """Return the record for ``value`` of the parameter ``name``."""
         if isinstance(value, tuple(self.known.values())):
             return cast("Option", value)
         if isinstance(value, str):
@@ -252,20 +249,14 @@ def register(cls: M) -> M:
 
 
 def current_key(key: str) -> str:
-    """Return today's key for a former one.
-
-    Any other key is returned as it is.
-    """
+    """Return today's key for a former one, any other unchanged."""
     if key in REGISTRY:
         return key
     return next((name for name, cls in REGISTRY.items() if key in cls.formerly), key)
 
 
 def lookup(key: str) -> Any:
-    """Return the mechanism ``key``, or refuse with the nearest name.
-
-    Former keys are known too.
-    """
+    """Return the mechanism of a present or former ``key``, or refuse."""
     key = current_key(key)
     if key in REGISTRY:
         return REGISTRY[key]

@@ -26,10 +26,7 @@ _AFTER = {-2: 2**17}
 
 @cache
 def machine_memory() -> int:
-    """Return the memory a process can have, in bytes.
-
-    The machine's, or its container's limit.
-    """
+    """Return the machine's or container's memory, in bytes."""
     found = [2**63]
     with suppress(ValueError, OSError, AttributeError):
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -95,10 +92,7 @@ class _Kept:
                 _tell_allocator(_AFTER)
 
     def forked(self) -> None:
-        """Begin anew in a fork.
-
-        Another thread of the parent may have had the lock.
-        """
+        """Begin anew in a fork, whose parent may have had the lock."""
         self._lock = threading.Lock()
 
 

@@ -48,10 +48,7 @@ def stability(stages: Iterable[Stage]) -> int:
 
 
 def sensitivity_after(stages: Sequence[Stage]) -> Sensitivity | None:
-    """Return the sensitivity per unit of the source's distance.
-
-    None unless the last stage is a sketch.
-    """
+    """Return a final sketch's sensitivity per unit of distance, or None."""
     last = stages[-1].claim if stages else None
     if not isinstance(last, Stable) or last.sensitivity is None:
         return None
@@ -101,10 +98,7 @@ class _Mapped:
 
 
 def on_queries(stages: Sequence[Stage], queries: Any) -> Any:
-    """Apply the row maps to public queries.
-
-    Unclamped where a map declares so.
-    """
+    """Apply the row maps to public queries, unclamped where declared."""
     for stage in stages:
         claim = stage.claim
         if not isinstance(claim, Stable) or claim.sensitivity is not None:

@@ -25,18 +25,12 @@ def rare_records(rho: float) -> int:
 
 
 def needed_records(rho: float) -> int:
-    """Return the records a classifier needs.
-
-    Below this number none works well.
-    """
+    """Return the records a classifier needs to work well."""
     return math.ceil(_ENOUGH / math.sqrt(2 * rho))
 
 
 def too_few(size: int, rho: float) -> str:
-    """Return a warning if ``size`` records are too few.
-
-    Empty where some classifier works well at this loss.
-    """
+    """Return a warning if ``size`` records are too few, or nothing."""
     if size >= needed_records(rho):
         return ""
     return (

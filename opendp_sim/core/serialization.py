@@ -118,10 +118,7 @@ def cannot_write(what: str) -> ParameterError:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a descriptor as plain data with types.
-
-    Refused unless the same descriptor can be read back.
-    """
+    """Return a descriptor as plain data that reads back to it."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is tuple:

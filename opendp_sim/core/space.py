@@ -21,10 +21,7 @@ from opendp_sim.core import dp
 
 
 def canonical_text(value: object) -> str:
-    """Return text that is equal exactly for equal data.
-
-    Numbers are rendered by value, exactly, because Python compares them so: 1, 1.0 and True are equal.
-    """
+    """Return text that is equal exactly for equal data, as in Python."""
     if value is None:
         return "None"
     if isinstance(value, float) and math.isinf(value):

@@ -47,10 +47,7 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
 
 
 def stripped(array: NDArray[Any]) -> NDArray[Any]:
-    """Return cells with their texts stripped as ``plain`` strips them.
-
-    Empty texts stay: they may be a key.
-    """
+    """Return cells with their texts stripped as ``plain`` strips them."""
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "surrogateescape")
     if array.dtype.kind not in TEXTS:
@@ -84,10 +81,7 @@ def _place(cell: object, places: dict[str | int, int]) -> int:
 
 
 def _numbered(places: dict[str | int, int], *, written: bool) -> dict[int, int]:
-    """Return the keys that equal 64-bit numbers.
-
-    With ``written`` the texts of numbers too.
-    """
+    """Return the keys that equal 64-bit numbers, ``written`` ones included."""
     found: dict[int, int] = {}
     for key, at in places.items():
         number = key if isinstance(key, int) else integer_cell(key)

@@ -64,20 +64,14 @@ def canonical_cell(cell: object) -> str | int | float | None:
 
 
 def tagged(value: str | int) -> bytes:
-    """Return the bytes to hash of a canonical value.
-
-    They contain its type and its content.
-    """
+    """Return the bytes to hash of a canonical value, with its type."""
     if isinstance(value, str):
         return b"s" + str.encode(value, "utf-8", "surrogatepass")
     return b"i" + str(int(value)).encode()
 
 
 def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
-    """Return a public 64-bit hash of each canonical value, shape (n,).
-
-    It is the same in every process.
-    """
+    """Return a public hash of each canonical value, in any process, (n,)."""
     salt = seed.to_bytes(8, "little")
     told, hashed = list(values), hashlib.blake2b
     plain_integers = set(map(type, told)) <= {int}  # the usual case, in two thirds of the time
@@ -177,10 +171,7 @@ def _read_whole(cell: str) -> int | None:
 
 
 def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
-    """Return cells as canonical texts, shape (n,).
-
-    The array holds plain ``str``, empty where a text is missing.
-    """
+    """Return cells as canonical ``str``, shape (n,), empty where missing."""
     cells = listed(values)
     if _all_of(cells, str):
         cells = list(map(str.strip, cells))
@@ -192,10 +183,7 @@ def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
 
 
 def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
-    """Return cells as int64, ``MISSING`` where there is none.
-
-    The shape is that of the cells.
-    """
+    """Return cells as int64, ``MISSING`` where there is none."""
     cells, shape = listed(values), _shape(values)
     read = int if _all_of(cells, int, bool) or _short(cells) else integer_cell
     try:
@@ -206,10 +194,7 @@ def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
 
 
 def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
-    """Return cells as floats, NaN where there is none.
-
-    The shape is that of the cells.
-    """
+    """Return cells as floats, NaN where there is none."""
     cells, shape = listed(values), _shape(values)
     read = float if _all_of(cells, float, int, bool) or _short(cells) else real
     try:
@@ -249,20 +234,14 @@ def columned(cells: Any) -> NDArray[Any]:
 
 
 def of_one_type(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of one type.
-
-    Where texts and numbers are mixed, each is written as JSON.
-    """
+    """Return a column of one type, mixed cells as JSON."""
     if column.dtype != object or len(set(map(type, column.tolist()))) < 2:
         return column
     return object_array([json.dumps(cell) for cell in column.tolist()])
 
 
 def listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:
-    """Return cells as a flat list of Python objects.
-
-    None stands for a text with a code point that is no character.
-    """
+    """Return cells as a flat list, None for texts with odd characters."""
     if not isinstance(values, np.ndarray):
         return list(values)
     flat = values.ravel()
@@ -291,8 +270,5 @@ def _short(cells: list[Any]) -> bool:
 
 
 def is_int64(values: NDArray[Any]) -> bool:
-    """Return whether an array may contain ``MISSING``.
-
-    It may if it has signed 64 bits, in either byte order.
-    """
+    """Return whether an array has signed 64 bits and so ``MISSING``."""
     return values.dtype.kind == "i" and values.dtype.itemsize == 8

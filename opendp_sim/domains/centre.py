@@ -41,10 +41,7 @@ class Centre:
 
 
 def nearest_centre(rows: GridRows) -> Centre:
-    """Return zero, or the box's middle if rows are nearer to it.
-
-    The middle is ``floor((l + u) / 2)``.
-    """
+    """Return the box's middle if rows are nearer to it, else zero."""
     each = rows.width // len(rows.lower)
     bounds = list(zip(rows.lower * each, rows.upper * each, strict=True))
     at_zero = _about(rows, bounds, (0,) * rows.width)

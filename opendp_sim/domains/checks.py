@@ -96,10 +96,7 @@ def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
 
 
 def kept_distance(rows: GridRows, distance: str) -> tuple[str, ...]:
-    """Return advice if random projection of these rows changes ``distance``.
-
-    ``distance`` is l1, l2 or angle.
-    """
+    """Return advice if projection changes l1, l2 or angle ``distance`` of rows."""
     kept = rows.distortion[0] if rows.distortion else None
     if kept == 2.0 and distance == "l1":
         return (

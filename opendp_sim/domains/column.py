@@ -97,10 +97,7 @@ class Column(Descriptor):
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """Return the dtype of the column in memory.
-
-        Categories are indices into ``keys``.
-        """
+        """Return the dtype of the column in memory, with keys as indices."""
         found = _ARRAY.fullmatch(self.dtype)
         if found:
             return np.dtype(_NUMPY[found[1]])

@@ -46,17 +46,11 @@ class KnownCounts(Sketch):
         return f"{super().identifier[:-1]},items={digest}}}"
 
     def metric(self, norm: Norm) -> VectorNorm:
-        """Return the output metric of a norm.
-
-        For L∞ it counts users.
-        """
+        """Return the output metric of a norm, users for L∞."""
         return USERS if norm == "linf" else super().metric(norm)
 
     def check(self, data: Any) -> None:
-        """Refuse data that is no flat vector of integers >= 0.
-
-        For public data and tests.
-        """
+        """Refuse public data that is no flat vector of integers >= 0."""
         IntVector(self.size).check(data)
         _refuse_negative(np.asarray(data))
 
@@ -142,10 +136,7 @@ class Votes:
         return self.steps * int(d_in)
 
     def counts(self, data: Any) -> NDArray[np.int64]:
-        """Return the counts.
-
-        Refuses a non-member by its public type and size alone.
-        """
+        """Return the counts, or refuse by public type and size."""
         if not self.listed and not isinstance(data, dict):
             raise _bad("OS602", "a mapping of item and votes", "something else")
         if self.listed:
@@ -224,10 +215,7 @@ def votes_space(
 
 
 def need_candidates(key: str, votes: Votes, hint: str) -> int:
-    """Return the public number of candidates, or refuse.
-
-    To choose among the items that occur would reveal them.
-    """
+    """Return the public number of candidates, or refuse to reveal items."""
     if votes.candidates is None:
         raise SpaceError(
             "OS204", f"{key}.input_domain", expected="a public catalogue or universe of items",

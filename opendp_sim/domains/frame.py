@@ -22,10 +22,7 @@ def middles_and_units(frame: Frame, width: int) -> tuple[NDArray[np.float64], ND
 
 
 def composed(outer: Frame, inner: Frame, width: int) -> Frame | None:
-    """Return the frame of rows rescaled by ``outer`` and then ``inner``.
-
-    None where a number of it leaves the range of floats.
-    """
+    """Return the frame of ``inner`` and then ``outer``, None beyond floats."""
     first, unit = middles_and_units(outer, width)
     then, scale = middles_and_units(inner, width)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -79,10 +79,7 @@ def stored_ids(ids: Any) -> NDArray[Any]:
 
 
 def are_numbers(ids: Any) -> bool:
-    """Return whether the dtype makes every identifier one number.
-
-    Then none of them has to be read.
-    """
+    """Return whether identifiers are numbers by dtype, so none is read."""
     bare = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
     return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 

@@ -90,10 +90,7 @@ class VectorNorm(Metric):
                 )  # fmt: skip
 
     def need_bound(self, d_in: int, where: str) -> None:
-        """Refuse an infinite distance (OS206).
-
-        It is infinite where records were both added and removed.
-        """
+        """Refuse the infinite distance of added and removed records (OS206)."""
         if self.norm == "linf" and self.monotone and d_in > 1:
             raise SpaceError(
                 "OS206", where, expected="an input distance of 1 before a monotone distance", got=d_in,

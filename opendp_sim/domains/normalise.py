@@ -60,10 +60,7 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
 
 
 def _check_labels(array: NDArray[Any], column: Column) -> None:
-    """Refuse numbers where every key is a text.
-
-    The array's dtype decides: no record would be left.
-    """
+    """Refuse numbers, by dtype, where every key is a text."""
     if array.dtype.kind in "biuf" and all(isinstance(key, str) for key in column.keys):
         raise DataError(
             "OS602",

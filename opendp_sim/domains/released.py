@@ -39,10 +39,7 @@ class NamedArrays(Domain):
         return sum(prod(shape) for _, shape in self.arrays)
 
     def check(self, data: Any) -> None:
-        """Accept anything.
-
-        Mechanisms make releases, and release files are checked when they are loaded.
-        """
+        """Accept anything, as releases are checked when they are loaded."""
 
     def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Cut a flat vector into its named arrays (views where possible)."""
@@ -73,10 +70,7 @@ class Released(Domain):
     queries: Domain | None = None
 
     def check(self, data: Any) -> None:
-        """Accept anything.
-
-        Release files are checked when they are loaded.
-        """
+        """Accept anything, as releases are checked when they are loaded."""
 
     def capability(self, name: str, key: str) -> Any:
         """Return the capability ``name``, or refuse for mechanism ``key``."""
@@ -125,7 +119,4 @@ class AnswerColumns(Domain):
     normalised: bool = False
 
     def check(self, data: Any) -> None:
-        """Accept anything.
-
-        Answers are made in this package.
-        """
+        """Accept anything, as answers are made in this package."""

@@ -11,18 +11,12 @@ from opendp_sim.core.arithmetic.rounding import float_up
 
 
 def norm_slack(width: int) -> float:
-    """Return the slack factor of a row's computed norm.
-
-    It covers all roundings of the computation.
-    """
+    """Return the slack factor for all roundings of a row's norm."""
     return 1.0 + max(1e-12, (width + 8) * 2.0**-50)
 
 
 def row_norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
-    """Return the norm of each row.
-
-    No row within any bound overflows; a row with infinities gives NaN.
-    """
+    """Return the norm of each row, NaN with infinities."""
     wide = values.astype(np.float64, copy=False)
     largest: NDArray[np.float64] = np.abs(wide).max(axis=1, initial=0.0)
     if norm == "linf":
@@ -33,10 +27,7 @@ def row_norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
 
 
 def any_longer(values: NDArray[np.float64], l2: int) -> bool:
-    """Return whether an integer row is longer than ``l2``.
-
-    Exact arithmetic decides where floats do not.
-    """
+    """Return whether an integer row is longer than ``l2``, exactly."""
     bound, slack = float_up(l2**2), norm_slack(values.shape[1])
     with np.errstate(over="ignore"):
         squares = np.square(values).sum(axis=1)

@@ -68,10 +68,7 @@ class WithPoints(Rows):
 
 
 def with_points(queries: Any, points: Any) -> WithPoints:
-    """Return queries on a sketch's input space, with public points.
-
-    None stands for no queries.
-    """
+    """Return queries on a sketch's input space, if any, with public points."""
     told = as_rows(points).values
     asked = Rows(told[:0]) if queries is None else as_rows(queries)
     return WithPoints(asked.values, asked.labels, asked.ids, told)
@@ -88,19 +85,13 @@ def as_rows(data: Any) -> Rows:
 
 
 def filled_array(values: Any) -> NDArray[Any]:
-    """Return an array, masked entries as NaN.
-
-    The domain refuses NaN.
-    """
+    """Return an array, masked entries as NaN, which the domain refuses."""
     array, holes = unmasked(array_of_rows(values))
     return array if holes is None else np.where(holes, np.nan, array)
 
 
 def array_of_rows(values: Any, code: str = "OS602", where: str = "rows") -> NDArray[Any]:
-    """Return rows as an array; refuse rows of several lengths.
-
-    numpy's own message counts the rows.
-    """
+    """Return rows as an array, or refuse several lengths without counts."""
     with suppress(ValueError, TypeError, OverflowError, RecursionError):
         return values if isinstance(values, np.ndarray) else np.asarray(values)
     raise DataError(
@@ -110,18 +101,12 @@ def array_of_rows(values: Any, code: str = "OS602", where: str = "rows") -> NDAr
 
 
 def length(data: Any) -> int:
-    """Return the number of records of a block.
-
-    A block is rows, or a dict of columns.
-    """
+    """Return the number of records of rows or of columns."""
     return len(next(iter(data.values()))) if isinstance(data, dict) else len(data)
 
 
 def take(data: Any, which: Any) -> Any:
-    """Return the records ``which`` of a block.
-
-    ``which`` is a slice, a mask or indices.
-    """
+    """Return records of a block by a slice, mask or indices."""
     if isinstance(data, Rows):
         labels, ids = (None if p is None else p[which] for p in (data.labels, data.ids))
         return Rows(data.values[which], labels, ids)
@@ -305,10 +290,7 @@ class GridRows(_RowDomain):
             raise self._refuse("OS605", "rows within the norm bound", "a longer row")
 
     def to_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return points in the data's own units.
-
-        Public or released points, shape (m, d) in steps.
-        """
+        """Return public points (m, d), in steps, in the data's units."""
         middles, units = middles_and_units(self.frame, self.width)
         return values * (units * self.unit) + middles
 

@@ -38,10 +38,7 @@ _CHECKS: dict[str, tuple[str, list[Any]]] = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Hold one check's result.
-
-    ``told`` is the failure in words, or None.
-    """
+    """Hold one check's result, with its failure in words, or None."""
 
     name: str
     seconds: float

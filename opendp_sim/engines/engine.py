@@ -126,10 +126,7 @@ def _summed(plan: Plan) -> list[str]:
 
 
 def total_of_messages(job: Job, messages: Sequence[bytes]) -> Any:
-    """Return the messages' sum, if complete.
-
-    They must hold every task's result exactly once.
-    """
+    """Return the messages' sum, if each task's result is there once."""
     found = read_message(work.merge(job.text, messages))
     if found.code and found.gate:
         raise DataError(
@@ -161,10 +158,7 @@ _CAUSE = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\w*\b.*", re.MULTILINE)
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of an exception's text with the cause.
-
-    For jobs over public rows only.
-    """
+    """Return the cause's line in the text of a public job's exception."""
     text = str(error).strip()
     named = _CAUSE.findall(text) or text.splitlines()[:1]
     return ": ".join([type(error).__name__, *(line.strip() for line in named[-1:])])[:400]
@@ -186,10 +180,7 @@ def _public_task() -> tuple[Plan, Any]:
 
 
 class Local(Engine):
-    """Run tasks on threads of this process.
-
-    Each task has its own reader and its own state.
-    """
+    """Run tasks on threads, each with its own reader and state."""
 
     name = "local"
 

@@ -49,10 +49,7 @@ class Job:
 
 
 def cannot(where: str, expected: str, got: str, hint: str) -> DataError:
-    """Return the refusal of a plan or engine (OS611).
-
-    Before a record is read.
-    """
+    """Return the refusal of a plan or engine, before reading (OS611)."""
     return DataError("OS611", where, expected=expected, got=got, hint=hint)
 
 
@@ -202,10 +199,7 @@ def typed_of(text: str) -> Typed:
 
 
 def source_of_task(typed: Typed, task: str, folder: str) -> Source:
-    """Open a task's source.
-
-    Row groups of pinned files, or the whole source.
-    """
+    """Open a task's source, row groups of pinned files or everything."""
     parts = json.loads(task)["parts"]
     entry = typed.entry
     if parts is None:

@@ -69,10 +69,7 @@ def read_message(data: bytes) -> Message:
 
 
 def pack(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays, or one vector, as bytes.
-
-    int64 in the narrowest type that holds its values.
-    """
+    """Return arrays as bytes, int64 in the narrowest type."""
     if isinstance(value, np.ndarray):
         value = {"": value.astype(np.int64, copy=False)}
     names: list[str] = []

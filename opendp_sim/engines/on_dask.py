@@ -69,10 +69,7 @@ class Dask(Engine):
         self._may_spill = may_spill
 
     def ready(self) -> None:
-        """Refuse a missing Dask, or a spilling cluster (OS611).
-
-        It would write records to its disks.
-        """
+        """Refuse a missing Dask, or a cluster that spills to disks (OS611)."""
         need("distributed", "dask")
         if self._may_spill or (self._client is None and not self._address):
             return
@@ -94,10 +91,7 @@ class Dask(Engine):
             )  # fmt: skip
 
     def run(self, job: Job) -> Sequence[bytes]:
-        """Run every task, then the merges.
-
-        All futures are released, since they hold secrets.
-        """
+        """Run every task, then the merges, and release all secret futures."""
         with self._connected() as client:
             made: list[Any] = []
 

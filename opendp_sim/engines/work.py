@@ -45,10 +45,7 @@ def whole(text: str, task: str) -> bytes:
 
 
 def route(text: str, task: str) -> list[bytes]:
-    """Send a task's records to their persons' buckets.
-
-    One message a bucket, also an empty one.
-    """
+    """Send a task's records to their persons' buckets, one message each."""
     told, no = json.loads(text), json.loads(task)["no"]
     gate, count = _Gate(), told["buckets"]
 
@@ -103,10 +100,7 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
 
 
 def merge(text: str, messages: Sequence[bytes]) -> bytes:
-    """Add partial results of one job.
-
-    A task that is in two of them is found.
-    """
+    """Add partial results of one job, or refuse a task twice."""
     told = json.loads(text)
 
     def go() -> list[bytes]:
@@ -133,10 +127,7 @@ def merge(text: str, messages: Sequence[bytes]) -> bytes:
 
 
 class _Gate:
-    """Open a task's records behind the gate.
-
-    Remembers whether the gate refused.
-    """
+    """Open a task's records behind the gate, and remember its refusal."""
 
     def __init__(self) -> None:
         self.refused = False

@@ -115,10 +115,7 @@ def _numpy(part: Any, column: Column) -> NDArray[Any]:
 
 
 def entry_of(column: Column) -> Column:
-    """Return a vector column's entry as a number column.
-
-    The declaration of one entry.
-    """
+    """Return the declaration of a vector column's entry as number column."""
     dtype = "float64" if column.numpy_dtype.kind == "f" else "int64"
     return replace(column, dtype=dtype) if column.is_vector else column
 

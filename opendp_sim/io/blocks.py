@@ -34,10 +34,7 @@ def block_rows(records: Records) -> int:
 
 
 def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
-    """Return the widest record of a chain, and its stage.
-
-    In numbers a record.
-    """
+    """Return the widest record of a chain, in numbers, and its stage."""
     found: tuple[int, Stage | None] = 0, None
     for stage in stages:
         width = getattr(stage.claim.output, "width", 0) if isinstance(stage.claim, Stable) else 0
@@ -47,10 +44,7 @@ def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
 
 
 def rows_at_once(stages: Sequence[Stage]) -> int:
-    """Return the records to process together.
-
-    Few where a row map makes them wide.
-    """
+    """Return the records to process together, fewer if maps widen them."""
     return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
 
 
@@ -66,10 +60,7 @@ def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Na
 
 @dataclass(frozen=True)
 class Narrowed:
-    """Open blocks of at most ``most`` records.
-
-    Can be cut into parts where ``blocks`` can.
-    """
+    """Open blocks of at most ``most`` records, in parts where possible."""
 
     blocks: Callable[[], Iterable[Any]]
     most: int

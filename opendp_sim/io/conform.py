@@ -88,10 +88,7 @@ def no_arrow_type(name: str) -> DataError:
 
 @contextmanager
 def unquoted(name: str) -> Iterator[None]:
-    """Replace a library's error by a constant text (OS602).
-
-    Its own could quote a cell.
-    """
+    """Replace a library's error, which could quote a cell (OS602)."""
     try:
         yield
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):

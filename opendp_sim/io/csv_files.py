@@ -88,10 +88,7 @@ class ShortLines:
         return self
 
     def __next__(self) -> str:
-        """Return the next line, or what is left of it.
-
-        The csv module asks for a second line of a record only within quotes.
-        """
+        """Return the next line of a record, or its rest."""
         line = self._file.readline(self._longest)
         if not line:
             raise StopIteration
@@ -108,10 +105,7 @@ class ShortLines:
         return self._told > 0
 
     def record_was_cut(self) -> bool:
-        """Return whether the last record was too long.
-
-        The csv module just returned it; a new one begins.
-        """
+        """Return whether the last record was cut, and begin a new one."""
         cut, self._told, self._cut = self._cut, 0, False
         return cut
 
@@ -135,10 +129,7 @@ class ShortLines:
 
 
 def good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
-    """Yield one missing cell for a broken record.
-
-    Its quotes are wrong, or it is too long.
-    """
+    """Yield one missing cell for a broken or long record."""
     while True:
         try:
             line = next(lines)
@@ -227,10 +218,7 @@ class Chunks:
         )
 
     def lines(self, chunk: bytes) -> Iterator[list[str]]:
-        """Yield a chunk's records by the csv module.
-
-        Takes more bytes if a record continues.
-        """
+        """Yield a chunk's records, the last one completed, by the csv module."""
         text = _Text(io.StringIO(self._decoder.decode(chunk), newline=""), self._more)
         records, short = _records(text, self._place)
         text.within = lambda: short.within
@@ -243,10 +231,7 @@ class Chunks:
 
 @dataclass
 class _Text:
-    """Yield lines of one chunk.
-
-    And of the next ones as long as a record is not complete.
-    """
+    """Yield lines of one chunk and the rest of its last record."""
 
     held: io.StringIO
     more: Callable[[], str]
@@ -265,10 +250,7 @@ class _Text:
 
 
 def _records(file: _Lines, place: FileOptions) -> tuple[Iterator[list[str]], ShortLines]:
-    """Return a text's records by the csv module, and lines.
-
-    The lines are those it reads.
-    """
+    """Return a text's records by the csv module, and their lines."""
     quote = place.dialect.mark
     short = ShortLines(file, place.delimiter, quote=quote)
     how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
@@ -411,10 +393,7 @@ def csv_source(place: FileOptions, records: Records) -> PieceSource:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Hold every declared column's place in a line.
-
-    By the header alone.
-    """
+    """Hold every declared column's place in a line, by the header."""
 
     place: FileOptions
     records: Records
@@ -428,10 +407,7 @@ class _Layout:
         return sorted({at for several in self.places.values() for at in several})
 
     def picked(self, line: list[str]) -> list[str]:
-        """Return the wanted cells of a line.
-
-        All empty if the line does not fit the file.
-        """
+        """Return the wanted cells of a line, empty if it is unfit."""
         cells = self.place.dialect.cells(line, self.cells)
         if cells is None:
             return [""] * len(self.wanted)
@@ -467,19 +443,13 @@ class _Layout:
 
 
 def layout_of(place: FileOptions, records: Records, header: list[str] | None) -> _Layout:
-    """Return the declared columns' places, or refuse (OS602).
-
-    Refuses a header that lacks one.
-    """
+    """Return the declared columns' places, or refuse the header (OS602)."""
     places = {c.name: _places(c, place, header) for c in records.columns}
     return _Layout(place, records, places, None if header is None else len(header))
 
 
 def csv_header(place: FileOptions, lines: Iterator[list[str]]) -> list[str] | None:
-    """Return a header's names, or None.
-
-    Declared names, or those of the first line.
-    """
+    """Return the names, declared or in the first line, or None."""
     declared = place.dialect.header
     if isinstance(declared, str):
         return None
@@ -557,10 +527,7 @@ def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
 
 
 def csv_records(place: FileOptions, raw: IO[bytes]) -> Iterator[list[str]]:
-    """Yield a text file's records by the csv module.
-
-    Cell by cell as they stand.
-    """
+    """Yield a text file's records by the csv module, as they stand."""
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8", errors=ANY, newline="")
     return _records(file, place)[0]

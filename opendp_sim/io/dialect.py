@@ -68,10 +68,7 @@ class Dialect:
         return None if self.quote == NONE else self.quote
 
     def number(self, cell: str) -> str | None:
-        """Return a number's cell with a decimal point.
-
-        None for a missing one.
-        """
+        """Return a number's cell with a decimal point, None if missing."""
         cell = cell.strip()
         if cell in self._marks:
             return None
@@ -236,10 +233,7 @@ _SEP = re.compile(rb'"?sep=(.)"?\r?\n?', re.DOTALL | re.IGNORECASE)
 
 
 class _AsUtf8(io.RawIOBase):
-    """Convert a file's text to UTF-8.
-
-    Invalid bytes stay as they are.
-    """
+    """Convert a file's text to UTF-8, with invalid bytes as they are."""
 
     def __init__(self, raw: IO[bytes], encoding: str) -> None:
         self._raw = raw

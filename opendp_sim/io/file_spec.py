@@ -224,10 +224,7 @@ def _prefix(given: Any, where: str) -> Prefix | None:
 
 
 def _name(given: Any, kind: str, where: str) -> str:
-    """Return a header's name, or a place.
-
-    ``{at: 3}`` in a text file is a place.
-    """
+    """Return a header's name, or a place as in ``{at: 3}``."""
     if not isinstance(given, Mapping):
         return str(given)
     at = given.get("at")

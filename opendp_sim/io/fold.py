@@ -104,10 +104,7 @@ class Threads:
 
 
 class One:
-    """Work in the calling thread alone.
-
-    As ``Threads``, without any.
-    """
+    """Work in the calling thread alone, as ``Threads`` without any."""
 
     size = 1
 
@@ -136,10 +133,7 @@ class One:
 
 
 class _WorkerStates:
-    """Hold the states of threads with work.
-
-    A thread without work has no sketch.
-    """
+    """Hold the states of threads with work."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make, self._own, self.all = make, threading.local(), list[Any]()
@@ -156,10 +150,7 @@ class _WorkerStates:
 
 
 class _Queue:
-    """Distribute blocks from one narrow queue to threads.
-
-    The calling thread fills it.
-    """
+    """Distribute blocks from the calling thread's narrow queue to threads."""
 
     def __init__(self, adding: Sequence[Callable[[Any], Any]]) -> None:
         self._work: SimpleQueue[Any] = SimpleQueue()
@@ -183,10 +174,7 @@ class _Queue:
             del block
 
     def feed(self, blocks: Iterable[Any]) -> None:
-        """Distribute every block, and wait for all.
-
-        Raises the failure of the first block that failed.
-        """
+        """Distribute every block, wait for all, and raise the first failure."""
         try:
             start_some(self._threads)
             for given in enumerate(blocks):
@@ -208,10 +196,7 @@ class _Queue:
 
 
 def cores() -> int:
-    """Return the default number of threads.
-
-    The cores that this process may use, at most eight.
-    """
+    """Return the cores that this process may use, at most eight."""
     affinity = getattr(os, "sched_getaffinity", None)
     found = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     with suppress(OSError, ValueError, ZeroDivisionError):  # a container's share, in microseconds
@@ -222,10 +207,7 @@ def cores() -> int:
 
 
 class _Blas:
-    """Limit BLAS to one thread while anybody asks.
-
-    The limit is the process's.
-    """
+    """Limit the process's BLAS to one thread while anybody asks."""
 
     def __init__(self) -> None:
         self._lock, self._users = threading.Lock(), 0
@@ -246,10 +228,7 @@ class _Blas:
                 self._limits.restore_original_limits()
 
     def forked(self) -> None:
-        """Begin anew in a fork.
-
-        Another thread of the parent may have had the lock.
-        """
+        """Begin anew in a fork, whose parent may have had the lock."""
         self._lock = threading.Lock()
 
 
@@ -384,10 +363,7 @@ def _no_progress(_rows: int) -> None:
 
 
 def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
-    """Return all rows behind the row maps, in memory.
-
-    For mechanisms that need the whole dataset.
-    """
+    """Return all rows behind the row maps, in memory."""
     key = stages[-1].mechanism.key if stages else "records"
     source_blocks = narrowed(source_blocks, stages)
     through = guarded(lambda _: resolve(stages, source_blocks), key)(None)

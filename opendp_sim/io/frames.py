@@ -203,10 +203,7 @@ def _of_dataset(dataset: Any, records: Records) -> PieceSource:
 
 
 def _opened(function: Callable[[], Any], records: Records) -> Iterator[Any]:
-    """Yield a caller's opened table.
-
-    An exception of the caller could quote a record.
-    """
+    """Yield a caller's opened table, without exceptions that quote records."""
     with told_apart():
         stream = function()
     if library_of(stream) == "polars":
@@ -257,10 +254,7 @@ def _wanted(records: Records, known: list[str]) -> list[str]:
 
 @contextmanager
 def told_apart() -> Iterator[None]:
-    """Replace a library's error by a constant text.
-
-    Its own could quote a record.
-    """
+    """Replace a library's error, which could quote a record."""
     try:
         yield
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):

@@ -74,10 +74,7 @@ def _gated(block: Block, records: Records, mode: Ingest) -> Block:
 
 
 def check_entries(block: Block, records: Records) -> None:
-    """Refuse cells unreadable as their dtype (OS603).
-
-    The text names no cell.
-    """
+    """Refuse cells unreadable as their dtype (OS603) without quoting them."""
     if _missing(block, records).any():
         told = ", ".join(f"{c.name} {c.dtype}" for c in records.columns if _can_miss(c))
         raise DataError(
@@ -110,18 +107,12 @@ def check_form(source: Source) -> None:
 
 
 def _check_structure(block: Block, records: Records) -> None:
-    """Check names, widths and dtypes against the declaration.
-
-    Of a table without records.
-    """
+    """Check a table's names, widths and dtypes, without records."""
     records.check({name: column[:0] for name, column in block.items()})
 
 
 def _can_miss(column: Column) -> bool:
-    """Return whether a column has its own missing cells.
-
-    Missing without being NaN or a foreign label.
-    """
+    """Return whether a column has missing cells besides NaN and foreign labels."""
     return not column.keys and column.numpy_dtype.kind in "iuO"
 
 

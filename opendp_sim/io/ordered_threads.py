@@ -19,10 +19,7 @@ Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
 
 
 class _Here(threading.local):
-    """Link a worker to the thread that waits for it.
-
-    The worker can have a function called there.
-    """
+    """Let a worker call functions in the thread that waits for it."""
 
     call: Call | None = None
 
@@ -31,10 +28,7 @@ _here = _Here()
 
 
 def in_caller(function: Callable[..., None], *args: Any) -> None:
-    """Call a function in the waiting thread.
-
-    Soon; in any other thread, now.
-    """
+    """Call a function in the waiting thread, or here if none waits."""
     if _here.call is None:
         function(*args)
     else:
@@ -130,10 +124,7 @@ def start_some(threads: Sequence[threading.Thread]) -> int:
 
 
 def join_all(threads: Sequence[threading.Thread]) -> None:
-    """Wait for the running threads.
-
-    An interrupt may have come before all were started.
-    """
+    """Wait for the running threads, perhaps not all started."""
     for thread in threads:
         if thread.ident is not None:
             thread.join()

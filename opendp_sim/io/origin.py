@@ -106,10 +106,7 @@ NOTHING_PRIVATE = Origin()
 
 @dataclass(frozen=True)
 class Named:
-    """Name a source of a spec.
-
-    Its files are listed on demand.
-    """
+    """Name a source of a spec, whose files are listed on demand."""
 
     kind: str
     argument: Any
@@ -281,10 +278,7 @@ def _of_files(files: Iterable[Any]) -> Origin:
 
 
 def file_names(file: Any) -> Iterator[Hashable]:
-    """Yield the names of one file.
-
-    Its path, links resolved, and the file's identity under any name.
-    """
+    """Yield one file's resolved path and identity under any name."""
     path = Path(os.fsdecode(os.fspath(file)))
     try:
         yield "file", str(path.resolve())
@@ -304,10 +298,7 @@ def _of_query(text: str) -> Origin:
 
 
 def _of_places(places: Iterable[Any]) -> Origin:
-    """Return the files of places in libraries' forms.
-
-    Addresses and patterns too; none is opened.
-    """
+    """Return the files of libraries' addresses and patterns, unopened."""
     found: list[str] = []
     for place in places:
         path = os.fsdecode(place).removeprefix("file://")
@@ -316,10 +307,7 @@ def _of_places(places: Iterable[Any]) -> Origin:
 
 
 def _of_lazy(frame: Any) -> Origin:
-    """Return a lazy Polars frame's tables and files.
-
-    Tables in memory, and files below it.
-    """
+    """Return a lazy Polars frame's tables in memory and files."""
     from polars import DataFrame  # noqa: PLC0415 - of whoever handed its frame over
 
     found = _of_query(frame.explain())
@@ -384,10 +372,7 @@ def _of_pandas(cells: Any) -> Origin:
 
 
 def _of_series(series: Any) -> Origin:
-    """Return the origin of a Polars column.
-
-    Without an Arrow type, that of the object.
-    """
+    """Return the origin of a Polars column, of any type."""
     if hasattr(series.dtype, "fields"):
         return _union(map(_of_series, series.struct.unnest().get_columns()))
     if not in_arrow(series.dtype):

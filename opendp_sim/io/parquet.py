@@ -41,10 +41,7 @@ _HEAVY = 2**28
 
 @dataclass(frozen=True)
 class FilePart:
-    """Describe one file or some row groups of it.
-
-    And the values that its folders' names give all its records.
-    """
+    """Describe a file or row groups, with its folders' values."""
 
     file: Path
     keys: Mapping[str, str]
@@ -65,10 +62,7 @@ class FilePart:
 
 
 def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
-    """Return which columns are texts by their type.
-
-    Not lists or numbers written in bytes.
-    """
+    """Return which columns are texts, and nothing else, by type."""
     from pyarrow import types  # noqa: PLC0415 - an extra
 
     kinds = {field.name: field.type for field in schema if field.name in names}
@@ -76,10 +70,7 @@ def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
 
 
 def weight_of(file: Any, names: set[str]) -> int:
-    """Return columns' unpacked bytes, by the footer.
-
-    Of a list all its entries.
-    """
+    """Return columns' unpacked bytes, lists whole, by the footer."""
     found, schema = 0, file.schema
     columns = [at for at in range(len(schema)) if schema.column(at).path.split(".")[0] in names]
     for group in range(file.metadata.num_row_groups):
@@ -121,10 +112,7 @@ def batches(
 
 
 def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return a row group's excess entries, bytes and records.
-
-    Entries beyond those of lists as declared.
-    """
+    """Return a row group's entries, bytes and records beyond the declaration."""
     about, spare, heavy = file.metadata.row_group(group), 0, 0
     count = int(about.num_rows)
     for at in range(about.num_columns):
@@ -138,10 +126,7 @@ def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, 
 
 
 def unbounded_decode(spare: int, heavy: int, count: int) -> bool:
-    """Return whether a row group exceeds its declaration.
-
-    Too many entries, or too heavy records.
-    """
+    """Return whether a row group exceeds its declaration."""
     return spare > _SPARE or heavy > max(_HEAVY, count << 20)
 
 
@@ -259,10 +244,7 @@ def parquet_of(
 
 @dataclass(frozen=True)
 class _Listed:
-    """Hold a source's listed parts.
-
-    With the stored column of each declared column.
-    """
+    """Hold a source's listed parts and the stored columns."""
 
     arrow: Any
     place: FileOptions

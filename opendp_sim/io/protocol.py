@@ -20,10 +20,7 @@ Raw = Mapping[str, Any]
 
 @runtime_checkable
 class Source(Protocol):
-    """Read records any number of times.
-
-    In the same order each time.
-    """
+    """Read records any number of times in the same order."""
 
     @property
     def records(self) -> Records:
@@ -31,16 +28,10 @@ class Source(Protocol):
 
     @property
     def length(self) -> int | None:
-        """Return the number of records if known.
-
-        Without reading them. It is private.
-        """
+        """Return the private number of records, if known without reading."""
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
-        """Open the source afresh in blocks of ``rows`` records.
-
-        The last one may be shorter.
-        """
+        """Open the source afresh in blocks of at most ``rows`` records."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +76,7 @@ class PieceSource:
 
 
 def _formed(piece: Raw, records: Records) -> Block:
-    """Return a piece in the declared types.
-
-    Its form is checked, with or without records.
-    """
+    """Return a piece in the declared types, its form checked."""
     block = conform(piece, records)
     records.check({name: column[:0] for name, column in block.items()})
     return block

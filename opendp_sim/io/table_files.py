@@ -240,10 +240,7 @@ def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
 
 
 def _keys_of(place: FileOptions, name: str, width: int, vector: bool) -> tuple[str, ...]:
-    """Return a column's possible keys.
-
-    Of a vector the list's first, then those of its entries.
-    """
+    """Return a column's possible keys, with those of its entries."""
     stored = place.stored(name)
     if isinstance(stored, tuple):
         return stored

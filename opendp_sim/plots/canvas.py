@@ -43,10 +43,7 @@ def needs_plot(name: str) -> Any:
 
 
 def label(text: object) -> str:
-    """Return text for a picture.
-
-    Control characters are shown, and no dollar starts a formula.
-    """
+    """Return text for a picture, without control characters or formulas."""
     return escape(str(text)[:60]).replace("$", r"\$")
 
 
@@ -76,10 +73,7 @@ class Display(ABC):
         """Draw on axes that exist."""
 
     def save(self, path: str | Path, *, dpi: int = 150) -> None:
-        """Write the picture as .svg, .png or .pdf.
-
-        As a whole or not at all, and without a date.
-        """
+        """Write the picture as .svg, .png or .pdf, atomically and without date."""
         kind = Path(path).suffix.removeprefix(".")
         if kind not in _KINDS:
             raise DataError(

@@ -165,10 +165,7 @@ class PrivacyDisplay(Display):
         return cls(plan.privacy.measure, plan.total, exact=is_tight(plan), of=of)
 
     def plot(self, ax: Any = None, profile_ax: Any = None) -> Self:
-        """Draw the trade-off on ``ax``, with any profile.
-
-        Where the claim is a curve.
-        """
+        """Draw the trade-off on ``ax``, with the profile of a curve."""
         self._profile_ax = profile_ax
         return super().plot(ax)
 

@@ -46,10 +46,7 @@ class TopDisplay(Display):
 
     @classmethod
     def of(cls, found: Any) -> Self:
-        """Take a selection's release.
-
-        A list, ranked columns, items with counts, or a table.
-        """
+        """Take a selection's list, ranked columns, items with counts, or table."""
         if isinstance(found, Table):
             counts = found["count"].tolist() if "count" in found.columns else None
             return cls(found["item"].tolist(), counts, ranked="rank" in found.columns)

@@ -146,10 +146,7 @@ class Density(Mechanism):
         return math.pi / 2 if median else 1.0
 
     def _expected(self, noise: float, of_count: float) -> dict[str, float]:
-        """Return a mean's error terms for the plan.
-
-        Besides the number of records.
-        """
+        """Return a mean's error terms, besides the number of records."""
         if not self.normalise:
             return {"noise_error": noise}
         return {
@@ -218,10 +215,7 @@ class Density(Mechanism):
 
 @dataclass(frozen=True)
 class _Estimated:
-    """Hold kernel sums or means with their intervals' parts.
-
-    By query and class.
-    """
+    """Hold kernel sums or means with interval parts, by query and class."""
 
     values: NDArray[np.float64]
     noise_variance: NDArray[np.float64]
@@ -280,10 +274,7 @@ def most_sampled(sums: KernelSums) -> float:
 
 
 def rounding_bound(sums: KernelSums, domain: Domain) -> float:
-    """Bound the kernel change by rounding (Lemma 4).
-
-    Of record and query to the grid.
-    """
+    """Bound the kernel change by rounding record and query (Lemma 4)."""
     rows = getattr(domain, "queries", None)
     return sums.change(rows.moved(sums.distance)) if isinstance(rows, GridRows) else 0.0
 

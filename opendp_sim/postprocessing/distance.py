@@ -266,10 +266,7 @@ def bad_exponent(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
 
 
 def check_reach(release: Released, queries: Any, power: float) -> None:
-    """Refuse queries too far away for floats.
-
-    They must represent the p-th powers' variances.
-    """
+    """Refuse queries whose p-th powers' variances leave the floats."""
     least, most = least_and_greatest(np.asarray(getattr(queries, "values", queries)))
     rows = release.queries
     ends = [abs(v) for name in ("lower", "upper") for v in getattr(rows, name, ())]

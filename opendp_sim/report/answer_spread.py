@@ -47,10 +47,7 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
 
 
 def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
-    """Count the leads that are not safe.
-
-    Both are in records.
-    """
+    """Count the leads, in records, that are not safe."""
     if not leads or median(leads) <= 0:
         return ""
     below = sum(lead < error.size for lead in leads)

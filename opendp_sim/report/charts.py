@@ -89,10 +89,7 @@ def _lines(label: str) -> list[str]:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Return round ticks around both ends.
-
-    In steps of 1, 2, 2.5 or 5.
-    """
+    """Return round ticks around both ends."""
     span = max(high - low, 1e-300)
     unit = 10.0 ** math.floor(math.log10(span / 4))
     step = next(f * unit for f in (1, 2, 2.5, 5, 10) if span / (f * unit) <= 6)

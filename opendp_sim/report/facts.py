@@ -29,10 +29,7 @@ ALONE, CALLS = "from this run alone", "calls the protection "
 
 @dataclass
 class Facts:
-    """Hold everything that the page prints.
-
-    Only ``picture`` is markup, all else is escaped.
-    """
+    """Hold everything that the page prints, escaped except ``picture``."""
 
     kind: str
     title: str
@@ -62,10 +59,7 @@ class Facts:
 
 
 def plan_facts(plan: Plan, kind: str, command: str) -> Facts:
-    """Gather the facts of a plan.
-
-    Nothing is opened and nothing is spent.
-    """
+    """Gather the facts of a plan, without data or loss."""
     plain = plan.plain()
     privacy = plain["privacy"]
     unit = {} if privacy is None else privacy["unit"]

@@ -105,10 +105,7 @@ def ledger_facts(file: Path) -> Facts:
 
 
 def _protected(unit: str) -> str:
-    """State the protected unit of a ledger in words.
-
-    `add_remove 1 of row` is one record.
-    """
+    """State the protected unit of a ledger in words."""
     kind, number, _, of = (*unit.split(" ", 3), "", "", "")[:4]
     if kind not in ("add_remove", "replace") or not number.isdigit():
         return unit
@@ -156,10 +153,7 @@ def _chart_note(runs: int) -> str:
 
 
 def _row(entry: Entry) -> tuple[str, str, str]:
-    """Return a row for a counting entry.
-
-    A charge, or a reserve that nothing has settled.
-    """
+    """Return a row for a charge, or for an unsettled reserve."""
     name = str(entry.body.get("name") or entry.body.get("program") or "")
     return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
 

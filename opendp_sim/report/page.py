@@ -192,10 +192,7 @@ def _visible(value: Any) -> Any:
 
 
 def render(facts: Facts) -> str:
-    """Return the page.
-
-    Every text is escaped, and control characters are shown.
-    """
+    """Return the page, with every text escaped."""
     folder = files("opendp_sim.report")
     engine = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_visible

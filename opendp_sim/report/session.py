@@ -148,9 +148,6 @@ def _rest(total: Total) -> list[Tile]:
 
 
 def _charge(entries: tuple[Entry, ...], found: SessionStanding) -> Entry | None:
-    """Return the entry that pays for this store.
-
-    It names the charged program.
-    """
+    """Return the entry that pays for this store."""
     paid = [e for e in counting_entries(entries) if found.mark.name in stores_of(e.body)]
     return paid[-1] if paid else None

@@ -67,10 +67,7 @@ _OF_VOTES = (
 
 
 def assumptions_of(plan: Plan, assumed: Sequence[str]) -> list[str]:
-    """Return the assumptions of a reader.
-
-    ``assumed`` is in the words of a certificate.
-    """
+    """Return the assumptions of a reader, by a certificate's words."""
     unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
     stated = [unit if text == UNIT_SENTENCE else PLAIN.get(text, text) for text in kept]
     return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]

@@ -373,10 +373,7 @@ def _plan(spec: Mapping[str, Any]) -> Plan:
 
 
 def budget_of(estimator: Any) -> dict[str, Number]:
-    """Return a fit's budget as in a spec, or refuse.
-
-    OS101, OS102.
-    """
+    """Return a fit's budget as in a spec, or refuse (OS101, OS102)."""
     measure = choice("measure", estimator.measure, _MEASURES)
     epsilon = bound("epsilon", estimator.epsilon)
     if measure == "pure":
@@ -411,10 +408,7 @@ def fit_loss(estimator: Any) -> Charge:
 
 
 def checked_source(plan: Plan, arrays: Mapping[str, Any]) -> PieceSource:
-    """Return the columns as a source with checked form.
-
-    A wrong form is refused before the charge.
-    """
+    """Return the columns as a source of checked form, before the charge."""
     (entry,) = plan.program.data
     with as_refusals():
         table = from_arrays(entry.records, arrays)

@@ -146,10 +146,7 @@ def _is_fit(entry: Entry) -> bool:
 
 
 def purse_terms(measure: Any, unit: str, limit: Limit) -> Terms:
-    """Return the terms, or refuse an invalid limit (OS401).
-
-    Or an unknown measure, or a limit of another measure.
-    """
+    """Return the terms, or refuse a limit or measure (OS401)."""
     limit.check(measure if isinstance(measure, str) else "none", "budget")  # type: ignore[arg-type]
     return Terms(measure, unit_word(unit), limit)
 
@@ -247,10 +244,7 @@ def open_when_free(path: Path, terms: Terms | None) -> Ledger:
 
 
 def _before() -> None:
-    """Wait for charges before a fork.
-
-    Otherwise the lock, and SQLite's, would stay taken in the child.
-    """
+    """Wait for charges before a fork, which would copy taken locks."""
     for lock in sorted(_LOCKS, key=id):
         (_forking.taken if lock.wait() else _forking.missed).append(lock)
 
@@ -586,10 +580,7 @@ def _reopened(path: str) -> Budget:
 
 
 def _removed(folder: str, owner: int) -> None:
-    """Remove a budget that was in memory.
-
-    A fork of its process leaves it unchanged.
-    """
+    """Remove a budget in memory, in the process that made it."""
     _HERE.pop(folder, None)
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

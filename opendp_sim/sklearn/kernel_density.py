@@ -96,10 +96,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(np.log(value) - self.log_volume_)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the total log density.
-
-        Of held-out private records it is not private.
-        """
+        """Return the total log density, private for public records only."""
         del y
         return float(np.sum(self.score_samples(X)))
 

@@ -128,10 +128,7 @@ def names_for(estimator: Any, table: Any) -> list[str] | None:
 
 
 def with_names(rows: NDArray[Any], names: list[str] | None) -> Any:
-    """Return rows as an array or a new named frame.
-
-    With these names and nothing else.
-    """
+    """Return rows as an array or a frame with these names alone."""
     if names is None:
         return rows
     return sys.modules["pandas"].DataFrame(rows, columns=list(names), copy=False)
@@ -170,10 +167,7 @@ _SCORING = ContextVar("_SCORING", default=False)
 
 
 def is_scoring() -> bool:
-    """Return whether this thread predicts private records.
-
-    Then estimators that charge at predict refuse.
-    """
+    """Return whether this thread predicts private records, free of charge."""
     return _SCORING.get()
 
 
@@ -218,10 +212,7 @@ def right(
 
 
 def _predictions(estimator: Any, array: NDArray[Any], names: list[str] | None) -> list[Any]:
-    """Return one prediction a record, None for failures.
-
-    Equal records are predicted once.
-    """
+    """Return one prediction a record, equal for equal ones, None for failures."""
     own = _is_own(estimator)
     if np.ma.isMaskedArray(array) or (own and array.dtype.kind == "O"):
         array = numbers_of(array)
@@ -241,10 +232,7 @@ def _predictions(estimator: Any, array: NDArray[Any], names: list[str] | None) -
 
 
 class _Alone:
-    """Ask a classifier one record at a time.
-
-    From one buffer.
-    """
+    """Ask a classifier one record at a time, from one buffer."""
 
     def __init__(self, estimator: Any, rows: NDArray[Any], names: list[str] | None) -> None:
         self.estimator, self._names = estimator, names

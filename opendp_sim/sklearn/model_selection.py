@@ -66,10 +66,7 @@ from opendp_sim.sklearn.metrics import right
 
 
 def candidates_of(estimator: Any, listed: Iterable[Any]) -> list[Any]:
-    """Return a copy of the estimator for each parameter setting.
-
-    OS102 where the estimator has none of the parameters.
-    """
+    """Return a copy of the estimator for each setting, or refuse (OS102)."""
     return [with_params(estimator, params) for params in listed]
 
 
@@ -475,10 +472,7 @@ class DPSearch(ClassifierMixin, Copyable):  # type: ignore[misc]
 
 
 class _Choice(PrivateEstimator):
-    """Release noisy numbers of right predictions, one a candidate.
-
-    At the loss of all fits together.
-    """
+    """Release noisy numbers of right predictions at the loss of all fits."""
 
     def __init__(self, like: PrivateEstimator, cost: Cost, max_copies: int = 1) -> None:
         self.measure, self.unit, self.max_rows = like.measure, like.unit, like.max_rows

@@ -93,16 +93,10 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return self._ask("nearest_class", X, prior=prior)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return minus the squared distances, shape (q, L).
-
-        For two classes their difference, (q,).
-        """
+        """Return minus the squared distances, (q, L), or a difference (q,)."""
         return by_class(self._scores(X)["score"])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return queries' nearest classes, shape (q,).
-
-        Among classes that noise does not hide.
-        """
+        """Return queries' nearest classes that noise does not hide, (q,)."""
         label = self._scores(X)["label"]
         return np.asarray(self.classes_[label])

@@ -181,10 +181,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 
 
 class _Asked:
-    """Hold private records and their session, once paid.
-
-    And the number of predictions left.
-    """
+    """Hold private records, their paid session, and the predictions left."""
 
     def __init__(
         self, plan: Plan, table: Any, reference: Any, queries: int, private: Origin
@@ -218,10 +215,7 @@ class _Asked:
                 self.served.session.refer({"x": self._reference})
 
     def check(self, queries: NDArray[np.float64]) -> None:
-        """Refuse unanswerable queries (OS406, OS607).
-
-        Nothing is asked, and nothing charged.
-        """
+        """Refuse unanswerable queries (OS406, OS607) before they are asked."""
         if is_scoring():
             raise EstimatorRefused(
                 "OS102",

@@ -73,10 +73,7 @@ _FORMERLY_PUBLIC = re.compile(
 
 
 def as_worded_now(texts: list[str]) -> list[str]:
-    """Return a certificate's assumptions in this version's words.
-
-    Unknown ones stay as they are.
-    """
+    """Return a certificate's assumptions in this version's words, where it knows them."""
     known = (_FORMER.get(text, text) for text in texts)
     return [_FORMERLY_PUBLIC.sub(r"\1 is \2", text) for text in known]
 
@@ -151,10 +148,7 @@ class _LedgerPart(Strict):
 
 
 class Certificate(Strict):
-    """Hold a certificate file.
-
-    Everything but ``charge`` and ``signature`` is its statement.
-    """
+    """Hold a certificate file, a statement with its ``charge`` and ``signature``."""
 
     format: Literal["opendp_sim/certificate/2"]
     output: str

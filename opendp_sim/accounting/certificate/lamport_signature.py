@@ -40,10 +40,7 @@ class Seal:
         return "Seal(secret)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse copies and pickles.
-
-        Two uses of one seal would reveal its secrets.
-        """
+        """Refuse copies and pickles, as two uses would reveal the secrets."""
         raise TypeError("a seal is used once, by the process that made it")
 
     def close(self, text: bytes) -> bytes:

@@ -77,10 +77,7 @@ def public_key(path: str | Path) -> str:
 
 
 def check_signature(certificate: dict[str, Any]) -> bool:
-    """Return whether a certificate's signature verifies.
-
-    It covers the statement, the charge and the key.
-    """
+    """Verify a certificate's signature of the statement, the charge and the key."""
     _, ed25519 = _cryptography()
     signature = certificate["signature"]
     try:

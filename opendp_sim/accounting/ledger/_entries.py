@@ -43,10 +43,7 @@ class Entry:
         return str(self.body["kind"])
 
     def is_row(self, row: tuple[Any, Any, Any], previous: str) -> bool:
-        """Return whether a row is this entry.
-
-        The row is (number, body, hash) after this hash.
-        """
+        """Return whether a row (number, body, hash) is this entry after ``previous``."""
         return (*row, previous) == (self.seq, self.text, self.hash, self.previous)
 
 
@@ -74,10 +71,7 @@ def entry_hash(previous: str, body: str) -> str:
 
 
 def counting_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries whose losses count.
-
-    Charges, and reserves that nothing has settled.
-    """
+    """Return the charges and unsettled reserves, whose losses count."""
     settled = {
         e.body["of"]
         for e in entries
@@ -95,10 +89,7 @@ def stores_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def store_for(body: Mapping[str, Any], output: str) -> str | None:
-    """Return the store that an entry pays for, or None.
-
-    The store of ``output``.
-    """
+    """Return the store of ``output`` that an entry pays for, or None."""
     found: str | None = (body.get("stores") or {}).get(output, body.get("store"))
     return found
 

@@ -140,10 +140,7 @@ class FileTables:
 
     @contextmanager
     def writing(self, token: str) -> Iterator[int | None]:
-        """Write in one durable transaction.
-
-        Yields the number of the earlier entry with ``token``, or None.
-        """
+        """Write durably, and yield the earlier entry's number with ``token``, or None."""
         del token  # one process writes: it knows what it wrote
         if os.getpid() != self._owner:
             raise refused(self.path, "the process that opened the ledger", "a fork of it",

@@ -73,10 +73,7 @@ class PostgresTables:
         self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
     def there(self) -> bool:
-        """Return whether the ledger exists in the database.
-
-        A new database has no tables yet.
-        """
+        """Return whether the database has tables with the ledger."""
         name, text = parse_address(self.path)[1], "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
         return self.call(
             lambda: self._has_tables() and self._db.execute(text, (name,)).fetchone() is not None

@@ -14,10 +14,7 @@ FORGET = (
 
 
 class UnavailableError(BudgetError):
-    """Refuse a ledger that is unavailable at present.
-
-    Its entries are unknown.
-    """
+    """Refuse a ledger that is unavailable at present, with unknown entries."""
 
 
 def lost(file: Path, trace: str) -> BudgetError:

@@ -56,18 +56,12 @@ class LedgerHistory:
 
     @property
     def anew(self) -> str | None:
-        """Return when this ledger replaced a lost one, or None.
-
-        The lost one's charges are unknown to it.
-        """
+        """Return when this ledger replaced a lost one, or None."""
         return read_birth(self._meta("genesis"), self._broken)[1]
 
     @property
     def start(self) -> str:
-        """Return the hash before the first entry.
-
-        It identifies this ledger, at every place of storage.
-        """
+        """Return the hash before the first entry, which identifies this ledger."""
         return entry_hash("", self._meta("genesis"))
 
     def forgets(self, start: str | None) -> bool:
@@ -87,10 +81,7 @@ class LedgerHistory:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Return every loss that counts, in order.
-
-        Charges, and reserves that nothing has settled.
-        """
+        """Return charges and unsettled reserves, in order."""
         return tuple(Charge.read(e.body["loss"]) for e in counting_entries(self.entries))
 
     def total(self, *more: Charge, upto: int | None = None) -> Total:
@@ -114,10 +105,7 @@ class LedgerHistory:
             )  # fmt: skip
 
     def refusals(self, *, enforced: bool = False) -> int:
-        """Return the number of runs that the data refused.
-
-        All of them, or those under `ingest: enforce`.
-        """
+        """Return the number of refused runs, or of those under `ingest: enforce`."""
         found = (entry.body for entry in self.entries if entry.kind == "refusal")
         return sum(not enforced or body.get("ingest") == "enforce" for body in found)
 
@@ -157,10 +145,7 @@ class LedgerHistory:
         )
 
     def outcome_of(self, charge: Entry) -> Entry | None:
-        """Return the outcome of a charge.
-
-        None for a run that did not end.
-        """
+        """Return the outcome of a charge, None for an unfinished run."""
         return next(
             (
                 e
@@ -171,10 +156,7 @@ class LedgerHistory:
         )
 
     def head_told(self, store: str) -> tuple[int, str, bool] | None:
-        """Return the last recorded place and hash of a store's chain.
-
-        And whether the store ended there.
-        """
+        """Return the recorded end of a store's chain, and whether it ended."""
         found = [
             (e.body["place"], e.body["head"], bool(e.body.get("ended")))
             for e in self.entries
@@ -183,10 +165,7 @@ class LedgerHistory:
         return found[-1] if found else None
 
     def turn_of(self, store: str) -> str | None:
-        """Return the turn in which a store was last opened.
-
-        "" if never; None if it is not charged.
-        """
+        """Return a store's last turn, "" if never opened, None if uncharged."""
         entries = self.entries
         turns = [
             e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store

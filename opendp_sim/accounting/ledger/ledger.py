@@ -63,10 +63,7 @@ class Ledger(LedgerHistory):
         self._known: list[Entry] = []  # what this process has read and verified
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse copies and pickles (OS403).
-
-        The lock belongs to one object.
-        """
+        """Refuse copies and pickles (OS403), as the lock belongs to one object."""
         raise refused(self.path, "one open ledger", "a copy of it", "open the file again.")
 
     @classmethod
@@ -135,10 +132,7 @@ class Ledger(LedgerHistory):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Return every entry in order, verified.
-
-        With the head, where this process has not read them before.
-        """
+        """Return every entry in order, verified, with the head where new."""
         return self._tables.call(self._read)
 
     def _upto(self, upto: int | None) -> Sequence[Entry]:
@@ -198,10 +192,7 @@ class Ledger(LedgerHistory):
     # --- writing ----------------------------------------------------------------------------------
 
     def refusal(self, about: dict[str, Any]) -> Entry:
-        """Record that the data refused a run.
-
-        Nothing is charged, but it counts (``ingest.md``).
-        """
+        """Record that the data refused a run, which counts and charges nothing."""
         return self._once(lambda: self._append({"kind": "refusal", **about}))
 
     def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
@@ -284,10 +275,7 @@ class Ledger(LedgerHistory):
         )
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
-        """Record a charge's outcome.
-
-        Without it the run did not finish.
-        """
+        """Record that a charge's run finished."""
         return self._once(lambda: self._append({"kind": "outcome", "of": of.seq, **about}))
 
     def _once(self, decide: Callable[[], Entry]) -> Entry:

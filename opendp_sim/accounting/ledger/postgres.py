@@ -101,10 +101,7 @@ def connect(path: Path, options: str = "") -> Any:
 
 
 def _answered(psycopg: Any, db: Any, call: Any) -> Any:
-    """Run a call of the driver under a deadline.
-
-    The driver resumes it some ten times a second, whether or not anything came.
-    """
+    """Run a call of the driver under a deadline."""
     begun = time.monotonic()
     try:
         wanted = next(call)

@@ -47,10 +47,7 @@ class Attacker:
     exact: bool = False
 
     def power(self, rate: float) -> float:
-        """Return the greatest true-positive rate (Lemma A1).
-
-        At false-positive rate ``rate`` in (0, 1).
-        """
+        """Return the greatest true-positive rate at false-positive ``rate`` (Lemma A1)."""
         first = self.loss[0]
         if math.isinf(first):
             return 1.0

@@ -17,19 +17,13 @@ _UNITS = (2, 10)
 
 
 def after_runs(attacker: Attacker, runs: int) -> Attacker:
-    """Return the attacker after ``runs`` runs on the same data (Lemma A4).
-
-    All with the same claim.
-    """
+    """Return the attacker after ``runs`` equal runs on one dataset (Lemma A4)."""
     first, *deltas = (_times(part, runs) for part in attacker.loss)
     return attacker_of(attacker.measure, (first, *(min(1.0, delta) for delta in deltas)))
 
 
 def of_units(attacker: Attacker, count: int) -> Attacker | None:
-    """Return the attacker of ``count`` units together (Lemma A5).
-
-    None where the lemma bounds nothing.
-    """
+    """Return the attacker of ``count`` units together, or None (Lemma A5)."""
     first = attacker.loss[0]
     if attacker.measure in ("gdp", "zcdp"):
         return attacker_of(attacker.measure, (_times(first, count * count),))

@@ -47,10 +47,7 @@ def mills_bounds(square: Fraction, bits: int) -> Bracket:
 
 
 def density_bounds(square: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Bracket the standard normal density at sqrt(square).
-
-    To a relative gap of about 2**-bits.
-    """
+    """Bracket the standard normal density at sqrt(square) to a relative 2**-bits."""
     places = bits + math.ceil(float(square) / (2 * math.log(2))) + _GUARD
     low, high = exp_neg_bounds(square / 2, places)
     root_low, root_high = _root_half_pi(places)

@@ -173,18 +173,12 @@ def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
 
 
 def read_queries(opened: Callable[[], Source], where: str, *, private: Origin) -> Block:
-    """Read and check all queries of a source together.
-
-    With the refusals of ``query_blocks`` (OS607, OS704).
-    """
+    """Read and check all queries of a source together (OS607, OS704)."""
     return together(query_blocks(opened, where, private=private), where)
 
 
 def query_records(records: Records, stages: Sequence[Stage]) -> Records:
-    """Return a query's columns.
-
-    The features, without bounds, labels or persons.
-    """
+    """Return a query's columns, the features without bounds, labels or persons."""
     chosen: set[str] = set()
     for stage in stages:
         features = getattr(stage.mechanism, "features", None)

@@ -127,10 +127,7 @@ def answered_in_blocks(
 
 
 def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join blocks, a column at a time.
-
-    One block stays as it is.
-    """
+    """Join blocks, a column at a time."""
     if len(parts) == 1:
         return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -7,7 +7,4 @@ from __future__ import annotations
 
 
 class Questions:
-    """Declare every question as a release's method.
-
-    ``Release.__getattr__`` gives them; nothing is defined here.
-    """
+    """Declare questions as methods, which ``Release.__getattr__`` gives."""

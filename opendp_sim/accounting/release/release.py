@@ -171,10 +171,7 @@ def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> Non
 
 
 def foreign(path: str | os.PathLike[str] | None = None) -> ReleaseError:
-    """Return the refusal of a file that is no release.
-
-    It names the kind of the file.
-    """
+    """Return the refusal of a file of another kind than a release."""
     got, where = "a truncated, changed or foreign file", "release"
     hint = (
         "name the .npz of an output without `post`; if it is that, copy it again from its source."
@@ -264,10 +261,7 @@ class Release(Questions):
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Return the pipeline, bound again from the header.
-
-        Its matrices are drawn again and compared.
-        """
+        """Return the pipeline, bound and drawn again from the header."""
         try:
             domain: Domain = from_json(self.header["source"])
             metric: Metric = from_json(self.header["metric"])
@@ -334,10 +328,7 @@ class Release(Questions):
         return answers_of(self, question, queries, parameters)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a question as a method.
-
-        As in ``release.density(queries, confidence=0.9)``.
-        """
+        """Return a question as a method, as in ``release.density(queries)``."""
         if name in REGISTRY and REGISTRY[name].room == "queries":
             return partial(self.ask, name)
         near = get_close_matches(name, [k for k, c in REGISTRY.items() if c.room == "queries"], n=1)
@@ -373,10 +364,7 @@ class Release(Questions):
     # --- the file -------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the release to ``path`` atomically.
-
-        A zip of .npy members and a JSON header.
-        """
+        """Write .npy members and a JSON header to ``path`` atomically."""
         return write_file(path, self.header, self.arrays)
 
     @classmethod

@@ -88,10 +88,7 @@ class Folded:
 
 
 def linked(before: str, row: tuple[Any, ...]) -> str:
-    """Return the hash of an entry after ``before``.
-
-    The entry is (place, kind, payload, who, units, answers, copy).
-    """
+    """Return an entry's hash after ``before``."""
     place, kind, payload, who, units, answers, copy = row
     parts = [hashlib.sha256(part or b"").hexdigest() for part in (payload, who, units)]
     text = "\n".join([before, str(place), str(kind), *parts, str(answers), str(copy)])
@@ -121,20 +118,14 @@ def read_chain_head(db: sqlite3.Connection) -> Head:
 
 
 def read_recorded_heads(db: sqlite3.Connection) -> list[Head]:
-    """Read the heads in a ledger.
-
-    Raises ValueError or TypeError for anything else.
-    """
+    """Read the heads in a ledger, or raise ValueError or TypeError."""
     text = _about(db, "told")
     found = RootModel[list[_Head]].model_validate_json("[]" if text is None else text, strict=True)
     return [Head(head.place, head.hash) for head in found.root]
 
 
 def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
-    """Return the chain's hash at a place, or None.
-
-    None for an unknown or forgotten place.
-    """
+    """Return the chain's hash at a place, None if unknown or forgotten."""
     if place == 0:
         return start(str(_about(db, "name")))
     if place == folded.place:
@@ -148,10 +139,7 @@ def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
 
 
 def read_about(db: sqlite3.Connection) -> dict[str, str]:
-    """Read a store's own description.
-
-    Raises ValueError or TypeError for anything else.
-    """
+    """Read a store's own description, or raise ValueError or TypeError."""
     limit = getattr(db, "setlimit", None)  # a server bounds what it holds by itself
     before = limit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST) if limit else 0
     try:
@@ -220,10 +208,7 @@ def _check_row(
 
 
 def copy_hash(units: bytes, folded: Folded) -> str:
-    """Return an entry hash's part for a full copy.
-
-    Of the purses, and of everything folded before it.
-    """
+    """Return an entry hash's part for a full copy of the purses."""
     text = json.dumps(asdict(folded), sort_keys=True)
     return hashlib.sha256(hashlib.sha256(units).digest() + text.encode()).hexdigest()
 

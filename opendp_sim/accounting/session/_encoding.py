@@ -36,10 +36,7 @@ def packed_charges(charges: Sequence[PurseCharge]) -> tuple[bytes, bytes]:
 
 
 class LatePayload(Mapping[str, NDArray[Any]]):
-    """Hold a payload that is unpacked at first use.
-
-    Most answers are never read.
-    """
+    """Hold a payload that is unpacked at first use, if ever."""
 
     def __init__(self, blob: bytes) -> None:
         self._blob = blob

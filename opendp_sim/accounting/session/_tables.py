@@ -19,10 +19,7 @@ from opendp_sim.accounting.session.identity import damaged
 
 
 def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
-    """Return every entry in order.
-
-    Answers are unpacked at first use.
-    """
+    """Return every entry in order, with answers unpacked at first use."""
     rows = store.execute("SELECT kind, payload FROM entry ORDER BY place")
     return [
         (kind, LatePayload(blob) if kind in chain.ANSWER_COLUMNS else unpacked_arrays(blob))

@@ -79,10 +79,7 @@ class StorePlace:
         return found
 
     def clear(self) -> None:
-        """Remove the store and SQLite's files beside it.
-
-        The lock stays.
-        """
+        """Remove the store and SQLite's files beside it, except the lock."""
         for side in ("", *SIDES):
             Path(f"{self.path}{side}").unlink(missing_ok=True)
         self.mark = None

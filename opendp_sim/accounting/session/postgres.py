@@ -68,10 +68,7 @@ _ACTIVE = (
 
 
 class LostError(BudgetError):
-    """Report a server without an answer.
-
-    Its last request was carried out, or was not.
-    """
+    """Report a server that did not answer the last request."""
 
 
 _RIGHTS = (
@@ -131,10 +128,7 @@ class StoreTables:
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether the server waits in a transaction.
-
-        A fork has begun none.
-        """
+        """Return whether the server waits in a transaction of this process."""
         if os.getpid() != self._owner:
             return False
         status = self._psycopg.pq.TransactionStatus
@@ -166,10 +160,7 @@ class StoreTables:
 
 
 def schema_of(path: Path) -> str:
-    """Return a store's schema.
-
-    A store's name may be anything, a schema's may not.
-    """
+    """Return the schema of a store, whatever its name is."""
     return "opendp_sim_" + hashlib.sha256(parse_address(path)[1].encode()).hexdigest()[:32]
 
 
@@ -284,10 +275,7 @@ def mark_at(path: str | Path) -> Mark | None:
 
 
 class SharedPlace(StorePlace):
-    """Lock the name of a store on a server.
-
-    The connection has the lock.
-    """
+    """Lock the name of a store on a server by its connection."""
 
     def __init__(self, path: str | Path) -> None:
         self.path, self.mark = Path(path), None
@@ -348,10 +336,7 @@ class SharedStore(SessionStore):
             yield
 
     def _settle(self) -> None:
-        """Do nothing.
-
-        COMMIT is durable, which was checked on connecting.
-        """
+        """Do nothing, as COMMIT is durable."""
 
     def _trouble(self) -> tuple[str, str] | None:
         return None

@@ -104,10 +104,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the store if it is open.
-
-        In a fork, do nothing.
-        """
+        """Close the store if it is open; in a fork, do nothing."""
         if os.getpid() == self._owner:
             with self.lock:
                 self._open = False
@@ -134,10 +131,7 @@ class Session:
         self._store.keep(release)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
-        """Mark the store as opened, and return the mark.
-
-        A ledger can then refuse its copies.
-        """
+        """Mark the store as opened, and return the mark for the ledger."""
         with self._turn():
             return self._store.take_turn(name, last, ledger)
 
@@ -161,10 +155,7 @@ class Session:
             return self._store.answered
 
     def ask(self, queries: Any) -> Any:
-        """Answer public queries in order.
-
-        All of them are charged before the first one leaves.
-        """
+        """Answer public queries in order, all charged before the first answer."""
         with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
             answers = self._service.predict(on_queries(self._maps, queries))
             log_event("%r: %s queries are charged and answered", self, self._store.answered)

@@ -62,10 +62,7 @@ class SessionHistory:
     _folded: chain.Folded
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return every committed entry, in order.
-
-        Secret: it contains the curator's updates.
-        """
+        """Return every committed entry, in order, with the curator's secret updates."""
         return read_entries(self._db)
 
     def transcript(self) -> list[tuple[str, Payload]]:
@@ -239,10 +236,7 @@ class SessionStore(SessionHistory):
         self.close()
 
     def close(self) -> None:
-        """Close the file, then release the lock.
-
-        In a fork, do nothing.
-        """
+        """Close the file, then release the lock; in a fork, do nothing."""
         if os.getpid() == self._owner:
             self._open.close()
 

@@ -37,10 +37,7 @@ class _Node:
 
 
 def tree(plan: Plan) -> Iterator[str]:
-    """Yield one line a stage.
-
-    With the largest change that the protected unit makes there.
-    """
+    """Yield one line a stage, with the protected unit's largest change."""
     roots = _Node("", "")
     for name, release in plan.releases.items():
         _grow(roots, plan, name, release)

@@ -136,10 +136,7 @@ class ShrunkMeans:
         )
 
     def scores(self, queries: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return minus half the squared distance to each mean.
-
-        In squared steps, shape (q, L).
-        """
+        """Return minus half the squared distance to each mean, shape (q, L)."""
         values = np.asarray(queries, dtype=np.float64) - self.centre
         own = np.square(self.means).sum(axis=1) - self.excess
         out: NDArray[np.float64] = public_product(values, self.means.T) - own / 2

@@ -17,10 +17,7 @@ LARGEST_FEATURE = 2**32
 
 
 def need_countable(records: int) -> None:
-    """Refuse 2**31 records or more (OS610).
-
-    The text contains no number of records.
-    """
+    """Refuse 2**31 records or more (OS610), without stating their number."""
     if records >= TOO_MANY:
         raise DataError(
             "OS610", "source", expected="fewer than 2**31 records", got="as many, or more",
@@ -29,10 +26,7 @@ def need_countable(records: int) -> None:
 
 
 def countable(blocks: Iterable[Any]) -> Iterator[Any]:
-    """Yield blocks while their records are fewer than 2**31.
-
-    Raises OS610 otherwise.
-    """
+    """Yield blocks of fewer than 2**31 records in all, or refuse (OS610)."""
     seen = 0
     for block in blocks:
         seen += records_in(block)

@@ -171,19 +171,13 @@ class PhaseProjection:
         return product
 
     def phases(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the real phases of public queries, shape (C, n).
-
-        Rounds when a query is far outside.
-        """
+        """Return the real phases of public queries, shape (C, n)."""
         product: NDArray[np.float64] = matrix_product(self.folded[:, :-1], values.T)
         product += self.folded[:, -1:]
         return product
 
     def far_ids(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the ids of public queries outside the bounds.
-
-        No exactness is needed there.
-        """
+        """Return the ids of public queries outside the bounds, rounded."""
         ids = np.empty((self.columns, len(values)), dtype=np.int64)
         far = np.asarray((np.abs(values) > self.magnitude).any(axis=1))
         ids[:, ~far] = self.ids(np.where(far[:, None], 0.0, values))[:, ~far]
@@ -203,10 +197,7 @@ def room_for(rows: int, width: int, columns: int) -> Room:
 
 
 def chunks_in_room(rows: int, width: int, columns: int) -> Iterator[tuple[slice, Room]]:
-    """Yield slices of rows that share buffers.
-
-    Fresh pages cost a fifth of a build.
-    """
+    """Yield slices of rows that share buffers, since fresh pages cost time."""
     parts = list(chunks(rows, columns))
     room = room_for(max((part.stop - part.start for part in parts), default=0), width, columns)
     return ((part, room) for part in parts)

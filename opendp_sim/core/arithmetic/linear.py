@@ -36,16 +36,10 @@ def integer_gram(values: NDArray[np.float64], magnitude: int) -> NDArray[np.int6
 
 
 def table_product(counts: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``counts . table`` in int64 without BLAS.
-
-    Shape (..., T) by (T, k) to (..., k).
-    """
+    """Return ``counts . table`` in int64 without BLAS, (..., T) by (T, k)."""
     return matrix_product(counts, table)
 
 
 def public_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the float product of public or released arrays.
-
-    Never of records.
-    """
+    """Return the float product of public or released arrays, never of records."""
     return matrix_product(left, right)

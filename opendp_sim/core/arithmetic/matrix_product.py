@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 def matrix_product(
     left: NDArray[Any], right: NDArray[Any], out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Return ``np.matmul(left, right, out)`` without a warning.
-
-    For finite arrays with a bounded product.
-    """
+    """Return ``np.matmul(left, right, out)`` of bounded arrays without a warning."""
     with np.errstate(all="ignore"):
         found: NDArray[Any] = np.matmul(left, right, out=out)
     return found

@@ -64,10 +64,7 @@ def up_text(value: float | Fraction, digits: int = 6) -> str:
 
 
 def down_text(value: float | Fraction, digits: int = 6) -> str:
-    """Render a remaining budget, rounded down to ``digits`` digits.
-
-    Significant digits, in the form of ``:g``.
-    """
+    """Render a remaining budget, rounded down to ``digits`` significant digits."""
     return _text(value, digits, ROUND_FLOOR)
 
 
@@ -81,10 +78,7 @@ def _text(value: float | Fraction, digits: int, rounding: str) -> str:
 
 
 def whole_distance(value: float | Fraction, where: str) -> Fraction:
-    """Return an exact input distance, or refuse it (OS206).
-
-    Negative, infinite and NaN distances are refused.
-    """
+    """Return a finite input distance from 0 up, exactly, or refuse (OS206)."""
     if not 0 <= value < math.inf:
         raise SpaceError(
             "OS206", where, expected="a finite distance of at least 0", got=f"{float(value):g}",
@@ -114,10 +108,7 @@ def sqrt_up(square: Fraction | int) -> float:
 
 
 def least_int(fits: Callable[[int], bool]) -> int:
-    """Return the least positive integer at which ``fits`` holds.
-
-    Once true, ``fits`` stays true above.
-    """
+    """Return the least positive integer from which on ``fits`` holds."""
     low, high = 0, 1
     while not fits(high):
         low, high = high, 2 * high
@@ -159,10 +150,7 @@ def profile_everywhere(curve: Callable[[float], float]) -> Callable[[float], flo
 
 
 def bounded_int(value: int, where: str, most: int = I64_MAX) -> int:
-    """Return ``value``, or refuse it.
-
-    OpenDP's distances are int64, and 32 bits between records.
-    """
+    """Return ``value``, or refuse it beyond OpenDP's integers."""
     if value > most:
         raise SpaceError(
             "OS205", where, expected=f"a distance below 2**{most.bit_length()}", got="an overflow",

@@ -60,10 +60,7 @@ class FileKind:
 
 
 def kind_of_file(path: str | Path) -> FileKind:
-    """Return the kind of file at a path.
-
-    Nothing is refused and nothing of it is quoted.
-    """
+    """Return the kind of file at a path, without quoting it."""
     file = Path(path)
     try:
         if is_odd(file):

@@ -31,10 +31,7 @@ def decode_text(raw: bytes) -> str | None:
 
 
 def first_odd(raw: bytes) -> tuple[int, int]:
-    """Return line and column, from 1, of the first undecodable byte.
-
-    Of a store, its first byte.
-    """
+    """Return line and column, from 1, of the first undecodable byte."""
     start = raw.find(b"\0")
     try:
         raw.decode("utf-8")
@@ -48,10 +45,7 @@ def first_odd(raw: bytes) -> tuple[int, int]:
 
 
 def no_text(raw: bytes) -> str:
-    """Return the reason why bytes are no UTF-8 text.
-
-    Another encoding, or a zero byte.
-    """
+    """Return the reason why bytes are no UTF-8 text."""
     head = raw[:64]
     if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (
         len(head) > 3 and (not any(head[1::2]) or not any(head[::2]))
@@ -65,10 +59,7 @@ def no_text(raw: bytes) -> str:
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:
-    """Return whether a pipe, socket or device is at a path.
-
-    Links are followed; a folder is none of them.
-    """
+    """Return whether a path leads to a pipe, socket or device."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path is no error here
     except (OSError, ValueError):

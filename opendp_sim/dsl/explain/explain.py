@@ -106,10 +106,7 @@ def explain(word: str) -> str:
 
 
 def page_facts(word: str) -> dict[str, Any]:
-    """Return a page's facts for programs.
-
-    Empty for a word of a spec.
-    """
+    """Return a page's facts for programs, if it has some."""
     if word.upper() in CATALOGUE:
         code = word.upper()
         return {"error": {"code": code, "means": CATALOGUE[code], "exit": _EXITS[code[2]]}}
@@ -193,10 +190,7 @@ def _behind(key: str) -> list[str]:
 
 
 def explain_stage(plan: Plan, name: str) -> str:
-    """Return the page of one stage.
-
-    Its type, step by step, and its loss.
-    """
+    """Return the page of one stage, its types and its loss."""
     if name not in plan.types:
         raise SpecError(
             "OS303",

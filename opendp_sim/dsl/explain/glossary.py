@@ -51,10 +51,7 @@ def symbols() -> dict[str, Page]:
 
 
 def known_as(word: str) -> str | None:
-    """Return the printed name of a word, or None.
-
-    Also with a class behind it, as ``density:a``.
-    """
+    """Return the printed name of a word, also of ``density:a``, or None."""
     plain = {name.replace("_", " "): name for name in printed_names()}
     for said in (word, word.partition(":")[0].strip()):
         if said in printed_names():
@@ -71,10 +68,7 @@ def page_of_a_name(name: str) -> str:
 
 
 def symbol_of(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the symbol of a word, or None.
-
-    Also of a Greek letter.
-    """
+    """Return the symbol of a word or Greek letter, or None."""
     for said in (_spellings().get(word, word), word.lower()):
         if said in symbols() or any(_parameters(said, registry)):
             return said
@@ -82,10 +76,7 @@ def symbol_of(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
 
 
 def page_of_a_symbol(symbol: str, registry: Mapping[str, type[Mechanism]]) -> str:
-    """Return the page of a symbol.
-
-    Its unit, its meaning, and the parameters with this symbol.
-    """
+    """Return the page of a symbol, with its parameters."""
     lines = [f"{symbol} (a symbol or word of plans, reports and proofs)", ""]
     if symbol in symbols():
         unit, said = symbols()[symbol]

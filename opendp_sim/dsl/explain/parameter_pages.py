@@ -28,10 +28,7 @@ def parameter_pages(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[s
 
 
 def options(registry: Mapping[str, type[Mechanism]]) -> dict[str, list[str]]:
-    """Return the options of parameters, with their pages.
-
-    Such as `gaussian` of `kernel`.
-    """
+    """Return the options of parameters, such as `gaussian`, with their pages."""
     return {name: [_option(cls, at) for at, cls in of] for name, of in _options(registry).items()}
 
 
@@ -60,10 +57,7 @@ def _option(cls: type[BaseModel], inside: str) -> str:
 
 
 def page_of_an_option(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the page of an option.
-
-    Its owners, and its own parameters.
-    """
+    """Return the page of an option, its owners and parameters."""
     found = options(registry).get(word)
     return None if found is None else "\n\n".join([f"{word} (an option of a parameter)", *found])
 

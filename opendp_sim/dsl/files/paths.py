@@ -65,10 +65,7 @@ def beside(file: File) -> Iterator[File]:
 
 
 def absent(program: Program) -> list[str]:
-    """Return a sentence for each dataset without a file.
-
-    A plan opens none, a run does.
-    """
+    """Return a sentence for each dataset whose file is absent."""
     told = []
     for entry in program.data:
         kind, name = _place(entry.source, program.folder)
@@ -98,10 +95,7 @@ def private_of(program: Program, memory: Mapping[str, Any] | None = None) -> Ori
 
 
 def origin_of_ref(ref: SourceRef, folder: str, memory: Mapping[str, Any] | None = None) -> Origin:
-    """Return the origin of a source that a spec names.
-
-    A file, a dataset or a table in memory.
-    """
+    """Return the origin of a spec's file, dataset or table in memory."""
     named = origin_of(Named(ref.kind, ref.argument, File(folder)))
     if ref.kind != "memory" or memory is None or ref.argument not in memory:
         return named
@@ -242,10 +236,7 @@ def _check_stores(program: Program, notes: Notes) -> None:
 
 
 def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:
-    """Report outputs that would replace other files (OS304).
-
-    An input, the ledger, the spec or another output.
-    """
+    """Report outputs that would replace an input or another file (OS304)."""
     taken: dict[Hashable, str] = {}
     for what, place in _inputs(program, spec):
         for key in _keys(place):
@@ -276,10 +267,7 @@ def check_inside(program: Program, notes: Notes, into: File) -> None:
 
 
 def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
-    """Yield everything that a run must leave unchanged.
-
-    As (kind, place).
-    """
+    """Yield as (kind, place) everything that a run must leave unchanged."""
     if spec is not None:
         yield "the spec", _file(File(spec))
     for entry in program.data:

@@ -62,10 +62,7 @@ class _List(Strict):
 
 
 class RunFolder:
-    """Hold a private folder of one process.
-
-    It is removed on release unless kept.
-    """
+    """Hold a private folder of one process, removed on release unless kept."""
 
     def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
@@ -119,10 +116,7 @@ class RunFolder:
         ledger: str | None,
         signer: str | None,
     ) -> None:
-        """Write the list of the complete files.
-
-        From here on the folder is kept.
-        """
+        """Write the list of the complete files, and keep the folder."""
         listed = _List(
             format="opendp_sim/run/1",
             program=program,
@@ -162,10 +156,7 @@ class RunFolder:
         self.listed = _listed(text)
 
     def done(self) -> None:
-        """Mark everything as published.
-
-        The folder is removed on release.
-        """
+        """Mark everything as published, so that ``release`` removes the folder."""
         self._keep = False
 
     def release(self) -> None:

@@ -36,10 +36,7 @@ class Provenance(Section):
     )
 
     def said(self) -> Iterator[tuple[str, str]]:
-        """Yield the given words with their texts.
-
-        In the order of a page.
-        """
+        """Yield the given words with their texts, in a page's order."""
         for name in FORM:
             text = getattr(self, name)
             if text is not None:

@@ -87,10 +87,7 @@ class BudgetWords(Section):
 
 
 def check_bounds(budget: Limit, measure: Any, path: Path, notes: Notes) -> bool:
-    """Report an invalid budget.
-
-    It bounds nothing, or is no budget of ``measure`` where that is known.
-    """
+    """Report a budget that bounds nothing or does not fit ``measure``."""
     try:
         budget.check(measure)
     except SimError as error:

@@ -163,10 +163,7 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
 
 
 def noise_keys() -> list[str]:
-    """Return the mechanisms of pure noise.
-
-    A scale, and perhaps a sampler.
-    """
+    """Return the mechanisms of pure noise, a scale and perhaps a sampler."""
     drawn = {"scale", "sampler", "factor", "accounting"}
     return [
         key

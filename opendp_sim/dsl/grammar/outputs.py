@@ -78,10 +78,7 @@ first.""",
 
     @property
     def place(self) -> str | None:
-        """Return the place of a session's store.
-
-        As named, or beside the spec under the output's name.
-        """
+        """Return the place of a session's store, beside the spec by default."""
         return f"{self.name}.session" if self.serve == "session" and not self.store else self.store
 
     @property

@@ -92,10 +92,7 @@ def _values(annotation: Any) -> Iterator[str]:
 
 
 def word_page(word: str, places: list[Place]) -> str:
-    """Return the page of a word.
-
-    Its meaning in every place, and the words under it.
-    """
+    """Return the page of a word in every place."""
     parts = []
     for inside, w, about in places:
         lines = [f"{word} (a word of a spec, under {inside})", ""]

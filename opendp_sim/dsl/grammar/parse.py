@@ -176,10 +176,7 @@ def named_sections(section: type[Section], empty: Refusal | None) -> ValueReader
     """Declare named sections, and the refusal of an empty mapping."""
 
     def read(value: Any, path: Path, notes: Notes) -> dict[str, Any] | None:
-        """Return the sections by name.
-
-        None stands for a wrong one, which was reported.
-        """
+        """Return the sections by name, None for a wrong one."""
         if not isinstance(value, dict):
             wrong(value, "mapping", path, notes)
             return None

@@ -54,10 +54,7 @@ class Unit(Section):
 
     @property
     def d_in(self) -> int:
-        """Return the input distance.
-
-        Replacing is removing and adding.
-        """
+        """Return the input distance, twice the count for replacing."""
         return self.count if self.kind == "add_remove" else 2 * self.count
 
 
@@ -87,10 +84,7 @@ privacy:
 def read_privacy(
     section: Any, data: Mapping[str, DataEntry | None], notes: Notes
 ) -> tuple[Privacy | None, Unit | None]:
-    """Return the privacy claim and its unit.
-
-    Each is None when it is wrong (reported).
-    """
+    """Return the privacy claim and its unit, or None for each."""
     path: Path = ("privacy",)
     found, whole = read_words(Privacy, section, path, notes)
     unit, budget = found.get("unit"), found.get("budget")

@@ -118,10 +118,7 @@ class Program:
 
     @property
     def folder(self) -> str:
-        """Return the base of relative paths.
-
-        As it was written, while that names the same folder.
-        """
+        """Return the base of relative paths, as written where possible."""
         here = current_folder() == self.home
         return self.written_folder if here else os.path.join(self.home, self.written_folder)  # noqa: PTH118 - a text
 
@@ -141,10 +138,7 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """Return the sha256 of the canonical JSON.
-
-        A plan, a charge and a certificate contain it.
-        """
+        """Return the sha256 of the canonical JSON, which plans and charges contain."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
     def entry(self, name: str) -> DataEntry | None:

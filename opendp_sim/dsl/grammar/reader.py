@@ -35,10 +35,7 @@ _DISCRETE, _ROUNDED = "gaussian", "rounded_gaussian"
 def rounded_stages(
     stages: Mapping[str, StageDecl | None], notes: Notes
 ) -> dict[str, StageDecl | None]:
-    """Return Gaussian stages under the rounded law.
-
-    For a ``gdp`` program; a chosen sampler is refused.
-    """
+    """Return Gaussian stages under the rounded law of a ``gdp`` program."""
     return {name: None if decl is None else _stage(decl, notes) for name, decl in stages.items()}
 
 
@@ -69,10 +66,7 @@ def _renamed(release: ReleaseDecl, params: Mapping[str, object]) -> ReleaseDecl:
 
 @dataclass
 class Draft:
-    """Hold a partly read program with its findings.
-
-    And the names that are broken.
-    """
+    """Hold a partly read program with its findings and broken names."""
 
     program: Program
     broken: frozenset[str]

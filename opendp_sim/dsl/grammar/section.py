@@ -83,10 +83,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ValueReader:
-    """Read a value that is not plain.
-
-    None stands for a wrong value, which was reported.
-    """
+    """Read a value that is not plain, None if wrong and reported."""
 
     read: Callable[[Any, Path, Notes], Any]
     schema: Callable[[], Schema]
@@ -229,10 +226,7 @@ class Section(BaseModel):
         """Report what is wrong between words that are fine by themselves."""
 
     def plain(self) -> Any:
-        """Return the canonical form.
-
-        Every word with a value, defaults included.
-        """
+        """Return the canonical form, every word with a value, defaults included."""
         values = {w.spelled: getattr(self, w.field) for w in self.words().values()}
         return {name: plain_of(v) for name, v in values.items() if v is not None and v != ()}
 
@@ -278,10 +272,7 @@ def _declared(cls: type[Section]) -> Iterator[Word]:
 
 
 def plain_of(value: Any) -> Any:
-    """Return plain data of a value.
-
-    Sections and other classes with ``plain`` by themselves.
-    """
+    """Return plain data of a value, by ``plain`` where it has one."""
     if hasattr(value, "plain"):
         return value.plain()
     if hasattr(value, "spec"):  # a mechanism

@@ -59,10 +59,7 @@ def chain_steps(steps: Steps) -> dp.Transformation | None:
 
 
 def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
-    """Return everything before a release as one OpenDP transformation.
-
-    None for bare records.
-    """
+    """Return the steps before a release as one transformation, or None."""
     return chain_steps(steps_before(typed, norm))
 
 
@@ -73,10 +70,7 @@ def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
 
 
 def maps_of(steps: Steps, d_in: int) -> list[tuple[str, float]]:
-    """Evaluate every OpenDP map of the chain at ``d_in``.
-
-    As (step, distance after it).
-    """
+    """Evaluate every OpenDP map of the chain at ``d_in``, as (step, distance)."""
     out: list[tuple[str, float]] = []
     distance: Any = d_in
     for key, made in steps:
@@ -163,10 +157,7 @@ def compose(measurements: Sequence[dp.Measurement]) -> dp.Measurement:
 
 @dataclass(frozen=True)
 class Target:
-    """State the budget in the measure of composition.
-
-    The most that all releases may lose together.
-    """
+    """State the most that all releases may lose together."""
 
     measure: MeasureName
     exact: tuple[Fraction, ...]
@@ -185,10 +176,7 @@ class Target:
         return tuple(float_down(part * spend * room) for part in self.exact)
 
     def delta_of(self, spend: Fraction, budget: Limit) -> float:
-        """Return the delta for a release's conversion.
-
-        The release may spend this part.
-        """
+        """Return the delta for the conversion of a release with share ``spend``."""
         share = self.share(spend)
         return share[1] if len(share) > 1 else (budget.down("delta") or 0.0)
 
@@ -469,10 +457,7 @@ def _as_written(claim: Loss, budget: Limit) -> Loss:
 def _check_gaussian(
     measure: MeasureName, total: tuple[float, ...], claim: tuple[float, ...] | None
 ) -> None:
-    """Check the exact curve against zCDP's conversion (OS901).
-
-    Its epsilon is at most that of zCDP.
-    """
+    """Check that the exact curve is within zCDP's conversion (OS901)."""
     if measure != "gdp" or claim is None:
         return
     most = zcdp_to_epsilon(total[0], claim[1])

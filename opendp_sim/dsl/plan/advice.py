@@ -41,18 +41,12 @@ def advice(plan: Planned) -> list[str]:
 
 
 def warnings_of(plan: Planned) -> list[str]:
-    """Return warnings of claims that promise next to nothing.
-
-    They come before all other lines.
-    """
+    """Return warnings of claims that promise next to nothing, the first lines."""
     return [*_little(plan), *_delta(plan)]
 
 
 def advised_of(plan: Planned) -> list[str]:
-    """Return the advice of steps and plan, once each.
-
-    A signatory reads the same advice as the author.
-    """
+    """Return the advice of steps and plan, once each."""
     steps = (step for typed in plan.types.values() for step in stage_plain(typed)["steps"])
     told = [f"{step['step']}: {text}" for step in steps for text in step.get("advice", ())]
     return list(dict.fromkeys([*told, *advice(plan)]))

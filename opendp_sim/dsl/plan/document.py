@@ -47,10 +47,7 @@ class _Document(Strict):
 
 
 def save_plan(plan: Plan, path: str | File) -> None:
-    """Write the plan of a spec file.
-
-    The spec's path and parameters, versions, ledger, all numbers.
-    """
+    """Write the plan of a spec file as a document."""
     if plan.path is None:
         raise SpecError(
             "OS309", str(path), expected="a plan that was made from a spec file",
@@ -89,10 +86,7 @@ def _is_text(path: str) -> bool:
 
 
 def is_plan(path: str | File) -> bool:
-    """Return whether a file is a plan document.
-
-    A plan is JSON, a spec is YAML.
-    """
+    """Return whether a file is a plan document, which is JSON."""
     return kind_of_file(path).name == "plan"
 
 
@@ -110,10 +104,7 @@ def _read(path: str | File) -> bytes | None:
 
 
 def spec_of(path: str | File) -> tuple[File, Plain]:
-    """Return a plan's spec path and parameters.
-
-    The spec is not opened.
-    """
+    """Return a plan's spec path and parameters, without opening the spec."""
     found = _document(path)
     return File(path).parent / found.spec, found.values
 

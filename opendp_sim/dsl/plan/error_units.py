@@ -20,10 +20,7 @@ _SUMS = {
 
 
 def unit_of_answers(plan: Planned, output: str) -> str:
-    """Return the unit of an output's answers.
-
-    Empty where its question states none.
-    """
+    """Return the unit of an output's answers, or an empty text."""
     return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
 
 
@@ -46,10 +43,7 @@ def error_unit(plan: Planned, name: str) -> str | None:
 
 
 def divisor_of(name: str) -> int:
-    """Return the divisor of a drawn error.
-
-    A number of records for that of a mean, else 1.
-    """
+    """Return the divisor of a drawn error, 1 except for means."""
     return BESIDE[0] if name.partition(": ")[2] in _OF_MEANS else 1
 
 

@@ -85,10 +85,7 @@ class Whole:
     cuts: tuple[str, ...] = ()
 
     def at(self, records: int) -> float:
-        """Bound the whole root mean square error.
-
-        With this number of records.
-        """
+        """Bound the whole root mean square error with ``records`` records."""
         drawn = (records * value for value in self.drawn.values())
         return math.hypot(self.noise, *drawn) + records * sum(self.fixed.values())
 
@@ -104,18 +101,12 @@ class Whole:
         yield from sorted((part for part in named if part[1]), key=lambda part: -part[1])
 
     def cut_off(self) -> str:
-        """Return the sentence about steps of unknown share.
-
-        Empty where there are none.
-        """
+        """Return the sentence about steps of unknown share, or an empty text."""
         return "".join(f". What `{key}` {_CUTS[key]} comes on top" for key in self.cuts)
 
 
 def whole_of(output: OutputType, noise: float) -> Whole:
-    """Return the parts of an output's errors.
-
-    As its claims state them.
-    """
+    """Return the parts of an output's errors, as its claims state them."""
     expected = output.expected
     fixed = {word: expected.get(f"{word}{_ENDING}", 0.0) for word in _FIXED}
     fixed["bias"] += expected.get("bias per record", 0.0)

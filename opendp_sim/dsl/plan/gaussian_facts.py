@@ -32,10 +32,7 @@ def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
 
 
 def attackers_of(plan: Planned) -> dict[str, Any] | None:
-    """Return the attackers of the program.
-
-    Against one record, and against the unit.
-    """
+    """Return the program's attackers of one record and of the unit."""
     if plan.privacy is None or not plan.total:
         return None
     measure, exact = plan.privacy.measure, is_tight(plan)
@@ -46,10 +43,7 @@ def attackers_of(plan: Planned) -> dict[str, Any] | None:
 
 
 def is_tight(plan: Planned) -> bool:
-    """Return whether the Gaussian curve is exact.
-
-    A pure release's mu is an upper bound.
-    """
+    """Return whether the Gaussian curve is exact, as without pure releases."""
     if plan.privacy is None or plan.privacy.measure != "gdp":
         return False
     bounds = [release.bound for release in plan.releases.values() if release.bound is not None]

@@ -82,10 +82,7 @@ def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
 def cast_exactly(
     have: str, loss: ExactLoss, want: MeasureName, delta: float, *, gaussian: bool
 ) -> ExactLoss:
-    """Return a loss under the program's measure.
-
-    The casts of ``accountant.cast``, in rationals.
-    """
+    """Return a loss under the program's measure, by ``accountant.cast`` in rationals."""
     if want == "gdp" and have == "max_divergence":
         return (mu_squared_of_pure(loss[0]) / 2,)
     if have == MEASURES[want] and (want != "gdp" or gaussian):
@@ -111,10 +108,7 @@ def cast_exactly(
 
 
 def total(losses: Sequence[ExactLoss]) -> ExactLoss:
-    """Return the sum of losses, part by part.
-
-    Basic composition of pure, zCDP, and their approximate kinds.
-    """
+    """Return the sum of losses, part by part, by basic composition."""
     return tuple(sum(parts, Fraction(0)) for parts in zip(*losses, strict=True))
 
 

@@ -115,10 +115,7 @@ class Plan(Planned):
 
     @property
     def canonical(self) -> str:
-        """Return the canonical text.
-
-        Two plans of equal text are the same plan.
-        """
+        """Return the canonical text, equal for equal plans."""
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
 
 

@@ -85,10 +85,7 @@ class Planned:
 
     @property
     def promised(self) -> dict[str, Any]:
-        """Return the facts of the promise.
-
-        The unit, the measure, the total and the claim.
-        """
+        """Return the promise's unit, measure, total and claim."""
         if self.privacy is None:
             return {"public": True}
         claim = None if self.claim is None else list(self.claim)
@@ -102,10 +99,7 @@ def ledger_entry(plan: Planned) -> DataEntry | None:
 
 
 def ledger_path(plan: Planned) -> File | None:
-    """Return the ledger's file.
-
-    Relative paths start from the spec's folder, whoever runs it.
-    """
+    """Return the ledger's file, relative to the spec's folder."""
     entry = ledger_entry(plan)
     if entry is None or entry.ledger is None:
         return None

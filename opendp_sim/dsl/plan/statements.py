@@ -146,10 +146,7 @@ def unit_of(plan: Planned) -> ProtectedUnit:
 
 
 def claimed_loss(plan: Planned) -> tuple[float, ...] | None:
-    """Return one run's (epsilon,) or (epsilon, delta).
-
-    None where the claim has another form.
-    """
+    """Return one run's (epsilon,) or (epsilon, delta), else None."""
     if plan.privacy is None:
         return None
     if plan.claim is None and plan.privacy.measure in {"pure", "approx"}:

@@ -122,10 +122,7 @@ def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | 
 
 
 def reference(text: str) -> SourceRef:
-    """Return a command line's source.
-
-    A file by its ending, or a built-in dataset.
-    """
+    """Return a command line's source, a file or a built-in dataset."""
     kind = kind_by_name(text)
     if kind is not None:
         return SourceRef(kind, str(File(text).resolve()))

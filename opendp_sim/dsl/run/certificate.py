@@ -30,10 +30,7 @@ from opendp_sim.dsl.plan.release_plan import ReleasePlan
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
-    """Return one release's claim.
-
-    Its header and certificates contain it.
-    """
+    """Return one release's claim for its header and certificates."""
     privacy = plan.privacy
     if privacy is None or release.bound is None:
         return {"public": True}
@@ -97,19 +94,13 @@ def statement(
 
 
 def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
-    """Return a ledger's file, start and terms, spent and left.
-
-    After entry ``upto``.
-    """
+    """Return a ledger's file, start, terms, spent and left after ``upto``."""
     about = {"file": ledger.path.name, "start": ledger.start, "terms": ledger.terms.plain()}
     return {**about, **spent_and_left(ledger.total(upto=upto))}
 
 
 def spent_and_left(total: Total) -> dict[str, Any]:
-    """Return the spent and the remaining budget.
-
-    An infinite number is left out.
-    """
+    """Return the spent and the remaining budget, without infinite numbers."""
     spent = {
         "measure": total.measure,
         "loss": [_finite(part) for part in total.loss],
@@ -127,10 +118,7 @@ def _finite(value: float | None) -> float | None:
 def signed_certificate(
     stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None
 ) -> dict[str, Any]:
-    """Return the whole certificate.
-
-    The statement, the entry that pays for it, and a signature.
-    """
+    """Return the statement, the entry that pays for it, and a signature."""
     whole = {**stated, "charge": None if charge is None else quoted(charge), "signature": None}
     if signer is not None:
         whole["signature"] = signer.sign(whole)
@@ -147,10 +135,7 @@ def certified_release(plan: Plan, output: str, release: Release, time: str) -> d
 
 
 def evidence_of(plan: Plan, output: str) -> dict[str, Any]:
-    """Return the evidence of an output's mechanisms.
-
-    Laws, audits and twins; queries included.
-    """
+    """Return the evidence of an output's mechanisms and queries."""
     keys = (*plan.outputs[output].stage.mechanisms, *_asked(plan, output))
     return {key: {"tier": tier(key), "record": record(key)} for key in keys}
 

@@ -397,10 +397,7 @@ class Transaction:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count every end of a paid reading of the data.
-
-        Of a session that is opened again.
-        """
+        """Count every end of a paid reading by a session opened again."""
         try:
             yield
         except Exception as error:
@@ -410,10 +407,7 @@ class Transaction:
             raise
 
     def settle(self, about: dict[str, Any]) -> None:
-        """Settle the reserve as a charge, durably.
-
-        The same again if it was settled so before.
-        """
+        """Settle the reserve as a charge, durably and at most once."""
         if self.ledger is not None and self.reserved is not None:
             self.charge = self.ledger.settle(self.reserved, "charge", about)
 

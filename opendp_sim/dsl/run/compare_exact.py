@@ -199,10 +199,7 @@ def _sums(
 
 
 def _means(sums: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
-    """Return exact mean kernel values by class.
-
-    0 for a class without records.
-    """
+    """Return exact mean kernel values by class, 0 without records."""
     sizes = np.array([len(rows)])
     if sums.shape[1] > 1 and rows.labels is not None:
         sizes = np.bincount(rows.labels, minlength=sums.shape[1])

@@ -97,10 +97,7 @@ class Look:
         return bool(self.found.options or any(c.better for c in self.columns))
 
     def mended(self, entry: DataEntry) -> dict[str, Any]:
-        """Return the dataset's declaration with the found form.
-
-        Bounds and keys stay.
-        """
+        """Return the dataset's declaration in the found form, with its bounds."""
         told: dict[str, Any] = entry.plain()
         for look in self.columns:
             if look.better is not None:
@@ -130,10 +127,7 @@ def doctor(plan: Plan, memory: Memory | None = None) -> list[Look]:
 
 
 def look_at(entries: Iterable[DataEntry], folder: str, memory: Memory | None = None) -> list[Look]:
-    """Inspect datasets, except public ones.
-
-    The result is private.
-    """
+    """Inspect datasets, except public ones, for a private result."""
     return [_look(entry, folder, memory or {}) for entry in entries if not entry.public]
 
 
@@ -313,10 +307,7 @@ def _sampled(column: Column, source: PieceSource) -> ColumnLook:
 
 
 def _of_numbers(raw: NDArray[Any]) -> bool:
-    """Return whether most cells of a column start with numbers.
-
-    Such a column is never text.
-    """
+    """Return whether most cells of a column start with numbers."""
     cells = [cell for cell in raw.tolist() if isinstance(cell, str) and cell.strip()]
     return sum(bool(_NUMBER.match(cell)) for cell in cells) * 2 > len(cells)
 
@@ -331,10 +322,7 @@ def _first(source: PieceSource, name: str) -> NDArray[Any] | None:
 
 
 def _unread(raw: NDArray[Any], column: Column) -> int | None:
-    """Return the number of missing cells, or None.
-
-    None where the declared dtype is refused. Private.
-    """
+    """Return the private number of missing cells, or None."""
     values = normal(raw, column)
     try:
         column.check(values[:0], 0)
@@ -344,10 +332,7 @@ def _unread(raw: NDArray[Any], column: Column) -> int | None:
 
 
 def _missing(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
-    """Return a mask of records with a cell outside the domain.
-
-    Private.
-    """
+    """Return a private mask of records with a cell outside the domain."""
     if column.dtype == "str":
         return ~texts_there(values)
     if column.keys:
@@ -362,10 +347,7 @@ def _any(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _outside(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
-    """Return a mask of records outside the bounds or the integers.
-
-    Private.
-    """
+    """Return a private mask of records outside the bounds or the integers."""
     ranges = [column.bounds] if column.bounds else []
     if column.numpy_dtype.kind in "iu" and values.dtype.kind in "iu" and not column.keys:
         held = np.iinfo(column.numpy_dtype)

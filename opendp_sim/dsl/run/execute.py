@@ -50,10 +50,7 @@ Told = Callable[[str, int], None]
 def released(
     plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
 ) -> dict[str, Any]:
-    """Make every release that is made at once.
-
-    From its sum, where that was made already.
-    """
+    """Make every release that is made at once, from its sum."""
     return {
         name: _release(
             plan,
@@ -67,10 +64,7 @@ def released(
 
 
 def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told) -> Any:
-    """Return a release's data before noise.
-
-    A sum, a fold, or all rows.
-    """
+    """Return a release's sum, fold, or rows before noise."""
     typed = release.typed
     blocks = inputs.blocks[typed.entry.name]
     last = typed.stages[-1].claim if typed.stages else None

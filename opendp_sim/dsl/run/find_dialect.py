@@ -150,10 +150,7 @@ def _placed(
 
 
 def _sample(place: FileOptions, records: Records) -> tuple[dict[str, list[str]], list[list[str]]]:
-    """Return every column's first cells, and the first lines.
-
-    As text.
-    """
+    """Return every column's first cells, and the first lines, as text."""
     plain = FileOptions(place.file, place.columns, place.delimiter, place.dialect)
     with same_file(place.file) as (raw, _):
         lines = csv_files.csv_records(plain, raw)

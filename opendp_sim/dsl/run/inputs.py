@@ -88,10 +88,7 @@ def source_named(ref: SourceRef, records: Records, folder: str, memory: Memory) 
 
 
 def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
-    """Open and check everything public.
-
-    A failure here reveals nothing.
-    """
+    """Open and check everything public, where a failure reveals nothing."""
     for release in plan.releases.values():
         for claim in (stage.claim for stage in release.typed.stages):
             if isinstance(claim, Stable):
@@ -246,10 +243,7 @@ def open_points(output: OutputType, folder: str, memory: Memory, *, private: Ori
 def open_queries(
     ref: SourceRef, output: OutputType, folder: str, memory: Memory, *, private: Origin
 ) -> Block:
-    """Read public queries into memory, checked.
-
-    Values may lie outside the data's bounds.
-    """
+    """Read public queries into memory, checked, but for the data's bounds."""
     features = query_records(output.stage.entry.records, output.stage.stages)
     where = f"outputs.{output.decl.name}.queries"
     block = read_queries(

@@ -126,10 +126,7 @@ def _nothing(release: ReleasePlan) -> Inputs:
 
 
 def _opened(plan: Plan, output: OutputType, reference: Block | None) -> None:
-    """Open a temporary session and set its reference.
-
-    Its folder is removed.
-    """
+    """Open a temporary session and set its reference."""
     with suppress(OSError), TemporaryDirectory() as folder:  # of this disk, not of the run's
         path = File(folder) / "rehearsed.session"
         with open_session(
@@ -148,10 +145,7 @@ def _finished(output: OutputType, made: Mapping[str, Any], public: Inputs) -> No
 
 
 def _tried(where: str, step: Callable[[], Any]) -> Any:
-    """Return a step's result, or its failure.
-
-    The failure is public, since the dataset is empty.
-    """
+    """Return a step's result, or its public failure."""
     failed: SimError
     try:
         return step()

@@ -53,10 +53,7 @@ from opendp_sim.io.protocol import from_arrays
 
 
 def checked_columns(records: Records, rows: Any) -> dict[str, Any]:
-    """Convert plain values to checked columns.
-
-    The text of a value never leaves this function.
-    """
+    """Convert plain values to checked columns without quoting a value."""
     whole = f"a list of records, each with {described(records.columns)}"
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise unfit(whole, "a row that is no record" if rows else "no record")
@@ -93,10 +90,7 @@ def _raw(column: Column, values: list[Any]) -> Any:
 
 
 def has_truths(values: Any) -> bool:
-    """Return whether a list contains true or false.
-
-    numpy reads them as 1 or 0.
-    """
+    """Return whether a list contains booleans, which numpy reads as numbers."""
     return isinstance(values, list) and any(isinstance(value, bool) for value in values)
 
 
@@ -302,10 +296,7 @@ def _pay(
     ran: Callable[[Applied], None],
     public: Mapping[str, Block],
 ) -> None:
-    """Open an unpaid store, charging its run first.
-
-    No charge where the ledger has paid already.
-    """
+    """Open an unpaid store, charging its run first if it was not."""
     plan, place, output = opening.plan, opening.place, opening.output.decl.name
     done = finish(plan, run, None) if place.mark is None and saved(plan, run.folder) else None
     if done is not None:

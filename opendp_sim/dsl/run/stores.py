@@ -38,10 +38,7 @@ def sessions_of(plan: Plan) -> dict[str, OutputType]:
 
 
 def session_part(plan: Plan, output: OutputType) -> Plan:
-    """Return the part of a plan that one session reads.
-
-    Program, loss and ledger stay those of all.
-    """
+    """Return what one session reads of a plan, with loss and ledger."""
     stage = output.stage.name
     return replace(plan, outputs={output.decl.name: output}, releases={stage: plan.releases[stage]})
 
@@ -136,10 +133,7 @@ def open_references(
 def make_store(
     plan: Plan, output: OutputType, inputs: Inputs, place: StorePlace, name: str
 ) -> Session:
-    """Open a session over its store, made if absent.
-
-    Nothing is answered.
-    """
+    """Open a session over its store, made if absent."""
     return open_session(plan, output, inputs, place.path, name, place)
 
 
@@ -163,10 +157,7 @@ def open_session(
 
 
 def make_stores(plan: Plan, inputs: Inputs, places: Places, names: Mapping[str, str]) -> None:
-    """Make new stores at their places, and close them.
-
-    No query is answered.
-    """
+    """Make new stores at their places, and close them."""
     for name, place in places.items():
         if place.mark is not None:
             place.clear()

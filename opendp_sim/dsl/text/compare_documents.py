@@ -26,10 +26,7 @@ _RATIO = re.compile(r"([0-9]{1,400})/([0-9]{1,400})")
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Return whether two plain values are the same.
-
-    Dicts, lists and tuples member by member.
-    """
+    """Return whether two plain values are the same, member by member."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, list | tuple) and type(ours) is type(theirs):

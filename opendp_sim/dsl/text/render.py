@@ -24,10 +24,7 @@ def as_text(findings: Iterable[Diagnostic], document: Document | None) -> str:
 
 
 def as_json(findings: Iterable[Diagnostic], document: Document | None) -> list[dict[str, Any]]:
-    """Render findings as plain data.
-
-    Stable names, lines and columns from 1.
-    """
+    """Render findings as plain data with stable names."""
     out = []
     for found in findings:
         entry: dict[str, Any] = {

@@ -49,10 +49,7 @@ _LONGEST = 400
 
 
 def plain_scalar(text: str) -> Any:
-    """Return an unquoted scalar's value.
-
-    None, bool, int, float or the text itself.
-    """
+    """Return an unquoted scalar as None, bool, int, float or text."""
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
@@ -87,10 +84,7 @@ _HOLE, _STAND_IN = "???", "\ue000\ue000\ue000"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Locate a piece of text.
-
-    Line and column from 1, and its length on that line.
-    """
+    """Locate a piece of text by line, column and length, from 1."""
 
     line: int
     column: int
@@ -143,10 +137,7 @@ class _Stop(Exception):  # noqa: N818 - control flow inside this module
 
 
 def read_yaml(path: File, notes: Notes) -> Document:
-    """Read a spec file.
-
-    A failure to read is a finding in ``notes``.
-    """
+    """Read a spec file, with failures as findings in ``notes``."""
     name = str(path)
     try:
         with regular(path).open("rb") as stream:

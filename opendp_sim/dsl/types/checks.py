@@ -17,10 +17,7 @@ from opendp_sim.dsl.types.records import Typed
 
 
 def check_shares(private: Mapping[str, Typed], notes: Notes) -> None:
-    """Check that several solved releases state their shares.
-
-    Shares add up to at most 1.
-    """
+    """Check that several solved releases have shares of at most 1 together."""
     solved = {n: t.release for n, t in private.items() if t.release and t.release.solve}
     if len(solved) > 1:
         for name, release in solved.items():
@@ -37,10 +34,7 @@ def check_shares(private: Mapping[str, Typed], notes: Notes) -> None:
 
 
 def spend_of(release: ReleaseDecl) -> Fraction:
-    """Return a release's share.
-
-    All of the budget unless it is stated.
-    """
+    """Return a release's share, all of the budget unless stated."""
     return release.spend if release.spend is not None else Fraction(1)
 
 
@@ -150,10 +144,7 @@ def _least_stable(typed: Typed) -> int:
 
 
 def rounded_up(value: float) -> str:
-    """Render a bound shortly, never below it.
-
-    Six digits, the last one up if need be.
-    """
+    """Render a bound in six digits, never below it."""
     text = f"{value:.6g}"
     if float(text) >= value:
         return text

@@ -94,10 +94,7 @@ def _names(typed: Typed) -> list[str]:
 
 
 def own_units(typed: Typed) -> str:
-    """Return each column's unit after a rescaling stage.
-
-    Empty for any other stage.
-    """
+    """Return each column's unit after a rescaling stage, empty otherwise."""
     own = typed.stages[-len(typed.decl.steps) :] if typed.decl.steps else ()
     frames = [getattr(s.claim.output, "frame", ()) for s in own if s.mechanism.key == "rescale"]  # type: ignore[union-attr]
     if not frames or len(frames[-1]) < 2:

@@ -63,20 +63,14 @@ class Wrong:
 
 
 def share_text(share: float) -> str:
-    """Return a share as a percentage or a multiple.
-
-    A multiple from 1 on.
-    """
+    """Return a share as a percentage, or as a multiple."""
     if share >= 1:
         return f"{size(float(f'{share:.2g}'))} times as much"
     return f"{float(f'{100 * share:.2g}'):g}%" if share > 1e-6 else "hardly anything"
 
 
 def size(value: float) -> str:
-    """Return a number to three digits.
-
-    Without an exponent where a reader would stumble over one.
-    """
+    """Return a number to three digits, without an exponent if easy."""
     near = float(f"{value:.3g}")
     return f"{near:,.0f}" if 1000 <= abs(near) < 1e12 else f"{near:.3g}"
 

@@ -204,19 +204,13 @@ def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
 
 
 def users_before(typed: Typed, d_in: int) -> int:
-    """Return the distance before a release, in users.
-
-    In whole steps, at the unit's distance.
-    """
+    """Return the distance before a release in whole users."""
     step = typed.stability if typed.sensitivity is None else typed.sensitivity.linf
     return math.ceil(step * d_in)
 
 
 def bind_release(typed: Typed, record: Mechanism) -> Bound:
-    """Bind a release's mechanism.
-
-    The norm of a sketch is the first that its proof accepts.
-    """
+    """Bind a release's mechanism under the first norm that it accepts."""
     if not typed.is_sketch:
         return _bound(record, typed.domain, typed.metric, None)
     first: SpaceError | None = None

@@ -66,10 +66,7 @@ def is_predicted(output: OutputType) -> bool:
 
 
 def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
-    """Return the domain of post-processing.
-
-    The released sketch, or a mechanism's answers.
-    """
+    """Return the domain of a released sketch, or of a mechanism's answers."""
     noise: Noise | None = getattr(bound.claim, "noise", None) if bound is not None else None
     noise_only = typed.release is not None and typed.release.kind in ("noise", "none")
     if typed.is_sketch and noise_only:
@@ -89,10 +86,7 @@ def type_outputs(
     notes: Notes,
     bounds: Mapping[str, Bound] | None = None,
 ) -> dict[str, OutputType | None]:
-    """Type every output that can be typed.
-
-    ``bounds`` holds the releases once they are solved.
-    """
+    """Type every output that can be typed, with the solved ``bounds``."""
     found: dict[str, OutputType | None] = dict.fromkeys(broken)
     declared = {output.name: output for output in program.outputs}
     held = dict(bounds or {})

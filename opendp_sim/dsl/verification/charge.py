@@ -201,10 +201,7 @@ def ledger_file(
 
 
 def check_ledger(report: Verification, file: File | None) -> None:
-    """Compare the quoted entry with the ledger itself.
-
-    And the spent and remaining budget.
-    """
+    """Compare the quoted entry, spent and left with the ledger itself."""
     record = report.record
     if record.charge is None or record.ledger is None:
         return

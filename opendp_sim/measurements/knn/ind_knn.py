@@ -227,10 +227,7 @@ class IndKnn(Mechanism):
         return self.centre or self.threshold is None
 
     def scales(self, weight: float, classes: int) -> Scales:
-        """Return the applied noise.
-
-        For a typical kernel weight of a neighbour.
-        """
+        """Return the applied noise for a typical neighbour's kernel weight."""
         rule = self.rule(classes)
         return Scales(
             count=drawable(self.count_scale or rule.count_scale),

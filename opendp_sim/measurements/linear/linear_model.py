@@ -40,10 +40,7 @@ from opendp_sim.measurements.noise._impl.bulk import gaussian_map
 
 @dataclass(frozen=True)
 class LinearReader:
-    """Read a release of ``linear_model``.
-
-    Every query is scaled as a record would be.
-    """
+    """Read a release of ``linear_model``, with queries scaled as records."""
 
     descent: Descent
     labels: tuple[str | int, ...]
@@ -234,10 +231,7 @@ class LinearModel(Mechanism):
 
 
 def loss_map(descent: Descent) -> Callable[[Any], float]:
-    """Return the map of all noisy releases (Lemma 6).
-
-    OpenDP's Gaussian maps, composed by OpenDP.
-    """
+    """Return OpenDP's composition of all noisy releases' maps (Lemma 6)."""
     # T steps of one scale cost what one Gaussian release costs at sqrt(T) times the distance.
     first, steps = descent.releases[: int(descent.whiten)], descent.releases[int(descent.whiten) :]
     parts = [*first, (sum((square for square, _ in steps), Fraction(0)), descent.scale)]

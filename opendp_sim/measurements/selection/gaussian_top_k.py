@@ -116,20 +116,14 @@ class GaussianTopK(Mechanism):
 
 
 def items_of(domain: Domain) -> int | None:
-    """Return a sketch's bound on a user's items.
-
-    For advice, not for a map.
-    """
+    """Return a sketch's bound on a user's items, for advice."""
     return domain.blocks[0].l1 if isinstance(domain, KnownCounts) else None
 
 
 def draw_noisy_top(
     coins: Choices, votes: Votes, data: Any, k: int, scale: float, *, ranked: bool = False
 ) -> Any:
-    """Return k items in the public order, or ranked.
-
-    Equal noisy counts go by the public order too.
-    """
+    """Return k items in the public order, or ranked by noisy counts."""
     noisy = coins.noisy(votes.counts(data), scale)
     places = np.argsort(-noisy, kind="stable")[:k]
     found = votes.names(data, places, ranked=ranked)

@@ -51,10 +51,7 @@ _BITS = 60
 
 @dataclass(frozen=True)
 class Apart:
-    """Bound the distance of counts.
-
-    By ``users`` users of at most ``items`` items each.
-    """
+    """Bound the distance of ``users`` users of at most ``items`` items."""
 
     users: int
     items: int
@@ -80,10 +77,7 @@ class CountNoise(Protocol):
         ...
 
     def rho(self, apart: Apart, votes: int) -> float:
-        """Bound the zero-concentrated loss of counts.
-
-        They differ by ``votes`` votes in all.
-        """
+        """Bound the zero-concentrated loss of counts that differ by ``votes`` votes."""
         ...
 
     def delta(self, apart: Apart, votes: int, epsilon: float) -> float:
@@ -172,10 +166,7 @@ def least_passing(law: CountNoise, delta: float, apart: Apart) -> int:
 
 
 def profile(law: CountNoise, threshold: int, apart: Apart, epsilon: float) -> float:
-    """Bound the release's profile at ``epsilon`` (Lemma 4).
-
-    By the worst split of the votes.
-    """
+    """Bound the release's profile at ``epsilon`` by the worst split (Lemma 4)."""
     worst, first = law.delta(apart, apart.total, epsilon), 1
     while first <= apart.total:  # of first to last votes on items of one side
         last = min(2 * first - 1, apart.total if first == apart.total else apart.total - 1)
@@ -335,10 +326,7 @@ def draw_passing(
     *,
     ranked: bool = False,
 ) -> Any:
-    """Return the items whose noisy count reaches the threshold.
-
-    All, or the k largest; ties by order.
-    """
+    """Return the items, or k of them, whose noisy counts pass."""
     counts = votes.counts(data)
     occurring = np.flatnonzero(counts > 0)
     tells = ranked or k is not None

@@ -225,10 +225,7 @@ def whole_votes(data: Any) -> NDArray[np.int64]:
 
 
 def shared_votes(data: Any, labels: int, tau: int | None) -> NDArray[np.int64]:
-    """Return votes in steps of 1/1024, scaled to ``tau``.
-
-    Each teacher's are scaled down to ``tau`` in all a query.
-    """
+    """Return votes in steps of 1/1024, each teacher's scaled to ``tau``."""
     if tau is None:
         return whole_votes(data) * _FINE
     votes = as_rows(data).values > _HALF

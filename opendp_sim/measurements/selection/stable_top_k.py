@@ -216,10 +216,7 @@ class StablePlan:
     fill: int | None = None
 
     def peel_scale(self, rounds: int) -> float:
-        """Return the Gumbel scale for ``rounds`` draws.
-
-        They cost as much as rank and test together.
-        """
+        """Return the Gumbel scale of ``rounds`` draws at the tests' cost."""
         return float(self.scale * np.sqrt(rounds / 8.0))
 
 

@@ -79,10 +79,7 @@ def with_public(
 
 
 def check_enough(count: int, where: str) -> None:
-    """Refuse fewer than 20 public points (OS607).
-
-    Their number is known before a charge.
-    """
+    """Refuse fewer than 20 public points, before a charge (OS607)."""
     if count < _FEWEST:
         raise DataError(
             "OS607", where, expected=f"{_FEWEST} public points or more", got=str(count),
@@ -216,8 +213,5 @@ class _WithPublic:
         return self.sums.kernel(distance)
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise.
-
-        The data's and, of as many records, the points' own.
-        """
+        """Bound the deviation without noise of data and public points."""
         return 2.0 * self.sums.sketch_deviation(distance)

@@ -34,20 +34,14 @@ from opendp_sim.postprocessing._impl.ratios import interval_of_ratio, ratio_erro
 
 
 def least_counted(of_count: float) -> float:
-    """Return the least released size to divide by.
-
-    Below it noise hides a class.
-    """
+    """Return the least released size to divide by."""
     return max(1.0, 4.0 * of_count)
 
 
 def mean_of(
     found: Linear, sizes: NDArray[np.float64], factor: float, least: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means and their first-order variance (Lemma 2).
-
-    In units of a cell's.
-    """
+    """Return means and their first-order variance, of unit cells (Lemma 2)."""
     divisor = np.maximum(sizes, least)
     values = found.values / divisor
     of_size = values * (values * factor**2 - 2 * found.with_count)

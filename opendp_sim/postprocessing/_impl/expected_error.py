@@ -32,10 +32,7 @@ FloatRows = NDArray[np.float64]
 
 
 def shared_rows(points: FloatRows, known: FloatRows) -> float:
-    """Return the rows that two files share beyond chance.
-
-    Two files of one law share some by chance.
-    """
+    """Return the rows that two files share beyond chance."""
     values, of = np.unique(np.concatenate([points, known]), axis=0, return_inverse=True)
     here, there = (
         np.bincount(part, minlength=len(values)).astype(np.float64)

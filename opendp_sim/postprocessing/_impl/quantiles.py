@@ -27,10 +27,7 @@ def laplace_quantile(release: Released, confidence: float) -> float:
 
 
 def quantile(release: Released, confidence: float) -> float:
-    """Return the interval's reach in deviations.
-
-    The larger of a normal's and a Laplace's.
-    """
+    """Return the interval's reach in deviations of either noise."""
     normal = float(special.ndtri(0.5 + confidence / 2))
     return max(normal, laplace_quantile(release, confidence))
 

@@ -81,10 +81,7 @@ class FeatureBounds:
 
     @property
     def ranges(self) -> list[float]:
-        """Return the divisors of distances, by column.
-
-        Empty where nothing is divided.
-        """
+        """Return the divisors of distances, by column, or empty."""
         return [] if self.alike else [high - low for low, high in self.pairs]
 
 

@@ -22,10 +22,7 @@ from opendp_sim.sklearn._validation.tables import is_text
 
 @dataclass(frozen=True)
 class PublicClasses:
-    """Hold the public labels, sorted.
-
-    scikit-learn's ``classes_``, and the keys of a spec.
-    """
+    """Public labels, sorted, as ``classes_`` and as the keys of a spec."""
 
     values: NDArray[Any]
 
@@ -59,18 +56,12 @@ class PublicClasses:
 
 
 def by_class(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores (q, L) in ``decision_function``'s form.
-
-    Of two classes their difference, (q,).
-    """
+    """Return scores (q, L), or for two classes their difference (q,)."""
     return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
 
 
 def classes_of(classes: Any, who: str) -> PublicClasses:
-    """Return the public classes, or refuse (OS101).
-
-    The labels that occur in y are private.
-    """
+    """Return the public classes, or refuse to take them from y (OS101)."""
     if classes is None:
         raise EstimatorRefused(
             "OS101",

@@ -49,10 +49,7 @@ def kernel_step(
 
 
 def log_volume(box: FeatureBounds, width: int, bandwidth: float, engine: str) -> float:
-    """Return the log of the kernel's volume.
-
-    In data units; 0 for a kernel without one.
-    """
+    """Return the log of the kernel's volume in data units, or 0."""
     if engine == "race":
         return 0.0
     ranges = sum(math.log(length) for length in box.ranges)

@@ -29,10 +29,7 @@ class PlanRefused(Refused, ValueError):  # noqa: N818 - reads as what happened
 
 
 class InputRefused(DataError, ValueError):  # noqa: N818 - reads as what happened
-    """Refuse a table of wrong shape or dtype.
-
-    The text contains no value of it and no number of rows.
-    """
+    """Refuse a table of wrong shape or dtype, without quoting it."""
 
 
 class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happened
@@ -40,10 +37,7 @@ class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happ
 
 
 class RowsRefused(ReleaseError, ValueError):  # noqa: N818 - reads as what happened
-    """Refuse private rows that were passed as public.
-
-    Nothing was charged.
-    """
+    """Refuse private rows that were passed as public, charging nothing."""
 
 
 def _of_table(error: DataError) -> InputRefused:

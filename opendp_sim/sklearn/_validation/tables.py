@@ -46,10 +46,7 @@ class NamedCells:
         return cls(cells, getattr(estimator, "feature_names_in_", None))
 
     def of(self, rows: Any) -> NamedCells:
-        """Return a copy of some rows.
-
-        A view would keep all rows in memory.
-        """
+        """Return a copy of some rows, since a view keeps all."""
         part = self.cells[rows]
         return NamedCells(part if part.base is None else part.copy(), self.names)
 
@@ -169,10 +166,7 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
 
 
 def is_text(values: Any) -> bool:
-    """Return whether a column's own type is text.
-
-    In its library; no cell is read.
-    """
+    """Return whether a column's own type is text, without reading cells."""
     frame = None if isinstance(values, np.ndarray | list | tuple) else frame_columns(values)
     if frame is not None and len(frame) == 1:
         return is_text(frame[0])
@@ -210,18 +204,12 @@ def checked_table(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return cells as floats, NaN where unreadable.
-
-    Cell by cell, as the gate reads them.
-    """
+    """Return cells as floats, one by one, NaN where unreadable."""
     return normal(array, Column("x", f"array[f64, {array.shape[1]}]"))
 
 
 def dtype_of(array: NDArray[Any]) -> str:
-    """Return a feature column's declared dtype.
-
-    ``f32`` for float32, else ``f64``.
-    """
+    """Return a feature column's dtype, ``f32`` for float32, else ``f64``."""
     return "f32" if array.dtype == np.float32 else "f64"
 
 

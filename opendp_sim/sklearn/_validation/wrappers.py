@@ -160,10 +160,7 @@ _FREEZE = (
 
 
 def _check_step(step: Any) -> None:
-    """Refuse a transformer that mixes records (OS102).
-
-    At its fit or after it.
-    """
+    """Refuse a transformer that mixes records at or after its fit (OS102)."""
     kind, name = type(step), type(step).__name__
     transforms = hasattr(step, "fit") and hasattr(step, "transform")
     if isinstance(step, PrivateEstimator | type) or not transforms:

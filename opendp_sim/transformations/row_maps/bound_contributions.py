@@ -41,10 +41,7 @@ _CELLS = 2**20
 
 
 class Ranks:
-    """Rank rows by a survey's public hash.
-
-    Persons are numbered in order of appearance.
-    """
+    """Rank rows by a survey's public hash, persons by first appearance."""
 
     def __init__(self, seed: int, domain: Domain, column: str) -> None:
         self.seed, self.domain, self.column = seed, domain, column
@@ -52,10 +49,7 @@ class Ranks:
         self._keys: dict[int, NDArray[np.uint64]] = {}
 
     def numbers(self, block: Any, *, meet: bool) -> NDArray[np.int64]:
-        """Return each row's person number.
-
-        From 0 up, or -1 for a person who is not read now.
-        """
+        """Return each row's person number, -1 for a person not read now."""
         ids = np.asarray(block[self.column] if isinstance(self.domain, Records) else block.ids)
         whole = ids.dtype.kind in "iu"
         found, inverse = np.unique(ids, return_inverse=True) if whole else (ids, None)
@@ -69,10 +63,7 @@ class Ranks:
         return numbers if inverse is None else numbers[inverse]
 
     def contents(self, block: Any) -> list[NDArray[np.uint64]]:
-        """Return every row's content as words, without its person.
-
-        Arrays of shape (n, words).
-        """
+        """Return every row's content, without its person, as words (n, words)."""
         if isinstance(self.domain, Records):
             columns = [c for c in self.domain.columns if c.name != self.column]
             return [_words(block[c.name], c.numpy_dtype) for c in columns]
@@ -113,10 +104,7 @@ class Ranks:
 
 
 def content_digests(contents: list[NDArray[np.uint64]], rows: NDArray[np.int64]) -> list[bytes]:
-    """Return digests of rows' contents.
-
-    Different contents never share one.
-    """
+    """Return digests of rows' contents, different for different contents."""
     parts = [np.zeros((len(rows), 0), np.uint64), *(part[rows] for part in contents)]
     words = np.concatenate(parts, axis=1).astype("<u8")
     width, data = 8 * words.shape[1], words.tobytes()

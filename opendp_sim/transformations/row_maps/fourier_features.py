@@ -171,10 +171,7 @@ class Waves:
         return PhaseProjection.fit(steps, np.zeros(own.frequencies), self.rows.magnitude, where)
 
     def of_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the features of integer rows, shape (n, 2 D).
-
-        A function of each row, bit for bit.
-        """
+        """Return the row-local features of integer rows, shape (n, 2 D)."""
         count, projection = self.mechanism.frequencies, self.projection
         out = np.empty((len(values), 2 * count))
         matrix, starts = projection.workspace(), -projection.base % _TURN

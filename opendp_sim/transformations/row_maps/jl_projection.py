@@ -121,10 +121,7 @@ class SampledHadamard:
         return int(found.min()), int(found.max())
 
     def norm_squared(self) -> int:
-        """Bound the squared largest factor.
-
-        All of H lengthens by exactly sqrt(D).
-        """
+        """Bound the squared largest factor, with H's exactly sqrt(D)."""
         full = 1 << (len(self.signs) - 1).bit_length()
         return min(full, len(self.signs) * len(self.places))
 
@@ -256,10 +253,7 @@ class JlProjection(Mechanism):
 
 @dataclass(frozen=True)
 class _Dense:
-    """Hold independent signs in the narrowest exact float.
-
-    Many signs are drawn at first use.
-    """
+    """Hold independent signs in the narrowest exact float, drawn at first use."""
 
     mechanism: JlProjection
     width: int

@@ -87,10 +87,7 @@ class Rule:
 
     @property
     def count_scale(self) -> float:
-        """Return s1.
-
-        Counts take 5 % of the purse of a record of mean activity.
-        """
+        """Return s1, for counts at 5 % of a mean record's purse."""
         return math.sqrt(self.activity / (2 * _COUNT_SHARE * self.rho))
 
     def vote_scale(self, weight: float) -> float:
@@ -103,10 +100,7 @@ class Rule:
 
     @property
     def minimum_count(self) -> int:
-        """Return Kmin, the least noisy count.
-
-        Smaller counts are raised to it, so that the vote noise never collapses.
-        """
+        """Return Kmin, below which noisy counts are raised."""
         return round(max(30.0, min(self.count_scale, self.neighbours / 2)))
 
     @property

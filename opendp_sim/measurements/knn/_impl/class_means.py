@@ -41,10 +41,7 @@ def means_scale(lens: Lens, rho: Fraction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ClassMeans:
-    """Hold released sums (L, d) and weighted counts (L,).
-
-    Of the viewed rows. Public.
-    """
+    """Hold released sums (L, d) and weighted counts (L,) of viewed rows."""
 
     lens: Lens
     scale: float
@@ -81,10 +78,7 @@ class ClassMeans:
         return ShrunkMeans.of(found)
 
     def scores(self, queries: QueryRows, *, prior: bool = False) -> NDArray[np.float64]:
-        """Return minus half the squared distances to means, (m, L).
-
-        With the share of the sizes.
-        """
+        """Return minus half the squared distances to means, (m, L), with sizes."""
         found = self.shrunk.scores(queries.rows) + (self.shrunk.prior if prior else 0.0)
         scores: NDArray[np.float64] = found * self.lens.unit**2
         return scores

@@ -82,10 +82,7 @@ class Lens:
         return out
 
     def see_queries(self, values: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        """Return public queries in the view.
-
-        Without normalising, far ones are pulled to the grid's bounds.
-        """
+        """Return public queries in the view, far ones pulled to the grid."""
         if not self.normalise:
             values = np.clip(values, *self._ends())
         return self.see(values, dtype)

@@ -37,10 +37,7 @@ class VoteKernel(Option):
         return value
 
     def least(self, value: Any, unit: float) -> NDArray[np.int64]:
-        """Return the least integer score with kernel at least ``value``.
-
-        A step is ``unit`` long.
-        """
+        """Return the least integer score with kernel at least ``value``."""
         with np.errstate(all="ignore"):
             steps = self.reach(np.asarray(value, dtype=np.float64)) / unit**2
         steps = np.nan_to_num(steps, nan=0.0)  # infinite bandwidth times no distance
@@ -49,10 +46,7 @@ class VoteKernel(Option):
         return score.astype(np.int64)
 
     def faintest(self, unit: float) -> int:
-        """Return the least score that can make a neighbour.
-
-        An automatic threshold stays above it.
-        """
+        """Return the least score of a neighbour, below any automatic threshold."""
         return int(self.least(_FAINTEST, unit))
 
     def ladder(self, levels: int, unit: float) -> NDArray[np.int64]:

@@ -98,10 +98,7 @@ class Pool:
     # --- scores: exact integers -----------------------------------------------------------------
 
     def products(self, queries: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """Yield each query's exact products with all rows, shape (n,).
-
-        Computed as a few large products.
-        """
+        """Yield each query's exact products with all rows, shape (n,)."""
         step = max(1, _PRODUCTS // max(1, self.size))
         for start in range(0, len(queries), step):
             yield from exact_products(queries[start : start + step], self._rows[: self.size])

@@ -65,10 +65,7 @@ class IndividualFilter:
         return _price(scale, self.rho)
 
     def affordable(self, who: NDArray[np.int64], price: int) -> NDArray[np.int64]:
-        """Return the largest affordable integer distances at ``price``.
-
-        One for each of ``who``. Secret.
-        """
+        """Return secret affordable distances at ``price``, one for each of ``who``."""
         if price >= _UNPAYABLE:
             return np.zeros(len(who), dtype=np.int64)
         squares = self._purses[who] // price
@@ -98,10 +95,7 @@ class IndividualFilter:
         return units
 
     def retire(self, who: NDArray[np.int64] | slice = slice(None)) -> None:
-        """Empty purses after a failure inside a mechanism.
-
-        It is charged in full.
-        """
+        """Empty the purses, charged in full, after a failure inside a mechanism."""
         self._purses[who] = 0
 
     def open(self, persons: int) -> NDArray[np.int64]:

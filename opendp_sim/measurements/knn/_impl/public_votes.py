@@ -25,10 +25,7 @@ _NOBODY = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True)
 class QueryRows:
-    """Hold public queries in the view.
-
-    Rows (m, d) and their squared norms (m,).
-    """
+    """Hold public queries (m, d) in the view, with squared norms (m,)."""
 
     rows: NDArray[Any]
     norms: NDArray[np.int64]
@@ -48,10 +45,7 @@ class QueryRows:
 
 
 def scores_between(left: QueryRows, right: QueryRows, *, angular: bool) -> NDArray[np.int64]:
-    """Return integer scores, shape (m, r).
-
-    Products, or minus squared distances.
-    """
+    """Return integer scores (m, r), products or minus squared distances."""
     product = exact_products(left.rows, right.rows).astype(np.int64)
     if angular:
         return product
@@ -59,10 +53,7 @@ def scores_between(left: QueryRows, right: QueryRows, *, angular: bool) -> NDArr
 
 
 def weights_of(ladder: NDArray[np.int64], scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rungs reached by each score.
-
-    A neighbour has a weight of at least 1.
-    """
+    """Return the rungs reached by each score, from 1 for neighbours."""
     return np.searchsorted(ladder, scores, side="right").clip(1)
 
 
@@ -131,10 +122,7 @@ class Reference:
 
 
 def _moments(scores: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each row's mean and positive deviation, without copies.
-
-    Shapes (m,).
-    """
+    """Return each row's mean and positive deviation, (m,), without copies."""
     counted = scores != _NOBODY
     many = np.maximum(counted.sum(axis=1), 1)
     centre = np.where(counted, scores, 0).sum(axis=1) / many

@@ -31,10 +31,7 @@ class Store(Protocol):
     """Where a session's charges and transcript are kept (``accounting.session_store``)."""
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return every committed entry in order.
-
-        Old answers may be gone.
-        """
+        """Return every committed entry in order, perhaps without old answers."""
         ...
 
     @property
@@ -62,10 +59,7 @@ class Store(Protocol):
 
 
 class _NotKept(Exception):  # noqa: N818 - never seen outside
-    """Report that the store could not be written.
-
-    Nothing has left, and the store has the charge.
-    """
+    """Report that the store has the charge and no answer left."""
 
     def __init__(self, refusal: BudgetError) -> None:
         self.refusal = refusal
@@ -160,19 +154,13 @@ class Service:
         return self.predict(message)
 
     def refer(self, rows: Any) -> bool:
-        """Set the public reference queries, returning whether they apply.
-
-        Only the first ones do.
-        """
+        """Set the first public reference queries, returning whether they apply."""
         queries = self._public(rows)
         with self._alone():
             return self._refer(queries)
 
     def _public(self, rows: Any) -> NDArray[np.float64]:
-        """Return queries on the grid.
-
-        A reference that consists of private rows is refused (OS704).
-        """
+        """Return queries on the grid, or refuse private rows (OS704)."""
         if not self._ready:
             refuse_private(origin_of(as_rows(rows).values), self._private, "reference")
         return grid_queries(self._domain, rows)

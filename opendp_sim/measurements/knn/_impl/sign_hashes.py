@@ -72,10 +72,7 @@ class SignHashes(NeighbourSearch):
 
 
 class SignCodes(NeighbourSearch):
-    """Compare only records with codes near the query's.
-
-    Few enough bits differ.
-    """
+    """Compare only records with codes near the query's."""
 
     key: ClassVar[str] = "sign_codes"
     recall: Annotated[
@@ -100,10 +97,7 @@ SEARCHES = (ExactSearch, SignHashes, SignCodes)
 
 
 class Coder(Protocol):
-    """Code rows, and compare codes with a query's.
-
-    Functions of one row and public parameters.
-    """
+    """Code rows by public parameters, and compare codes with a query's."""
 
     dtype: ClassVar[type[np.unsignedinteger[Any]]]
 
@@ -134,18 +128,12 @@ def _planes(seed: int, count: int, width: int) -> NDArray[Any]:
 
 
 def longest_plane(width: int) -> float:
-    """Bound a hyperplane's L2 norm.
-
-    Entries are cut at 8 deviations.
-    """
+    """Bound the L2 norm of a hyperplane cut at 8 deviations."""
     return 8 * _ENTRY * math.sqrt(width)
 
 
 def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
-    """Yield parts of the rows with their sides of planes.
-
-    Shape (planes, part).
-    """
+    """Yield parts of the rows with sides of planes, (planes, part)."""
     step = max(1, 2**22 // len(planes))
     for start in range(0, len(seen), step):
         part = slice(start, min(start + step, len(seen)))
@@ -188,10 +176,7 @@ class PackedSigns:
         return reaches
 
     def radius(self, cosine: float) -> int:
-        """Return the most differing bits at which rows are found.
-
-        Often enough at this cosine.
-        """
+        """Return the most differing bits for this cosine."""
         return int(np.searchsorted(self._reaches, 1.0 - _agree(cosine)))
 
     def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
@@ -214,10 +199,7 @@ class PackedSigns:
 
 @dataclass(frozen=True)
 class HashTables:
-    """Hold ``rows`` tables of ``bits`` drawn hyperplanes.
-
-    A row is found if a table agrees.
-    """
+    """Hold ``rows`` tables of ``bits`` hyperplanes, of which one must agree."""
 
     rows: int
     bits: int

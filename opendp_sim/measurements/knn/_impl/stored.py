@@ -156,10 +156,7 @@ def kept_answers(
 
 
 def kept_cells(domain: GridRows, payload: Payload) -> tuple[float, NDArray[np.int64]]:
-    """Return the scale and cells of released class means.
-
-    Cells of shape (L, d + 1).
-    """
+    """Return released class means' scale and cells (L, d + 1)."""
     scale, cells = float(payload["scale"]), payload["cells"]
     good = cells.shape == (len(domain.labels or ()), domain.width + 1) and cells.dtype.kind == "i"
     if not good or not 0 < scale < _MOST or (np.abs(cells) >= 2**53).any():

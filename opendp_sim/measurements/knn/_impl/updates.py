@@ -27,10 +27,7 @@ class FixedRecords(Service):
     """A service whose records stay as they are."""
 
     def insert(self, rows: Rows) -> None:
-        """Refuse records (OS201).
-
-        Only ``ind_knn`` has purses that outlive them.
-        """
+        """Refuse records, since only ``ind_knn`` has lasting purses (OS201)."""
         del rows
         raise self._fixed_records()
 
@@ -78,10 +75,7 @@ class ChangingRecords(Service):
         self._pool: Pool | None = None
 
     def insert(self, rows: Rows) -> None:
-        """Add records of persons between queries.
-
-        A known person keeps their purse.
-        """
+        """Add records of persons, with the purses of known ones."""
         with self._alone():
             self._updatable(rows)
             self._guard(lambda: self._insert(rows, "insert"))
@@ -93,10 +87,7 @@ class ChangingRecords(Service):
             self._guard(lambda: self._insert(rows, "relabel"))
 
     def delete(self, ids: Any) -> None:
-        """Remove all records of some persons.
-
-        Free, immediate, and silent about who existed.
-        """
+        """Remove all records of some persons, free, immediate and silent."""
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
         who = persons(ids)

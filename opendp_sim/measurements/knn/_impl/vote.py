@@ -22,10 +22,7 @@ Charges = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def drawable(scale: float) -> float:
-    """Return the noise scale that is drawn.
-
-    The price is of this scale.
-    """
+    """Return the noise scale that is drawn and priced."""
     return min(max(scale, _LEAST_SCALE), _MOST_SCALE)
 
 
@@ -68,10 +65,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold one query's noisy count and votes.
-
-    In weight steps.
-    """
+    """Hold one query's noisy count and votes, in weight steps."""
 
     count: int
     votes: NDArray[np.int64]

@@ -98,10 +98,7 @@ def rounded_gaussian(scale: float, count: int) -> NDArray[np.int64]:
 
 
 def discrete(scale: float, count: int) -> NDArray[np.int64]:
-    """Return fresh discrete Gaussian noise, clipped.
-
-    For ``private_knn``, which is not Gaussian DP.
-    """
+    """Return fresh discrete Gaussian noise, clipped, for ``private_knn``."""
     zeros = np.zeros(count, dtype=np.int64)
     if scale <= MAX_SCALE:
         return _clipped(add_gaussian(zeros, [(count, Fraction(scale))]))

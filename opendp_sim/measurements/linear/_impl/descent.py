@@ -203,10 +203,7 @@ def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ScaledRecords:
-    """Hold scaled records (n, d + 1) and labels (n,).
-
-    The records are integers.
-    """
+    """Hold scaled integer records (n, d + 1) and labels (n,)."""
 
     rows: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -286,10 +283,7 @@ class Descent:
         return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * GRID_SIDE)
 
     def run(self, seen: ScaledRecords, noise: Noise = rounded_noise) -> NDArray[np.int64]:
-        """Release the weights, after any whitening matrix.
-
-        As a flat int64 vector.
-        """
+        """Release the weights, after any whitening, as an int64 vector."""
         rows, size, first = seen.rows, self.size, np.zeros(0, dtype=np.int64)
         if self.whiten:
             cells = noise(moments(rows), self.whitening_scale)

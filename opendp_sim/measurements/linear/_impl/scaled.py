@@ -91,10 +91,7 @@ class ScaledRows:
         return out
 
     def of_queries(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Return scaled public queries.
-
-        Far ones are pulled to the grid's bounds, or by their length.
-        """
+        """Return scaled public queries, far ones pulled to the bounds."""
         values = np.asarray(values, dtype=np.float64)
         if not self.by_length:
             return self(np.clip(np.rint(values), self.domain.lower, self.domain.upper))

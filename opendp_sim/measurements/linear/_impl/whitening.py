@@ -26,10 +26,7 @@ _BLOCK = 2**15
 
 
 def moments(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the sums of products of column pairs.
-
-    The upper triangle, by rows.
-    """
+    """Return the sums of products of column pairs, upper triangle by rows."""
     width = rows.shape[1]
     total = np.zeros((width, width), dtype=np.int64)
     for start in range(0, len(rows), _BLOCK):
@@ -70,10 +67,7 @@ def whitening_of(
 
 
 def whitened(rows: NDArray[np.float32], matrix: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return whitened rows, shape (n, w).
-
-    Truncated to whole steps and shortened to SIDE.
-    """
+    """Return whitened rows (n, w), in whole steps of at most SIDE."""
     out = np.empty(rows.shape, dtype=np.float32)
     wide = matrix.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

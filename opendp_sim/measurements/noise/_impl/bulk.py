@@ -140,10 +140,7 @@ def _native(scale: float) -> dp.Measurement:
 
 
 def gaussian_map(scale: float) -> Callable[[float | Fraction], float]:
-    """Return OpenDP's privacy map of Gaussian noise.
-
-    Distances are rounded up to floats.
-    """
+    """Return OpenDP's privacy map of Gaussian noise, with distances rounded up."""
     native = _native(scale)
 
     def privacy_map(d_in: float | Fraction) -> float:
@@ -189,10 +186,7 @@ def bulk_laplace(key: str, scale: float, domain: Domain, metric: Metric) -> Priv
 
 
 def laplace_map(scale: float) -> Callable[[float | Fraction], float]:
-    """Return OpenDP's privacy map of Laplace noise.
-
-    Fractional distances are rounded up.
-    """
+    """Return OpenDP's privacy map of Laplace noise, with distances rounded up."""
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     whole = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
     fractional = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)

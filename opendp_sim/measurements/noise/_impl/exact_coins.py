@@ -77,10 +77,7 @@ def logistic_threshold(x: Fraction) -> Threshold:
 
 @lru_cache(maxsize=4096)
 def nonzero_threshold(x: Fraction) -> Threshold:
-    """Return 2 / (1 + e**x).
-
-    The probability that discrete Laplace noise of scale 1/x is not 0.
-    """
+    """Return 2 / (1 + e**x), the chance of nonzero Laplace noise."""
 
     def bounds(bits: int) -> Bracket:
         return logistic_bounds(x, bits + 1)

@@ -36,10 +36,7 @@ AskedSampler = Annotated[
 
 
 def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> SamplerName:
-    """Return the applied sampler.
-
-    OpenDP's own cannot scale cells separately.
-    """
+    """Return the applied sampler, never OpenDP's where cells are scaled."""
     if metric.weights and requested == "opendp":
         raise ParameterError(
             "OS102", f"{key}.sampler", expected="bulk or auto for a sketch with weighted blocks",
@@ -55,10 +52,7 @@ def sampled(
     make: Callable[..., dp.Measurement],
     scale: float,
 ) -> Private:
-    """Return the claim with the chosen sampler.
-
-    Map and law are those of ``bulk`` either way.
-    """
+    """Return the claim with the chosen sampler, of equal map and law."""
     if sampler == "bulk" or bulk.noise is None:
         return bulk
     norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)

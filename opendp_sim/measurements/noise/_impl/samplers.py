@@ -174,10 +174,7 @@ class LaplaceDigits:
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """Hold absolute values of noise.
-
-    Exact in ``words`` except where ``exact`` overrides.
-    """
+    """Hold absolute values of noise, exact in ``words`` or in ``exact``."""
 
     words: NDArray[np.uint64]
     """Shape (count,); holds min(magnitude, 2**64 - 1)."""
@@ -245,10 +242,7 @@ _FACTOR_CAP = Fraction(2**40)  # any exponent this large is settled in integers
 
 @dataclass(frozen=True, slots=True)
 class GaussianPlan:
-    """Hold one scale's proposal, peak and exponent factor.
-
-    Public numbers.
-    """
+    """Hold one scale's public proposal, peak and exponent factor."""
 
     proposal: LaplaceDigits
     peak: int
@@ -272,10 +266,7 @@ def gaussian_plan(scale: Fraction) -> GaussianPlan:
 
 
 def gaussian_magnitudes(plan: GaussianPlan, count: int, source: Bytes) -> Magnitudes:
-    """Draw ``count`` independent magnitudes (Lemma G2).
-
-    The first ``count`` accepted candidates.
-    """
+    """Draw the first ``count`` accepted, independent magnitudes (Lemma G2)."""
     words = np.empty(count, np.uint64)
     exact: dict[int, int] = {}
     done = 0

@@ -70,10 +70,7 @@ class GapUtility:
 
 
 def clipped(k_max: int, k: int | None, slope: float, threshold: int, scale: float) -> GapUtility:
-    """Return the utility clipped at a sufficient gap.
-
-    That gap passes nineteen times in twenty.
-    """
+    """Return the utility clipped at a gap that nearly always passes."""
     ceiling = threshold + math.ceil(1.645 * scale)
     return GapUtility(k_max, ceiling, k, slope * ceiling / k if k else 0.0)
 

@@ -71,18 +71,12 @@ def _chord(part: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
 
 def zero_profile(step: float, size: int) -> Profile:
-    """Return the zero profile of releasing nothing.
-
-    0 for every x >= 0.
-    """
+    """Return the zero profile of releasing nothing, 0 for x >= 0."""
     return Profile(step, np.zeros(size))
 
 
 def peeling_profile(rounds: int, range_: float) -> Profile:
-    """Return the profile of ``rounds`` adaptive draws (Lemma 4).
-
-    Each of bounded range ``range_``.
-    """
+    """Return the profile of ``rounds`` adaptive draws of bounded range (Lemma 4)."""
     return _peeling(rounds, range_)
 
 

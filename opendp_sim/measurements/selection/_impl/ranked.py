@@ -29,10 +29,7 @@ RANKED: dict[str, Any] = {
 def ranked_items(
     items: Sequence[str | int], counts: Sequence[int] | None = None
 ) -> dict[str, list[Any]]:
-    """Return items in rank order as columns.
-
-    ``rank``, ``item`` and perhaps ``count``.
-    """
+    """Return items in rank order as columns ``rank``, ``item`` and ``count``."""
     table: dict[str, list[Any]] = {"rank": list(range(1, len(items) + 1)), "item": list(items)}
     return table if counts is None else table | {"count": list(counts)}
 

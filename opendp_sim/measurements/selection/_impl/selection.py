@@ -93,10 +93,7 @@ def _counted(votes: NDArray[np.int64]) -> tuple[list[int], list[int]]:
 
 
 class _Urn:
-    """Draw numbers 0 .. size - 1 uniformly without replacement.
-
-    A shuffle that moves little.
-    """
+    """Draw numbers 0 .. size - 1 uniformly without replacement."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -130,10 +127,7 @@ class _Weights:
 
 
 class Groups:
-    """Group candidates with equal counts.
-
-    A group is drawn by its size and its count.
-    """
+    """Group candidates with equal counts, drawn by size and count."""
 
     def __init__(self, counts: list[int], sizes: list[int], scale: Fraction) -> None:
         """Take falling counts and the number of candidates that have each."""
@@ -170,10 +164,7 @@ class Groups:
             bits *= 2
 
     def settled(self, drawn: int, bits: int) -> int | None:
-        """Return the group that contains [drawn, drawn + 1) / 2**bits.
-
-        None if no single group does.
-        """
+        """Return the group with [drawn, drawn + 1) / 2**bits, or None."""
         weights = self._weights(bits)
         far = self._all - weights.near  # so far below the top that each weighs one unit at most
         surely, surely_not = (drawn + 1) * (weights.highest + far), drawn * weights.lowest
@@ -219,10 +210,7 @@ class Groups:
 
 
 def uniform_below(bound: int) -> int:
-    """Draw an integer below ``bound``, uniformly.
-
-    By rejection of random bits.
-    """
+    """Draw an integer below ``bound`` uniformly, by rejection of random bits."""
     bits = max((bound - 1).bit_length(), 1)
     size = (bits + 7) // 8
     while True:
@@ -289,10 +277,7 @@ class Choices(Protocol):
     def top(
         self, scores: NDArray[np.int64], rounds: int, scale: float, *, lowest: bool = False
     ) -> Sequence[int]:
-        """Draw ``rounds`` indices, each like ``best`` among the rest.
-
-        From the bottom if asked.
-        """
+        """Draw ``rounds`` indices, each like ``best`` among the rest, or from below."""
         ...
 
     def in_order(self, scores: NDArray[np.int64], rounds: int, scale: float) -> list[int]:
@@ -448,10 +433,7 @@ def gaussian_loss(scale: float, users: int, norm: float = 1.0) -> float:
 
 
 def choice_rho(scale: float, users: int) -> float:
-    """Return OpenDP's loss of one draw.
-
-    Scores each move by at most ``users``.
-    """
+    """Return OpenDP's loss of a draw whose scores move by ``users``."""
     return float(_noisy_max(scale).map(users))
 
 

@@ -47,10 +47,7 @@ Votes = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Counting:
-    """Describe which votes of a dataset count.
-
-    The columns that they are in, and the step's parameters.
-    """
+    """Describe which votes of a dataset count, by columns and parameters."""
 
     item: Column
     user: Column | None

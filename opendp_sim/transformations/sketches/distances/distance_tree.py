@@ -55,10 +55,7 @@ _SAMPLED = 17
 
 @dataclass(frozen=True)
 class _Known:
-    """Hold a release's sums and noise at the asked cells.
-
-    Sums (L, columns, cells).
-    """
+    """Hold a release's sums (L, columns, cells) and noise."""
 
     done: NDArray[np.bool_]
     sums: NDArray[np.float64]
@@ -103,10 +100,7 @@ class TreeReader(PerClassReader):
 
     @cached_property
     def multipliers(self) -> NDArray[np.int64]:
-        """Return the integers u_j.
-
-        A column's share of a zCDP budget is in proportion to its range.
-        """
+        """Return the integers u_j, from ranges' shares of a zCDP budget."""
         spans = self.cells.spans
         if (spans == spans[0]).all():
             return np.ones(len(spans), dtype=np.int64)
@@ -135,10 +129,7 @@ class TreeReader(PerClassReader):
     # --- reading --------------------------------------------------------------------------------
 
     def nodes(self, released: Arrays) -> NDArray[np.float64]:
-        """Return all nodes' counts, shape (L, d, nodes).
-
-        After least squares if asked.
-        """
+        """Return all nodes' counts, shape (L, d, nodes), perhaps by least squares."""
         counts = np.asarray(released["counts"]) / self.multipliers[:, None]
         return consistent(counts, self.height) if self.consistent else counts
 
@@ -151,10 +142,7 @@ class TreeReader(PerClassReader):
         return math.sqrt(gain / squares.sum())
 
     def counted(self, released: Arrays) -> Counted:
-        """Return the released records per class.
-
-        The best mean of the columns' roots.
-        """
+        """Return the released records per class, the best mean of roots."""
         return self._counted(self.nodes(released))
 
     def _counted(self, nodes: NDArray[np.float64]) -> Counted:
@@ -290,10 +278,7 @@ class TreeReader(PerClassReader):
         return math.sqrt(float((np.square(steps) * worst).sum()))
 
     def bias(self, p: float | None) -> float:
-        """Bound the rounding to cells, per record.
-
-        At queries on the grid inside the box.
-        """
+        """Bound the rounding to cells, per record, at grid queries."""
         return self.cells.most_lost(1.0 if p is None else p)
 
     def count(

@@ -72,20 +72,14 @@ class MomentLevels:
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
-        """Return the widest node by column and level.
-
-        Shape (d, H), level 1 first.
-        """
+        """Return the widest node by column and level, (d, H)."""
         levels = range(1, self.height + 1)
         found = {axis: [axis.width(level) for level in levels] for axis in set(self.axes)}
         return np.array([found[axis] for axis in self.axes], dtype=np.int64)
 
     @cached_property
     def reach(self) -> NDArray[np.object_]:
-        """Return the largest ``|2x - 2c|**k``, exactly.
-
-        Shape (d, H, p + 1).
-        """
+        """Return the largest ``|2x - 2c|**k`` exactly, shape (d, H, p + 1)."""
         most = self.widths.astype(object) - 1
         return np.stack([most**order for order in range(self.p + 1)], axis=2)
 
@@ -129,10 +123,7 @@ class MomentLevels:
 
     @cached_property
     def level_scale(self) -> NDArray[np.float64]:
-        """Return each level's worth of one integer step.
-
-        0 where a level has no reach.
-        """
+        """Return each level's worth of one integer step, or 0."""
         inverse = 1.0 / self.multipliers.astype(np.float64)
         return np.where(self.reach.astype(np.float64) == 0, 0.0, inverse)
 
@@ -436,10 +427,7 @@ class MomentTreeReader(PerClassReader, MomentLevels):
         return self.counted_factor
 
     def counted(self, released: Arrays) -> Counted:
-        """Return the released number of records.
-
-        Both halves, the best mean over columns.
-        """
+        """Return the released number of records, the best mean of halves."""
         times = self.multipliers[:, 0, 0].astype(np.float64)
         halves = np.asarray(released["moments"])[:, :, 0, :2].sum(axis=2)
         sizes = (halves * times).sum(axis=1) / np.square(times).sum()
@@ -465,10 +453,7 @@ class MomentTreeReader(PerClassReader, MomentLevels):
         return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Bound a sum's deviation inside the box (Lemma 3).
-
-        Per unit of cell deviation.
-        """
+        """Bound a sum's deviation inside the box, per unit deviation (Lemma 3)."""
         del alpha
         if p not in (None, float(self.p)):
             return None
@@ -476,10 +461,7 @@ class MomentTreeReader(PerClassReader, MomentLevels):
         return float(self._area * math.sqrt(worst))
 
     def bias(self, p: float | None) -> float:
-        """Bound the dropped leaves' share per record (Lemma 2).
-
-        At queries on the grid.
-        """
+        """Bound dropped leaves' share per record at grid queries (Lemma 2)."""
         del p
         lost = self.widths[:, -1].astype(np.float64) - 1
         return float((lost**self.p).sum()) * self._area

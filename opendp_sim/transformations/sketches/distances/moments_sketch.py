@@ -146,10 +146,7 @@ class MomentsReader(PerClassReader):
 
     @cached_property
     def reach(self) -> int | None:
-        """Return the radius in whole steps.
-
-        None if no row that the type allows is longer.
-        """
+        """Return the radius in whole steps, None if no row is longer."""
         if self.radius is None:
             return None
         steps = int(min(self.radius / self.rows.unit, 2.0**40))

@@ -76,10 +76,7 @@ class Slices:
 
     @cached_property
     def centre(self) -> Centre:
-        """Return the origin of projections.
-
-        Zero, or the middle of the box.
-        """
+        """Return the origin of projections, zero or the box's middle."""
         return nearest_centre(self.rows)
 
     @cached_property
@@ -89,26 +86,17 @@ class Slices:
 
     @property
     def count(self) -> int:
-        """Return k, the number of directions.
-
-        Whole blocks of as many as there are columns, where one fits.
-        """
+        """Return k, the number of directions, in whole blocks if possible."""
         return self.asked // self.rows.width * self.rows.width or self.asked
 
     @property
     def ends(self) -> float:
-        """Return the ends of the levels, in norm bounds.
-
-        Up to 16 columns no projection is longer.
-        """
+        """Return the ends of the levels, in norm bounds."""
         return min(_DEVIATIONS, length_of_normal(self.rows.width))
 
     @property
     def scale(self) -> float:
-        """Return the levels per step of a projection.
-
-        On a direction of length 1.
-        """
+        """Return the levels per step on a direction of length 1."""
         return self.thresholds / (2 * self.ends * self.bound)
 
     @property
@@ -123,10 +111,7 @@ class Slices:
 
     @cached_property
     def dithers(self) -> NDArray[np.int64]:
-        """Return the dithers, added before rounding down.
-
-        In 2**-16 of a level.
-        """
+        """Return the dithers, added before rounding down, in 2**-16 levels."""
         generator = public_generator(self.seed, _SLICES_KEY, "dithers")
         return generator.integers(0, 2**_FINE_DITHERS, size=self.count)
 
@@ -175,10 +160,7 @@ class Slices:
 
     @property
     def fine(self) -> int:
-        """Return the step of the shares.
-
-        Small enough that squared lengths stay below 2**33.
-        """
+        """Return the step of the shares, for squared lengths below 2**33."""
         return int(2 ** min(6, (33 - (self.count * self.thresholds).bit_length()) // 2))
 
     @cached_property
@@ -455,10 +437,7 @@ class SliceReader(PerClassReader):
         return Linear(sums * unit, variance * unit**2, count * unit / u0**2, self.bias(None))
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return the deviation at a query near the centre.
-
-        As near as rows are; per unit of a cell's.
-        """
+        """Return the deviation at a near query, per unit of a cell's."""
         del alpha
         if p is not None:
             return None
@@ -466,10 +445,7 @@ class SliceReader(PerClassReader):
         return self._unit * math.sqrt(((self.middle + own) / u0) ** 2 + 4 * own / u1**2 + 1)
 
     def bias(self, p: float | None) -> float:
-        """Bound clipping's cost and dithers, per record.
-
-        Three deviations above the mean cost.
-        """
+        """Bound the cost of clipping and dithers, per record."""
         del p
         slices = self.slices
         dither = (_DITHER * slices.count + 0.5) * self._atom

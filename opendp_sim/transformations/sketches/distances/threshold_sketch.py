@@ -69,18 +69,12 @@ class ThresholdReader(PerClassReader):
 
     @cached_property
     def reals(self) -> NDArray[np.float64]:
-        """Return the thresholds as floats.
-
-        Their squares and sums leave int64.
-        """
+        """Return the thresholds as floats, as sums would leave int64."""
         return self.span.astype(np.float64)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Return the thresholds m_j of each column.
-
-        In proportion to its range, at least one.
-        """
+        """Return the thresholds m_j of each column, in proportion to ranges."""
         widest = int(self.span.max())
         most = min(self.thresholds, max(widest, 1))
         return np.maximum(-(-self.span * most // max(widest, 1)), 1)
@@ -205,10 +199,7 @@ class ThresholdReader(PerClassReader):
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
-        """Count records in a column's intervals.
-
-        A difference of two thresholds' counts.
-        """
+        """Count records in a column's intervals by two thresholds' difference."""
         count = int(self.counts[column])
         ratio = count / max(int(self.span[column]), 1)
         # Beyond the ends every level is alike: clipped, so that a vast radius fits an integer.
@@ -266,10 +257,7 @@ class ThresholdReader(PerClassReader):
         return float((self.reals**2 / self.counts).sum()) / 4
 
     def spread(self, p: float | None, alpha: float) -> float | None:
-        """Return a sum's deviation inside the box (Lemma 3).
-
-        Per unit of cell deviation.
-        """
+        """Return a sum's deviation inside the box, per unit deviation (Lemma 3)."""
         del alpha
         if p not in (None, 1.0):
             return None

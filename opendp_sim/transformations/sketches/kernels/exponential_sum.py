@@ -115,10 +115,7 @@ class SumReader:
         return mean, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of `estimate`, 1 without draws."""
         return self.terms[0].medians_of(groups)
 
     def count_factor(self) -> float:
@@ -131,10 +128,7 @@ class SumReader:
         return precision
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the count.
-
-        Per unit of a cell's variance.
-        """
+        """Return the covariance of an estimate and the count per cell variance."""
         own = np.array([term.with_count() for term in self.terms]) * np.square(self.noise)
         precision = self._precision()
         return float((self.weights * own * precision).sum() / precision.sum())
@@ -145,10 +139,7 @@ class SumReader:
         return float(np.linalg.norm(self.weights * factors * np.array(self.noise)))
 
     def bias(self, queries: Any = None) -> float:
-        """Return a kernel value's largest error.
-
-        The sum's own and its terms'.
-        """
+        """Return a kernel value's largest error, with that of terms."""
         del queries
         terms = zip(self.weights, self.terms, strict=True)
         return self.accuracy + float(sum(w * float(term.bias()) for w, term in terms))
@@ -162,10 +153,7 @@ class SumReader:
         return self.limit.value(distance)
 
     def approximated(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sum of exponentials at real distances.
-
-        The terms' estimates add up to it.
-        """
+        """Return the sum of exponentials, which terms estimate, at real distances."""
         terms = zip(self.weights, self.terms, strict=True)
         found: NDArray[np.float64] = sum(
             (weight * term.kernel(distance) for weight, term in terms), np.zeros_like(distance)
@@ -173,10 +161,7 @@ class SumReader:
         return found
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise.
-
-        The terms' bounds, and the kernel's own error.
-        """
+        """Bound the deviation without noise of terms and kernel."""
         terms = [
             weight * term.sketch_deviation(distance)
             for weight, term in zip(self.weights, self.terms, strict=True)

@@ -45,10 +45,7 @@ _CRAMER = 1.0865
 
 
 def largest_moments(order: int, columns: int) -> list[int]:
-    """Return a record's largest integer moments (Lemma 1).
-
-    For each tuple of exponents.
-    """
+    """Return a record's largest integer moments by exponents (Lemma 1)."""
     exponents = itertools.product(range(order), repeat=columns)
     return [2**DIGITS >> sum(exponent) for exponent in exponents]
 
@@ -176,10 +173,7 @@ class GaussReader(PerClassReader):
     # --- reading --------------------------------------------------------------------------------
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return the estimates of kernel sums (Lemma 2).
-
-        There are no repetitions to group.
-        """
+        """Return the estimates of kernel sums, without repetitions (Lemma 2)."""
         values = as_rows(queries).values
         order, columns = self.mechanism.order, self.rows.width
         moments = np.asarray(released["moments"], dtype=np.float64).reshape(self.shape) / 2**DIGITS
@@ -212,17 +206,11 @@ class GaussReader(PerClassReader):
         return np.moveaxis(terms, 0, 2).reshape(len(values), -1)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes by class and their noise.
-
-        As a deviation per unit of cell noise.
-        """
+        """Return the released sizes by class and their noise per cell deviation."""
         return np.asarray(released["total"], dtype=np.float64) / self.weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of `estimate`, 1 without draws."""
         del groups
         return 1
 
@@ -240,10 +228,7 @@ class GaussReader(PerClassReader):
         return float(np.sqrt(np.square(terms).sum(axis=(0, 2)).max()))
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the count.
-
-        The total is not read.
-        """
+        """Return the covariance of an estimate and the unread count."""
         return 0.0
 
     def noise_factor(self) -> float:
@@ -279,19 +264,13 @@ class GaussReader(PerClassReader):
         return columns * whole ** (columns - 1) * (tail + short) + products
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the error without noise.
-
-        Records times ``truncation``, the same for each query.
-        """
+        """Bound the error without noise, ``truncation`` times the records."""
         rows, queries = distance.shape
         return np.full(queries, rows * self.truncation())
 
 
 def hermite_terms(z: NDArray[np.float64], side: float, order: int) -> NDArray[np.float64]:
-    """Return ``side^j / j! H_j(z) exp(-z^2)`` for j below ``order``.
-
-    Shape (order, *z.shape).
-    """
+    """Return ``side^j / j! H_j(z) exp(-z^2)`` for j below ``order``, first axis."""
     terms = np.empty((order, *z.shape))
     terms[0] = np.exp(-z * z)
     if order > 1:

@@ -95,10 +95,7 @@ class RaceReader(PerClassReader):
 
     @classmethod
     def bound(cls, mechanism: RaceParameters, rows: GridRows) -> RaceReader:
-        """Return the hash functions of ``mechanism.seed`` for this grid.
-
-        Large ones are drawn at first use.
-        """
+        """Return the hash functions of ``mechanism.seed``, drawn at first use."""
         family: Family = mechanism.family
         columns = mechanism.repetitions * family.projections
         where, lower = mechanism.key, "`repetitions`, or the columns (`jl_projection`)"
@@ -271,17 +268,11 @@ class RaceReader(PerClassReader):
         return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)  # type: ignore[no-any-return]
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes by class and their noise.
-
-        As a deviation per unit of cell noise.
-        """
+        """Return the released sizes by class and their noise per cell deviation."""
         return self._sizes(released), self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of `estimate`, 1 without draws."""
         return min(groups, self.mechanism.repetitions)
 
     def count_factor(self) -> float:
@@ -292,10 +283,7 @@ class RaceReader(PerClassReader):
         return math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the count.
-
-        Per unit of a cell's variance.
-        """
+        """Return the covariance of an estimate and the count per cell variance."""
         repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets
         weight = self.mechanism.weight
         if not self.rehashed:
@@ -333,19 +321,13 @@ class RaceReader(PerClassReader):
         return values
 
     def most_deviation(self) -> float:
-        """Bound one record's deviation without noise (Lemma 4).
-
-        That of a fair coin.
-        """
+        """Bound one record's deviation by a fair coin's (Lemma 4)."""
         share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
         worst = 0.5 if share <= 0.5 else math.sqrt(share * (1.0 - share))
         return worst / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 4).
-
-        Per query, from real distances (n, q).
-        """
+        """Bound the deviation without noise of real distances (n, q) (Lemma 4)."""
         share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
         kernel = self.kernel(distance)
         chance = kernel + (1.0 - kernel) * share
@@ -477,10 +459,7 @@ class RaceSketch(Mechanism):
 
 
 def _of_angles(distance: str) -> tuple[str, ...]:
-    """Return facts on angles between grid rows.
-
-    Lemma 4 of ``density.md``.
-    """
+    """Return facts on angles between grid rows (Lemma 4 of ``density.md``)."""
     if distance != "angle":
         return ()
     text = (

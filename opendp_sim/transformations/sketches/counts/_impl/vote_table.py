@@ -31,10 +31,7 @@ class ItemCodes(Protocol):
     """Names as whole numbers; equal names and no others have equal numbers."""
 
     def of(self, values: NDArray[Any]) -> Ints:
-        """Return each value's number, shape (n,).
-
-        -1 from ``Listed`` for a value that is not listed.
-        """
+        """Return each value's number, shape (n,), -1 if ``Listed`` lacks it."""
 
     def names(self, codes: Ints) -> list[Any]:
         """Return the names of distinct numbers."""
@@ -141,10 +138,7 @@ class Pairs:
         return found
 
     def distinct(self) -> tuple[Ints, Ints]:
-        """Return and keep the distinct pairs, sorted.
-
-        By user, then by item.
-        """
+        """Return and keep the distinct pairs, sorted by user and item."""
         none = [np.zeros(0, dtype=np.int64)]
         users = np.concatenate(self._users or none)
         items = np.concatenate(self._items or none)

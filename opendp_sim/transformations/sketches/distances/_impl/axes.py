@@ -127,10 +127,7 @@ class Dyadic:
     height: int
 
     def leaves(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the leaf of each integer position.
-
-        Positions outside go to the nearest leaf.
-        """
+        """Return the leaf of each integer position, the nearest one outside."""
         inside = np.clip(steps - self.lower, 0, self.span - 1)
         return (inside << self.height) // self.span
 
@@ -141,10 +138,7 @@ class Dyadic:
         return self.lower - (-index * self.span >> self.height)
 
     def nodes(self, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first and last integer of a level's nodes.
-
-        An empty node has last < first.
-        """
+        """Return the first and last integer of a level's nodes."""
         edges = self.starts[:: 2 ** (self.height - level)]
         return edges[:-1], edges[1:] - 1
 

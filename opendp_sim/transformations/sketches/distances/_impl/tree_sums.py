@@ -67,10 +67,7 @@ class FarEnds:
         return nearest[some], farthest[some], weight
 
     def dense(self, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return leaves' weights in the sums at cell positions.
-
-        Shape (positions, leaves).
-        """
+        """Return leaves' weights at cell positions, shape (positions, leaves)."""
         _, farthest, weight = self.intervals()
         gap = np.abs(np.arange(self.cells) - positions[:, None])
         place = np.searchsorted(np.concatenate([[0], farthest]), gap)
@@ -78,10 +75,7 @@ class FarEnds:
         return np.repeat(weights, np.diff(self.edges), axis=1)
 
     def nodes(self, positions: NDArray[np.int64]) -> Any:
-        """Return nodes' weights in the sums.
-
-        Intervals are cut into maximal nodes.
-        """
+        """Return the weights in the sums of maximal nodes."""
         found = self.intervals()
         right = self._side(positions, found, forward=True)
         left = self._side(positions, found, forward=False)
@@ -195,10 +189,7 @@ class NearestCells:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Return the positions that each column's leaves distinguish.
-
-        Grid values, or leaves if these are fewer.
-        """
+        """Return the grid values, or fewer leaves, of each column."""
         return np.asarray(np.minimum(self.spans, 2**self.height), dtype=np.int64)
 
     @cached_property
@@ -208,10 +199,7 @@ class NearestCells:
 
     @cached_property
     def slack(self) -> NDArray[np.float64]:
-        """Return half of a leaf's span.
-
-        No grid value is farther from its cell's place (Lemma 2).
-        """
+        """Return half of a leaf's span, beyond any grid value (Lemma 2)."""
         return np.where(self.spans > self.counts, (self.spans - 1) / 2.0 ** (self.height + 1), 0.0)
 
     def located(
@@ -264,10 +252,7 @@ class NearestCells:
         return scaled
 
     def most_lost(self, power: float) -> float:
-        """Bound the rounding to cells, per record.
-
-        At queries on the grid inside the box.
-        """
+        """Bound the rounding to cells, per record, at grid queries."""
         moved = 2 * self.slack
         most = (power * moved * (self.spans - 1 + moved) ** (power - 1)).sum()
         return float(most) * powered("distance", self.rows.unit, power)

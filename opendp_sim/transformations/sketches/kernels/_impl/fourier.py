@@ -162,10 +162,7 @@ class FourierReader(PerClassReader):
     def bound(
         cls, mechanism: FourierParameters, rows: GridRows, *, orthogonal: bool = False
     ) -> FourierReader:
-        """Return the reader of ``mechanism`` on this grid.
-
-        Many frequencies are drawn at first use.
-        """
+        """Return the reader of ``mechanism`` on this grid, with lazy frequencies."""
         count, kernel = mechanism.frequencies, mechanism.kernel
         lower = "`frequencies`, or the columns (`jl_projection`)"
         check_memory(8 * rows.width * count, mechanism.key, "the frequencies", lower)
@@ -199,10 +196,7 @@ class FourierReader(PerClassReader):
 
     @cached_property
     def response(self) -> float:
-        """Return the table's first Fourier coefficient (Lemma 2).
-
-        The table is a step function.
-        """
+        """Return the first Fourier coefficient of the step table (Lemma 2)."""
         turn = self.mechanism.phases
         angles = (np.arange(turn) + 0.5) * (2.0 * math.pi / turn)
         inner = self.table[:, 0] * np.cos(angles) + self.table[:, 1] * np.sin(angles)
@@ -223,10 +217,7 @@ class FourierReader(PerClassReader):
 
     @property
     def gain(self) -> float:
-        """Return ``S`` over the response.
-
-        Quantised phases lengthen a unit feature by this factor.
-        """
+        """Return ``S`` over the response, a unit feature's quantised length."""
         return AMPLITUDE / self.response
 
     @property
@@ -328,18 +319,12 @@ class FourierReader(PerClassReader):
         return hidden, grain, skew
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes by class and their noise.
-
-        As a deviation per unit of cell noise.
-        """
+        """Return the released sizes by class and their noise per cell deviation."""
         weight = self.mechanism.weight
         return np.asarray(released["total"], dtype=np.float64) / weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of `estimate`, 1 without draws."""
         return min(groups, *(term.size for term in self.terms))
 
     def count_factor(self) -> float:
@@ -347,10 +332,7 @@ class FourierReader(PerClassReader):
         return 1.0 / self.mechanism.weight
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the count.
-
-        The total is not read.
-        """
+        """Return the covariance of an estimate and the unread count."""
         return 0.0
 
     def noise_factor(self) -> float:
@@ -373,10 +355,7 @@ class FourierReader(PerClassReader):
         return kernel.value(distance)
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 5).
-
-        Per query, from real distances (n, q).
-        """
+        """Bound the deviation without noise of real distances (n, q) (Lemma 5)."""
         variance = np.zeros_like(distance)
         for weight, kernel, place in self.terms:
             second = self.gain**2 * (1.0 + kernel.value(2.0 * distance)) / 2.0

@@ -133,10 +133,7 @@ class SignedProjections(Family):
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw Gaussian directions with phases in (-1, 1).
-
-        Then the floor is the sign.
-        """
+        """Draw Gaussian directions with phases in (-1, 1), floored to signs."""
         del unit
         directions = generator.standard_normal((width, columns))
         reach = np.abs(directions).sum(axis=0) * (2.0 * max(magnitude, 1))

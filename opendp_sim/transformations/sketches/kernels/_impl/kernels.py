@@ -41,10 +41,7 @@ class DensityKernel(Option):
     @property
     @abstractmethod
     def slope(self) -> float:
-        """Return ``sup_r |k'(r)|``.
-
-        The kernel's largest change per data unit of distance.
-        """
+        """Return ``sup_r |k'(r)|``, per data unit of distance."""
 
     @abstractmethod
     def split(self, count: int, where: str) -> tuple[Term, ...]:
@@ -66,10 +63,7 @@ class OneKernel(DensityKernel):
     @property
     @abstractmethod
     def skewness(self) -> float:
-        """Return the largest skewness of ``cos(w . x)`` near x = 0.
-
-        Infinite if w has no variance.
-        """
+        """Return the largest skewness of ``cos(w . x)`` near x = 0."""
 
     def split(self, count: int, where: str) -> tuple[Term, ...]:
         """Itself, with all frequencies."""
@@ -174,10 +168,7 @@ class Exponential(_ExpOfDistance):
         return "l2"
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """Draw from the multivariate Cauchy law.
-
-        A normal vector over the size of one more normal.
-        """
+        """Draw from the multivariate Cauchy law, a ratio of normals."""
         return _cauchy_vectors(generator, width, count) / self.bandwidth
 
 
@@ -236,10 +227,7 @@ class Rational(OneKernel):
         return 592.0 / 20.0**1.5 if self.distance == "l2_squared" else math.inf
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """Draw exponential-kernel frequencies at bandwidth ``sigma / t``.
-
-        t is drawn once a column.
-        """
+        """Draw exponential-kernel frequencies at ``sigma / t``, one t a column."""
         rate = generator.standard_exponential(count)
         if self.distance == "l2_squared":
             normal = generator.standard_normal((width, count))

@@ -333,20 +333,14 @@ class LatticeReader(PerClassReader):
 
     @cached_property
     def multipliers(self) -> NDArray[np.int64]:
-        """Return the integers ``v`` (Lemma 6).
-
-        In proportion to the square root of the weights.
-        """
+        """Return the integers ``v``, by square roots of the weights (Lemma 6)."""
         top = max(float(self.shares.max()), self.lattice.zero)
         found: NDArray[np.float64] = np.maximum(1, np.rint(_TOP * np.sqrt(self.shares / top)))
         return found.astype(np.int64)
 
     @cached_property
     def weight(self) -> int:
-        """Return the weight of the total's cell, below 2**32.
-
-        It is the feature of frequency 0 too.
-        """
+        """Return the weight, below 2**32, of the total and frequency 0."""
         top = max(float(self.shares.max()), self.lattice.zero)
         own = LENGTH * max(1, round(_TOP * math.sqrt(self.lattice.zero / top)))
         asked = self.mechanism.count_weight
@@ -411,10 +405,7 @@ class LatticeReader(PerClassReader):
     # --- reading --------------------------------------------------------------------------------
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return the estimates of kernel sums (Lemma 5).
-
-        Biased by at most ``bias`` a record.
-        """
+        """Return the estimates of kernel sums, within ``bias`` a record (Lemma 5)."""
         values = as_rows(queries).values
         features = np.asarray(released["features"], dtype=np.float64)
         cells = features * (self.shares / (self.multipliers * LENGTH))[:, None]
@@ -450,17 +441,11 @@ class LatticeReader(PerClassReader):
         )
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes by class and their noise.
-
-        As a deviation per unit of cell noise.
-        """
+        """Return the released sizes by class and their noise per cell deviation."""
         return np.asarray(released["total"], dtype=np.float64) / self.weight, self.count_factor()
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`.
-
-        1 where the sketch has no draws.
-        """
+        """Return the number of groups of `estimate`, 1 without draws."""
         drawn = len(self.lattice.tail)
         return min(groups, drawn) if drawn else 1
 
@@ -476,10 +461,7 @@ class LatticeReader(PerClassReader):
         return np.square(found)
 
     def with_count(self) -> float:
-        """Return the covariance of an estimate and the count.
-
-        Per unit of a cell's variance.
-        """
+        """Return the covariance of an estimate and the count per cell variance."""
         return self.lattice.zero / self.weight**2
 
     def noise_factor(self) -> float:
