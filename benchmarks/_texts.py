@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.cli import app
+from opendp_sim.cli import _progress, app
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.run.session import serve
@@ -115,7 +115,7 @@ def of_command(arguments: list[str], clean: Callable[[], None], lines: str = "")
     clean()
     out: Texts = {}
     told, seen, code, error = io.StringIO(), _Terminal(), "none", None
-    with overheard(out), mock.patch.object(sys, "stdin", io.StringIO(lines)):
+    with overheard(out), stages(seen), mock.patch.object(sys, "stdin", io.StringIO(lines)):
         try:
             with redirect_stdout(told), redirect_stderr(seen):
                 app(arguments)
@@ -133,12 +133,23 @@ def of_command(arguments: list[str], clean: Callable[[], None], lines: str = "")
     return out
 
 
+@contextmanager
+def stages(stream: io.StringIO) -> Iterator[None]:
+    """Write every stage of a command's progress as it begins, and not by the clock."""
+
+    def enter(self: Any, stage: str) -> None:
+        stream.write(f"\r{stage}\r")
+
+    never = mock.patch.object(_progress, "_FIRST", 1e9)
+    with never, mock.patch.object(_progress._Ticker, "enter", enter):
+        yield
+
+
 def phases(text: str) -> str:
-    """Return what was on standard error; of a bar, which is drawn by the clock, each line once."""
-    if "\x1b[" not in text and "\r" not in text:
+    """Return what was on standard error, each line of progress once."""
+    if "\r" not in text:
         return masked(text)
-    bare = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", text).replace("\r", "\n")
-    lines = [re.sub(r"[\u2500-\u28ff]+", "", masked(line)).strip() for line in bare.split("\n")]
+    lines = [masked(line).strip() for line in text.replace("\r", "\n").split("\n")]
     return "\n".join(sorted(set(filter(None, lines))))
 
 

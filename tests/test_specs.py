@@ -21,11 +21,11 @@ SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.yaml"))
 
 FEW = {
     "bright-pixels",
-    "digit-distances",
-    "digit-slices",
+    "cancer-distances",
+    "cancer-slices",
     "digits-linear",
     "five-systems",
-    "shapes-lattice",
+    "cities-lattice",
     "teacher-votes",
     "writers-density",
 }

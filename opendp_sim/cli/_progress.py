@@ -50,6 +50,10 @@ class _Ticker(threading.Thread):
                 self._stream.flush()
             pause = wait
 
+    def enter(self, stage: str) -> None:
+        """Begin a stage, which the next tick writes."""
+        self.stage = stage
+
     def stop(self) -> None:
         """End it, and leave a terminal's line empty."""
         self._ended.set()
@@ -74,11 +78,8 @@ def progress(stage: str) -> Iterator[Callable[[str, int], None]]:
         return
     ticker = _Ticker(stage)
 
-    def change(stage: str, _rows: int) -> None:
-        ticker.stage = stage
-
     ticker.start()
     try:
-        yield change
+        yield lambda stage, _rows: ticker.enter(stage)
     finally:
         ticker.stop()

@@ -52,7 +52,7 @@ def test_losses_and_promises_are_rounded_up():
     assert claim_sentence({"claim": (1.0022701, 1.0490001e-6)}) == "(1.00228, 1.04901e-06)-DP"
 
 
-@pytest.mark.parametrize("stem", ["digit-density", "digit-slices", "digit-regression"])
+@pytest.mark.parametrize("stem", ["digit-density", "cancer-slices", "flights-regression"])
 def test_the_maps_of_a_plan_are_shown_rounded_up(stem):
     plan = plan_file(Path(__file__).parents[2] / "specs" / f"{stem}.yaml")
     out = Console(file=io.StringIO(), width=400)

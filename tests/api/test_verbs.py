@@ -198,6 +198,6 @@ def test_a_table_alone_belongs_to_the_only_source(tmp_path):
     assert done.results["all"].density(ASKED)["density"][0, 0] > 30
     assert repr(done).startswith("Applied(places: all -> ")
     assert "places.npz; no ledger counted it)" in repr(done)
-    files = Path(__file__).parents[2] / "specs" / "digit-modes.yaml"
+    files = Path(__file__).parents[2] / "specs" / "cities-modes.yaml"
     with pytest.raises(DataError, match=r"OS601.*this program reads files"):
         sim.apply(files, frame, into=tmp_path)

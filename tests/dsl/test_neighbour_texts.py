@@ -20,8 +20,8 @@ SPECS = Path(__file__).parents[2] / "specs"
 @pytest.mark.parametrize(
     ("spec", "route", "mode"),
     [
-        ("shapes-regression", "csv", "refuse"),
-        ("ink-distances", "npz", "enforce"),
+        ("flights-regression", "csv", "refuse"),
+        ("flights-delays", "npz", "enforce"),
         pytest.param("bright-pixels", "memory", "refuse", marks=pytest.mark.long),
         ("digits-session", "npz", "enforce"),
     ],
@@ -37,7 +37,7 @@ def test_texts_of_neighbours_are_the_same(tmp_path, spec, route, mode):
 def test_the_bar_shows_the_same_phases_whatever_there_is(tmp_path):
     """Before, an empty file showed no `checking`, nor did one whose first block was refused."""
     with campaign.small_blocks():
-        case = campaign.Case(SPECS / "ink-distances.yaml", "csv", "enforce", tmp_path)
+        case = campaign.Case(SPECS / "flights-delays.yaml", "csv", "enforce", tmp_path)
         seen = [case.commands(rows)["text stderr"] for rows in (case.rows, [])]
     assert "checking" in seen[0]
     assert len(set(seen)) == 1

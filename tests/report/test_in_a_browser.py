@@ -25,7 +25,7 @@ from tests.report.audits import audit_file
 
 SHOTS = "REPORT_SHOTS" in os.environ
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
-KINDS = {"digit-density", "digits-session", "ink-distances", "teacher-votes"}
+KINDS = {"digit-density", "digits-session", "flights-delays", "teacher-votes"}
 """Queries, a service, a page of distances, and a selection: the specs of every run."""
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
 

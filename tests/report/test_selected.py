@@ -42,7 +42,7 @@ def test_what_decides_a_wrong_name_and_how_many_are_right():
 
 
 def test_every_selection_of_every_spec_says_what_decides():
-    for stem in ("bright-pixels", "bright-pixels-few", "bright-pixels-published"):
+    for stem in ("bright-pixels", "flights-places", "bright-pixels-published"):
         plan = planned(SPECS / f"{stem}.yaml")
         deciding = {name.partition(":")[0] for name in told(stem) if name.endswith("what decides")}
         assert deciding == {*plan.outputs}
@@ -81,7 +81,7 @@ def test_the_size_of_the_noise_stands_on_the_way_of_a_record():
     for stem, said in (
         ("bright-pixels", "The size of its noise: 4.48 votes (deviation) on each count."),
         (
-            "bright-pixels-few",
+            "flights-places",
             "The size of its noise: at most 2.3 votes in 19 of 20 runs, on each count.",
         ),
         ("digits-session", "13% of the votes (deviation) on the votes of a class"),

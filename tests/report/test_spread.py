@@ -45,12 +45,12 @@ def test_of_chosen_classes_it_says_how_many_leads_are_not_safe(plan, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "output", "column"),
     [
-        ("digit-regression", "pixel", "prediction"),
+        ("flights-regression", "arrival", "prediction"),
         ("digit-fourier", "classes", "margin"),
-        ("digit-scales", "classes", "margin"),
+        ("penguins-density", "species", "margin"),
         ("digit-fourier", "lonely", "score"),
         ("digits-linear", "answers", "margin"),
-        ("digit-distances", "distances", "distance"),
+        ("cancer-distances", "distances", "distance"),
     ],
 )
 def test_nothing_is_compared_with_a_number_of_another_unit(tmp_path, spec, output, column):
@@ -64,7 +64,7 @@ def test_nothing_is_compared_with_a_number_of_another_unit(tmp_path, spec, outpu
 def test_shares_and_means_are_compared_with_the_noise_beside_them(tmp_path):
     for spec, output, column in (
         ("writers-density", "density", "density"),
-        ("digit-distances", "distances", "distance"),
+        ("cancer-distances", "distances", "distance"),
     ):
         file = tmp_path / f"{spec}.csv"
         file.write_text(f"{column},noise_error\n0.2,0.05\n0.3,0.07\n", encoding="utf-8")

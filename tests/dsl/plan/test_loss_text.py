@@ -53,7 +53,7 @@ def test_a_delta_is_an_addition_and_none_is_said():
 
 
 def test_a_ledger_is_asked_for_where_there_is_none(tmp_path):
-    plan = plan_file(SPECS / "digit-modes.yaml")
+    plan = plan_file(SPECS / "cities-modes.yaml")
     assert claimed_loss(plan) == (1.0,)
     assert "No ledger: nothing records or stops further runs" in tell(plan).repeat.text
     assert "no exceptions" in tell(plan).cost.more
