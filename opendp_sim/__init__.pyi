@@ -11,9 +11,12 @@ from opendp_sim.core.errors import SimError as SimError
 from opendp_sim.api.verbs import apply as apply
 from opendp_sim.api.classes import classes as classes
 from opendp_sim.api.density import density as density
+from opendp_sim.api.distances import distances as distances
+from opendp_sim.api.labels import labels as labels
 from opendp_sim.api.verbs import load as load
 from opendp_sim.api.means import means as means
 from opendp_sim.api.verbs import plan as plan
+from opendp_sim.api.predict import predict as predict
 from opendp_sim.dsl.builder import program as program
 from opendp_sim.prelude import register as register
 from opendp_sim.api.verbs import run as run

@@ -95,14 +95,20 @@ class Recipe(Generic[T]):
     Args:
         made: what was declared.
         read: makes what ``apply`` returns from what was released; default as it is.
+        prepare: makes the table that the program reads of what ``apply`` is given; default as it is.
 
     Attributes:
         plan: the plan; ``print(recipe.plan.to_yaml())`` shows the spec that it is.
     """
 
-    def __init__(self, made: Builder, read: Callable[[Any], T] | None = None) -> None:
+    def __init__(
+        self,
+        made: Builder,
+        read: Callable[[Any], T] | None = None,
+        prepare: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.plan: Plan = made.plan()
-        self._read = read
+        self._read, self._prepare = read, prepare
         (self._entry,) = self.plan.program.data
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
@@ -123,6 +129,8 @@ class Recipe(Generic[T]):
                 BudgetError (OS402): the ledger refuses; nothing ran.
         """
         check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
+        if self._prepare is not None:
+            data = self._prepare(data)
         memory = {DATA: data}
         self._check_kinds(data)
         check_forms(self.plan, memory)

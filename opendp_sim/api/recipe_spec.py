@@ -188,6 +188,7 @@ def recipe(
     label: tuple[str, Sequence[str | int]] | None,
     steps: StepDicts,
     privacy: Mapping[str, Any],
+    mechanism: Mapping[str, Any] | None = None,
 ) -> Recipe[Release]:
     """Return a recipe of row maps and a sketch.
 
@@ -199,6 +200,7 @@ def recipe(
         label: the column of the classes and every class; None for none.
         steps: row maps and the sketch.
         privacy: the words that every recipe takes.
+        mechanism: what releases the rows; None for noise on the sketch.
     """
     words = privacy_words(name, privacy)
     told: dict[str, Any] = declared(columns)
@@ -211,10 +213,11 @@ def recipe(
     if words.unit != "row":
         first = [{"bound_contributions": {"max_rows": words.max_rows}}, *first]
     noise = "laplace" if words.measure == "pure" else "gaussian"
+    released = {"noise": noise} if mechanism is None else {"mechanism": mechanism}
     return Recipe(
         words.begun(name, told)
         .stage("sketch", DATA, steps=[*first, *steps])
-        .stage("noisy", "sketch", release={"noise": noise, "spend": "100%"})
+        .stage("noisy", "sketch", release={**released, "spend": "100%"})
         .output("release", "noisy", save="release.npz")
     )
 

@@ -37,7 +37,13 @@ _MAGIC = {
     b"PK\x03\x04": "npz",
 }
 """The first bytes of a file of a kind."""
-_OPTIONS = {"csv": ("delimiter", *OPTIONS), "sql": ("query", "table")}
+_OPTIONS = {
+    "csv": ("delimiter", *OPTIONS, "votes"),
+    "jsonl": ("votes",),
+    "arrow": ("votes",),
+    "parquet": ("votes",),
+    "sql": ("query", "table", "votes"),
+}
 """A kind of file to the options that it has beside ``file`` and ``columns``."""
 
 

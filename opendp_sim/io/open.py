@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
 from opendp_sim.io.protocol import Source
 from opendp_sim.io.sql import sql_source
-from opendp_sim.io.table_files import Open, arrow_source, files_source, jsonl_source
+from opendp_sim.io.table_files import Open, arrow_source, files_source, jsonl_source, votes_source
 
 _FILES: dict[str, Open] = {
     "arrow": arrow_source,
@@ -57,6 +59,13 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
             "OS303", "source", expected=f"one of {', '.join(SOURCE_NAMES)}", got=str(kind),
             hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
         )  # fmt: skip
+    if isinstance(argument, Mapping) and "votes" in argument:
+        rest = {name: value for name, value in argument.items() if name != "votes"}
+        read_place(argument, folder, kind)
+        opened = partial(open_source, kind, rest, folder=folder)
+        return replace(
+            votes_source(argument["votes"], f"source.{kind}", opened, records), made_of=named
+        )
     place, opener = read_place(argument, folder, kind), _FILES[kind]
     if kind in _OF_FOLDERS:
         return replace(opener(place, records), made_of=named)

@@ -11,14 +11,17 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
-from opendp_sim.core.errors import DataError
-from opendp_sim.domains.cell import object_array
-from opendp_sim.domains.records import Records
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.domains.cell import MISSING, object_array
+from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.arrow import arrow_column, stored_in
 from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY
@@ -32,8 +35,9 @@ from opendp_sim.io.file_spec import (
     reading,
     same_file,
 )
+from opendp_sim.io.gate import check_block, check_form
 from opendp_sim.io.parquet import unbounded_decode
-from opendp_sim.io.protocol import PieceSource, Raw
+from opendp_sim.io.protocol import PieceSource, Raw, Source
 
 Open = Callable[[FileOptions, Records], PieceSource]
 """What makes a source of one file."""
@@ -88,6 +92,120 @@ def _one_file(
         form=None if form is None else lambda: with_keys(form()),
         cut=None,
     )
+
+
+# --- votes in long form ---------------------------------------------------------------------------
+
+_VOTES = ("worker", "question", "answer", "questions", "answers")
+
+
+@dataclass(frozen=True)
+class VoteColumns:
+    """Name the columns of a table of votes, one a record, and what may be in them.
+
+    Of such a table, as crowd tools export it, ``rows_of`` makes a row of 0 and 1 for each worker.
+    """
+
+    worker: str
+    question: str
+    answer: str
+    questions: tuple[str | int, ...]
+    answers: tuple[str | int, ...]
+    ids: str = "str"
+
+    @property
+    def width(self) -> int:
+        """Return the numbers of a worker's row: questions times answers."""
+        return len(self.questions) * len(self.answers)
+
+    @property
+    def records(self) -> Records:
+        """Return the declared type of the votes."""
+        return Records((
+            Column(self.worker, self.ids),
+            Column(self.question, "category", keys=self.questions),
+            Column(self.answer, "category", keys=self.answers),
+        ))  # fmt: skip
+
+    def rows_of(self, votes: Source) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Return the workers in the order of their names, and a row for each, question by question.
+
+        A vote without a worker, or with another question or answer, is left out. A worker's row is a
+        function of this worker's votes alone (Lemma 5 of ``ingest.md``).
+        """
+        given: dict[Any, set[int]] = {}
+        for block in votes.blocks():
+            check_block(block, self.records, "assume")
+            at = block[self.question] * len(self.answers) + block[self.answer]
+            good = (block[self.question] >= 0) & (block[self.answer] >= 0)
+            for who, place, known in zip(block[self.worker], at, good, strict=True):
+                if who not in ("", MISSING):
+                    given.setdefault(who, set()).update([int(place)] if known else ())
+        who = sorted(given)
+        rows = np.zeros((len(who), self.width), dtype=np.uint8)
+        for row, one in enumerate(who):
+            rows[row, list(given[one])] = 1
+        return np.array(who, dtype=object if self.ids == "str" else np.int64), rows
+
+
+def votes_source(
+    given: Any, where: str, opener: Callable[[Records], Source], records: Records
+) -> PieceSource:
+    """Return a source of one record a worker, from votes in long form.
+
+    Args:
+        given: the option: the names of the columns ``worker``, ``question`` and ``answer``, the lists of
+            all ``questions`` and ``answers``, and perhaps ``ids``, the workers' dtype.
+        where: what a refusal names.
+        opener: opens the votes.
+        records: one declared vector, of questions times answers numbers, and perhaps the worker's column.
+
+    Raises:
+        SpecError (OS304): another form. DataError (OS602): another declaration, or a column is missing.
+    """
+    votes = _vote_columns(given)
+    if votes is None:
+        raise SpecError(
+            "OS304", f"{where}.votes", expected="three columns and two lists", got="something else",
+            hint="votes: {worker: who, question: task, answer: label, questions: [1, 2], "
+            "answers: [cat, dog]}.",
+        )  # fmt: skip
+    others = [c for c in records.columns if c.name != votes.worker]
+    if [c.width for c in others if c.is_vector] != [votes.width] or len(others) > 1:
+        raise DataError(
+            "OS602", where, expected=f"{votes.worker}, and one column array[u8, {votes.width}]",
+            got="other columns",
+            hint="a worker's row has a number for each question and answer; `bounds: [0, 1]`.",
+        )  # fmt: skip
+    source, (column,) = opener(votes.records), others
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        who, found = votes.rows_of(source)
+        for start in range(0, max(len(found), 1), rows):
+            part = slice(start, start + rows)
+            yield {votes.worker: who[part], column.name: found[part]}
+
+    def form() -> Raw:
+        check_form(source)
+        return records.no_records()
+
+    return PieceSource(records, pieces, form=form)
+
+
+def _vote_columns(given: Any) -> VoteColumns | None:
+    """Return the option ``votes``, or None for another form."""
+    if not isinstance(given, Mapping) or not set(_VOTES) <= set(given) <= {*_VOTES, "ids"}:
+        return None
+    worker, question, answer, *lists = (given[name] for name in _VOTES)
+    names = (worker, question, answer)
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < 3:
+        return None
+    if not all(isinstance(one, list | tuple) and one for one in lists):
+        return None
+    ids = given.get("ids", "str")
+    if ids not in ("str", "int64"):
+        return None
+    return VoteColumns(worker, question, answer, tuple(lists[0]), tuple(lists[1]), ids)
 
 
 # --- Arrow ----------------------------------------------------------------------------------------

@@ -34,6 +34,12 @@ def recipes(folder: Path, table: Mapping[str, Any]) -> sim.Release:
     means.apply(table, into=folder / "means").nearest_class([[0.5, 0.5]])
     pages = sim.top("kind", k=1, keys=["a", "b"], unit="who", epsilon=1.0)
     print(pages.apply(table, into=folder / "top"), found)
+    far = sim.distances(bounds, norm="l2", epsilon=1.0)
+    far.apply(table, into=folder / "distances").distance([[0.5, 0.5]], mean=True)
+    model = sim.predict(bounds, label="kind", keys=["a", "b"], epsilon=1.0)
+    model.apply(table, into=folder / "predict").predict([[0.5, 0.5]])
+    sets = sim.labels("kind", question="task", questions=["a"], keys=["a", "b"], unit="who")
+    print(sets.plan)
     return release
 
 

@@ -57,6 +57,61 @@ def test_one_bandwidth_is_in_data_units(tmp_path):
     assert abs(release.density([[0.2]])["density"][0, 0] / exact - 1) < 0.02
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_distances_are_in_data_units(norm, tmp_path):
+    release = sim.distances(BOUNDS, norm=norm, epsilon=1e4).apply(TABLE, into=tmp_path)
+    apart = np.abs(TABLE["x"] - 0.5), np.abs(TABLE["y"] - 50)
+    exact = sum(apart) if norm == "l1" else np.hypot(*apart)
+    found = release.distance({"x": [0.5], "y": [50.0]}, mean=True)
+    assert abs(found["distance"][0, 0] / exact.mean() - 1) < 0.01
+    classes = sim.distances(BOUNDS, norm=norm, label="kind", keys=["a", "b"], epsilon=1e4)
+    near = classes.apply(TABLE, into=tmp_path / "classes").nearest_class(
+        {"x": [0.1], "y": [9.0]}, rule="mean_distance"
+    )
+    assert near.to_pandas()["label"][0] == "a"
+    with pytest.raises(ParameterError, match="l1 or l2"):
+        sim.distances(BOUNDS, norm="l3")
+
+
+def test_a_classifier_predicts(tmp_path):
+    fit = sim.predict(BOUNDS, label="kind", keys=["a", "b"], size=1000, epsilon=100)
+    release = fit.apply(TABLE, into=tmp_path)
+    found = release.predict({"x": [0.1, 0.9], "y": [9.0, 91.0]})
+    assert found.to_pandas().groupby("query")["label"].first().tolist() == ["a", "b"]
+
+
+ANSWERS = [(f"w{w}", task, ("dog", "cat")[task % 2]) for w in range(60) for task in range(4)]
+ANSWERS += [("w0", 9, "cat"), ("w1", 0, "bird"), (None, 0, "cat"), ("w2", 0, "dog")]
+
+
+def answers(form=pd.DataFrame, ids=str):
+    frame = pd.DataFrame(ANSWERS, columns=["worker", "task", "answer"])
+    if ids is int:
+        frame = frame.dropna()
+        frame["worker"] = frame["worker"].str[1:].astype("int64")
+    return form(frame)
+
+
+LABELS = {"question": "task", "questions": [0, 1, 2, 3, 5], "keys": ["cat", "dog"], "epsilon": 1e3}
+
+
+@pytest.mark.parametrize(
+    ("form", "ids"), [(pd.DataFrame, str), (pl.DataFrame, str), (pa.table, int)]
+)
+def test_questions_have_the_label_that_most_workers_gave(form, ids, tmp_path):
+    fit = sim.labels("answer", unit="worker", ids="int64" if ids is int else "str", **LABELS)
+    assert "one person (column `worker`)" in str(fit.plan)
+    found = fit.apply(answers(form, ids), into=tmp_path)
+    assert found["question"].tolist() == [0, 1, 2, 3, 5]
+    assert found["label"].tolist() == ["dog", "cat", "dog", "cat", None]
+
+
+def test_labels_protect_a_worker_who_has_to_be_named():
+    for unit in ("row", "task", "answer"):
+        with pytest.raises(ParameterError, match="names the worker"):
+            sim.labels("answer", unit=unit, **LABELS)
+
+
 def test_classes_and_means_answer_by_name(tmp_path):
     asked = {"x": [0.1, 0.9], "y": [10.0, 90.0]}
     by_class = sim.classes(BOUNDS, label="kind", keys=["a", "b"], bandwidth=WIDTHS, epsilon=100)

@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
@@ -39,7 +40,7 @@ from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_block, gated_blocks
 from opendp_sim.io.open import SOURCE_NAMES, open_source
 from opendp_sim.io.protocol import PieceSource, Source, from_arrays
-from opendp_sim.io.table_files import NO_OBJECT
+from opendp_sim.io.table_files import NO_OBJECT, VoteColumns
 from tests._gate import check_source
 
 RECORDS = Records(
@@ -484,6 +485,87 @@ def test_an_arrow_file_with_one_name_twice_is_refused(tmp_path: Path) -> None:
         sink.write_table(table)
     records = Records((Column("x", "int64"),))
     assert refused(lambda: open_source("arrow", "t.arrow", records, tmp_path)).got == "several"
+
+
+VOTES = {
+    "worker": "who",
+    "question": "task",
+    "answer": "label",
+    "questions": [1, 2],
+    "answers": ["cat", "dog"],
+}
+WORKERS = Records(
+    (Column("who", "str", role="privacy_id"), Column("votes", "array[u8, 4]", bounds=(0.0, 1.0)))
+)
+LONG = [("w", 1, "cat"), ("v", 2, "dog"), ("w", 2, "cat"), ("", 1, "cat"), ("w", 1, "cat"),
+        ("u", 7, "cat"), ("v", 1, "cow"), ("w", 2, "dog")]  # fmt: skip
+
+
+def test_votes_in_long_form_are_a_row_a_worker_through_every_door(tmp_path: Path) -> None:
+    table = pa.table(dict(zip(("who", "task", "label"), zip(*LONG, strict=True), strict=True)))
+    pq.write_table(table, tmp_path / "t.parquet")
+    pa_csv.write_csv(table, tmp_path / "t.csv")
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as sink:
+        sink.write_table(table)
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as held, held:
+        held.execute("create table visits (who, task, label)")
+        held.executemany("insert into visits values (?, ?, ?)", LONG)
+    for kind in ("parquet", "csv", "arrow", "jsonl", "sqlite"):
+        more = {"table": "visits"} if kind == "sqlite" else {}
+        named = {"file": f"t.{kind}", "votes": VOTES, **more}
+        source = open_source("sql" if more else kind, named, WORKERS, tmp_path)
+        check_source(source)
+        for rows in (1, 9):
+            found = whole(source, rows)
+            assert found["who"].tolist() == ["u", "v", "w"]
+            assert found["votes"].tolist() == [[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 1, 1]]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("uvwx "), st.integers(0, 3), st.sampled_from("abc")), max_size=12
+    ),
+    st.sampled_from("uvwx"),
+    st.randoms(use_true_random=False),
+)
+def test_a_worker_moves_one_row_of_the_votes(
+    votes: list[tuple[str, int, str]], who: str, shuffled: Any
+) -> None:
+    """Lemma 5: without a worker, and in any order, all other rows are the same ones."""
+    columns = VoteColumns("who", "task", "label", (1, 2), ("a", "b"))
+
+    def rows(kept: list[tuple[str, int, str]]) -> list[tuple[str, bytes]]:
+        lists = list(zip(*kept, strict=True)) or [(), (), ()]
+        table = dict(zip(("who", "task", "label"), map(list, lists), strict=True))
+        names, found = columns.rows_of(from_arrays(columns.records, table))
+        return [(name, row.tobytes()) for name, row in zip(names, found, strict=True)]
+
+    whole_rows = rows(votes)
+    mixed = shuffled.sample(votes, len(votes))
+    assert rows(mixed) == whole_rows
+    assert rows([v for v in votes if v[0] != who]) == [row for row in whole_rows if row[0] != who]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        5,
+        VOTES | {"more": 1},
+        VOTES | {"worker": 5},
+        VOTES | {"questions": []},
+        VOTES | {"ids": "f"},
+    ],
+)
+def test_votes_of_another_form_are_refused(tmp_path: Path, wrong: Any) -> None:
+    (tmp_path / "t.csv").write_text("who,task,label\n")
+    with pytest.raises(SpecError):
+        open_source("csv", {"file": "t.csv", "votes": wrong}, WORKERS, tmp_path)
+    error = refused(
+        lambda: open_source("csv", {"file": "t.csv", "votes": VOTES}, RECORDS, tmp_path)
+    )
+    assert (error.code, error.got) == ("OS602", "other columns")
 
 
 NAMES = Records((Column("kind", "str"),))

@@ -173,6 +173,9 @@ class SourceRef:
     array of shape (n, 2). In place of a file a folder or a pattern (``day-*.csv``) names several of one
     kind; a folder ``year=2026`` gives its files a column ``year``. A database of DuckDB or SQLite is
     {sql: {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``.
+    Of a table of votes (worker, question, answer), {csv: {file: votes.csv, votes: {worker: who, question:
+    task, answer: label, questions: [1, 2], answers: [cat, dog]}}} makes a record a worker, with columns
+    ``who`` and one ``array[u8, 4]`` for `pate_labels`; `vote_counts` reads such a table as it is.
 
     Text files have no dtypes: a cell that is not a number is a
     missing entry of its column, or is read as the file's dialect writes it:
@@ -201,7 +204,14 @@ class SourceRef:
 
     kind: str
     argument: Any
-    inside: ClassVar[tuple[str, ...]] = (*SOURCE_KINDS, "delimiter", *OPTIONS, "query", "table")
+    inside: ClassVar[tuple[str, ...]] = (
+        *SOURCE_KINDS,
+        "delimiter",
+        *OPTIONS,
+        "query",
+        "table",
+        "votes",
+    )
 
     def plain(self) -> dict[str, Any]:
         """The spec's form."""
@@ -276,7 +286,11 @@ def _source_schema() -> dict[str, Any]:
     kinds: dict[str, Any] = {kind: {"anyOf": [name, place]} for kind in SOURCE_KINDS}
     asked = {"query": name, "table": name}
     kinds["sql"] = place | {"properties": {n: options[n] for n in ("file", "columns")} | asked}
-    kinds["csv"] = {"anyOf": [name, place | {"properties": options | dialect}]}
+    votes = {"votes": {"type": "object"}}
+    for kind in ("jsonl", "arrow", "parquet"):
+        kinds[kind] = {"anyOf": [name, place | {"properties": options | votes}]}
+    kinds["sql"]["properties"] |= votes
+    kinds["csv"] = {"anyOf": [name, place | {"properties": options | dialect | votes}]}
     kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
     return {
         "type": "object",

@@ -1,0 +1,60 @@
+"""Plan private sums of distances to all records, ``sim.distances``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Unpack
+
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.columns import Bounds
+from opendp_sim.api.kernel_steps import BITS
+from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
+from opendp_sim.core.errors import ParameterError
+
+_THRESHOLDS = 1024
+"""On the widest column: grid bias of a 2048th of its range a record, at most."""
+
+
+@recipe_function(PrivacyOptions, 'distances({"lon": (-10, 40), "lat": (35, 70)}, norm="l2")')
+def distances(
+    columns: Bounds,
+    *,
+    norm: Literal["l1", "l2"] = "l1",
+    label: str | None = None,
+    keys: Sequence[str | int] = (),
+    seed: int = 0,
+    **privacy: Unpack[PrivacyOptions],
+) -> Recipe[Release]:
+    """Plan sums and means of distances, for ``release.distance(queries, mean=True)``.
+
+    With classes also ``release.nearest_class(queries, rule="mean_distance")``. Distances are in data
+    units. For squared ones ``sim.means`` has less noise.
+
+    Args:
+        columns: each column's public bounds: two numbers, or two dates.
+        norm: ``l1`` adds up the columns' distances; ``l2`` is the straight line, of two columns or more.
+        label: the column of the classes; None for all records together.
+        keys: every class that could occur; records of others are left out.
+        seed: of the public directions of ``l2``; noise has no seed.
+        **privacy: as for ``density``.
+
+    Raises:
+        ParameterError (OS101): another norm. Refused: what cannot be planned.
+
+    Example:
+        >>> fit = distances({"x": (0, 1), "y": (0, 90)}, epsilon=0.5)
+        >>> fit.plan.claim
+        (0.5, 1e-06)
+    """
+    steps: dict[str, StepDicts] = {
+        "l1": [{"threshold_sketch": {"thresholds": _THRESHOLDS, "per_label": label is not None}}],
+        "l2": [{"slice_sketch": {"seed": seed, "per_label": label is not None}}],
+    }
+    if norm not in steps:
+        raise ParameterError(
+            "OS101", "norm", expected="l1 or l2", got=f"{norm!r:.40}",
+            hint="of squared distances `sim.means` is for.",
+        )  # fmt: skip
+    told = None if label is None else (label, keys)
+    return recipe("distances", columns, told, [{"quantize": {"bits": BITS}}, *steps[norm]], privacy)
