@@ -27,7 +27,9 @@ def labels(
     most: int = 1,
     **privacy: Unpack[PersonOptions],
 ) -> Recipe[Table]:
-    """Plan one private set of labels for each question, from a table of (worker, question, answer).
+    """Plan each question's labels from a table of workers' answers.
+
+    The table has a record for each worker, question and answer.
 
     ``apply`` returns a table of columns ``question`` and ``label``: an answer that many workers gave, or
     None where the votes are too close to tell. With ``most`` above 1 a question may have several rows.

@@ -147,9 +147,9 @@ def _too_few(least: float, size: int) -> str:
 
 def _predicted(plan: Plan, like: str, size: int) -> dict[str, Any]:
     from opendp_sim.dsl.run.answer import reference  # noqa: PLC0415 - for `--like` only
-    from opendp_sim.dsl.run.predict import predict  # noqa: PLC0415
+    from opendp_sim.dsl.run.predict import predict_errors  # noqa: PLC0415
 
-    return predict(plan, reference(like), size)
+    return predict_errors(plan, reference(like), size)
 
 
 def _save(plan: Plan, output: str) -> None:

@@ -101,7 +101,7 @@ _VOTES = ("worker", "question", "answer", "questions", "answers")
 
 @dataclass(frozen=True)
 class VoteColumns:
-    """Name the columns of a table of votes, one a record, and what may be in them.
+    """Name the columns of a table of votes, one a record.
 
     Of such a table, as crowd tools export it, ``rows_of`` makes a row of 0 and 1 for each worker.
     """
@@ -115,7 +115,7 @@ class VoteColumns:
 
     @property
     def width(self) -> int:
-        """Return the numbers of a worker's row: questions times answers."""
+        """Return how many numbers a worker's row has."""
         return len(self.questions) * len(self.answers)
 
     @property
@@ -128,7 +128,7 @@ class VoteColumns:
         ))  # fmt: skip
 
     def rows_of(self, votes: Source) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Return the workers in the order of their names, and a row for each, question by question.
+        """Return the workers by name, and a row for each.
 
         A vote without a worker, or with another question or answer, is left out. A worker's row is a
         function of this worker's votes alone (Lemma 5 of ``ingest.md``).
@@ -151,7 +151,7 @@ class VoteColumns:
 def votes_source(
     given: Any, where: str, opener: Callable[[Records], Source], records: Records
 ) -> PieceSource:
-    """Return a source of one record a worker, from votes in long form.
+    """Return a source of one record a worker from their votes.
 
     Args:
         given: the option: the names of the columns ``worker``, ``question`` and ``answer``, the lists of

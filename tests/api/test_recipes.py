@@ -39,7 +39,7 @@ WIDTHS = {"x": 0.1, "y": 10.0}
 )
 def test_a_density_of_every_form_of_table(form, tmp_path):
     fit = sim.density(BOUNDS, bandwidth=WIDTHS, epsilon=1e4)
-    assert "nothing was spent" in repr(fit)
+    assert "nothing is spent yet" in repr(fit)
     release = fit.apply(form(TABLE), into=tmp_path)
     inside = ((TABLE["x"] - 0.15) / 0.1) ** 2 + ((TABLE["y"] - 15) / 10) ** 2
     exact = np.exp(-inside / 2).sum()

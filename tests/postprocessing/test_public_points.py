@@ -25,7 +25,7 @@ from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.execute import apply
-from opendp_sim.dsl.run.predict import predict
+from opendp_sim.dsl.run.predict import predict_errors
 from opendp_sim.postprocessing._impl.control_variate import with_public
 from tests._tiers import some
 
@@ -246,10 +246,10 @@ def test_the_plan_expects_what_points_take_away(folder):
     np.savez(folder / "like.npz", x=points(400, 9))
     plan = plan_file(folder / "spec.yaml")
     like = SourceRef("npz", str(folder / "like.npz"))
-    with_points = predict(plan, like, SIZE)["answers"]
+    with_points = predict_errors(plan, like, SIZE)["answers"]
     text = SPEC.replace("density: {public: points}", "density: {}")
     (folder / "spec.yaml").write_text(text.replace("    public: {npz: known.npz}\n", ""))
-    without = predict(plan_file(folder / "spec.yaml"), like, SIZE)["answers"]
+    without = predict_errors(plan_file(folder / "spec.yaml"), like, SIZE)["answers"]
     assert with_points.sampling < 0.7 * without.sampling
     assert without.noise < with_points.noise < 1.1 * without.noise  # the number's noise is in
 

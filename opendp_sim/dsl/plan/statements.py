@@ -28,7 +28,7 @@ from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.advice import advised_of, warnings_of
 from opendp_sim.dsl.plan.errors import asked_later, how_wrong
 from opendp_sim.dsl.plan.records import Planned
-from opendp_sim.dsl.types.describe import labels
+from opendp_sim.dsl.types.describe import keys_text
 from opendp_sim.dsl.types.error_terms import Wrong
 
 _NAME = 20
@@ -272,6 +272,6 @@ def _gate(entry: Any) -> str:
         "refuse": "a reason to refuse the run",
         "assume": "not looked for",
     }
-    keyed = [f"{c.name} not one of {labels(c)}" for c in entry.records.columns if c.keys]
+    keyed = [f"{c.name} not one of {keys_text(c)}" for c in entry.records.columns if c.keys]
     which = f" ({', '.join(keyed)})" if keyed and entry.ingest != "assume" else ""
     return f"{ledger}; a record outside its declaration{which} is {done.get(entry.ingest, entry.ingest)}"

@@ -30,7 +30,7 @@ from opendp_sim.postprocessing._impl.expected_error import (
 _EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error}
 
 
-def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
+def predict_errors(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
     """Return every output's expected error.
 
     Outputs that answer `density` or `distance` to their queries.

@@ -83,7 +83,7 @@ def domain_text(domain: Domain) -> str:
     return f"{type(domain).__name__}{{{shown[:160]}}}"
 
 
-def labels(column: Column) -> str:
+def keys_text(column: Column) -> str:
     """Return the number and kind of a column's keys.
 
     A label of another kind is no key.
@@ -99,7 +99,7 @@ def dropped(entry: DataEntry) -> str:
     for column in entry.records.columns:
         kind = column.numpy_dtype.kind
         if column.keys:
-            said.append(f"{column.name} is not one of its {labels(column)}")
+            said.append(f"{column.name} is not one of its {keys_text(column)}")
         else:
             what = "no text" if kind == "O" else "no whole number" if kind in "iu" else "not finite"
             said.append(f"{column.name} is {what if not column.is_vector else what + ' anywhere'}")

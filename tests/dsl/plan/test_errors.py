@@ -27,7 +27,7 @@ from opendp_sim.dsl.plan.errors import (
     whole_of,
 )
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.dsl.run.predict import predict
+from opendp_sim.dsl.run.predict import predict_errors
 from opendp_sim.dsl.types.error_terms import STATED, as_predicted, at_least, few_digits, rank_word
 from opendp_sim.dsl.types.outputs import is_predicted
 from tests._plans import planned
@@ -149,7 +149,7 @@ def test_the_whole_error_holds_what_points_let_expect(stem):
     plan = planned(next(path for path in SPECS if path.stem == stem))
     outputs = {k: v for k, v in plan.outputs.items() if v.decl.post[-1].key == "density"}
     points = SourceRef("csv", str(SPECS[0].parent / "data" / "cities-queries.csv"))
-    found = predict(plan, points, 1797)
+    found = predict_errors(plan, points, 1797)
     assert found.keys() >= outputs.keys()
     for name, output in outputs.items():
         whole = whole_of(output, output.expected["noise_error"])
@@ -248,7 +248,7 @@ def test_points_are_asked_for_where_they_tell_anything(spec, monkeypatch):
     assert all(is_predicted(plan.outputs[name]) for name in advised)
     if advised:
         monkeypatch.chdir(spec.parent)  # what it asks about serves as points
-        assert set(advised) <= set(predict(plan, plan.outputs[advised[0]].decl.query, 100))
+        assert set(advised) <= set(predict_errors(plan, plan.outputs[advised[0]].decl.query, 100))
     assert not any("plan --like" in told.whole for told in asked_later(plan).values())
 
 

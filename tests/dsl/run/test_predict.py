@@ -13,7 +13,7 @@ from opendp_sim.cli import app
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import reference
-from opendp_sim.dsl.run.predict import predict
+from opendp_sim.dsl.run.predict import predict_errors
 
 SPECS = Path(__file__).parents[3] / "specs"
 CITIES, TUMOURS = (str(SPECS / "data" / f"{name}-queries.csv") for name in ("cities", "cancer"))
@@ -21,7 +21,7 @@ CITIES, TUMOURS = (str(SPECS / "data" / f"{name}-queries.csv") for name in ("cit
 
 def test_a_plan_says_what_it_will_be_off_by() -> None:
     plan = plan_file(SPECS / "cities-smooth.yaml")
-    few, many = (predict(plan, reference(CITIES), size) for size in (400, 4000))
+    few, many = (predict_errors(plan, reference(CITIES), size) for size in (400, 4000))
     for name in ("mixture_density", "sum_density"):
         assert few[name].noise == many[name].noise > 0
         assert few[name].sampling < many[name].sampling
@@ -41,7 +41,9 @@ def test_the_command_prints_it_beside_the_plan() -> None:
 
 
 def test_distances_are_predicted_too() -> None:
-    found = predict(plan_file(SPECS / "cancer-slices.yaml"), reference(TUMOURS), 1300)["distances"]
+    found = predict_errors(plan_file(SPECS / "cancer-slices.yaml"), reference(TUMOURS), 1300)[
+        "distances"
+    ]
     assert found.noise > 0
     assert found.sampling == 0.0
     assert found.maps > found.bias  # 256 directions of this seed
@@ -51,4 +53,4 @@ def test_classes_are_refused() -> None:
     for spec in ("digit-density.yaml", "cancer-distances.yaml"):
         points = "digits_test" if spec.startswith("digit") else TUMOURS
         with pytest.raises(SimError, match="OS607"):
-            predict(plan_file(SPECS / spec), reference(points), 100)
+            predict_errors(plan_file(SPECS / spec), reference(points), 100)
