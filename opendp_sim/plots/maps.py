@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.domains.records import Column, Records
 from opendp_sim.plots.canvas import COLORS, Display, label, needs_plot
-
-Grid = NDArray[np.float64]
-_SURE = 2.0
-"""Deviations of its noise that a number must exceed to be coloured."""
+from opendp_sim.report.maps import SURE, Grid, of_one_class, query_grid
 
 
 class DensityDisplay(Display):
@@ -77,11 +73,11 @@ class DensityDisplay(Display):
         Raises:
             ParameterError (OS101, OS102): no such numeric column or class.
         """
-        xs, ys, asked, held = _grid(release, x, y, at or {}, points)
+        xs, ys, asked, held = query_grid(release, x, y, at or {}, points)
         found = release.ask("density", asked, confidence=confidence)
         keys = ("density", "lower", "upper", "noise_error")
         answers = {key: found[key].reshape(len(found[key]), -1) for key in keys}
-        each = _of_class(answers, found.labels, label)
+        each = of_one_class(answers, found.labels, label)
         return cls((x,) if y is None else (x, y), xs, ys, each, confidence, held)
 
     def _draw(self, ax: Any) -> None:
@@ -98,7 +94,7 @@ class DensityDisplay(Display):
             ax.legend(frameon=False, fontsize=8)
             return
         ax.set_ylabel(label(self.columns[1]))
-        lost = self.density < _SURE * self.noise
+        lost = self.density < SURE * self.noise
         shown = np.ma.masked_array(self.density, lost)
         mesh = ax.pcolormesh(
             self.x, self.y, shown, cmap="cividis", shading="nearest", rasterized=True
@@ -107,7 +103,7 @@ class DensityDisplay(Display):
         noise = float(np.median(self.noise))
         said = (
             "density (records near)\nhatched: not told from noise;\n"
-            f"colours nearer than {_SURE * noise:.3g} may be equal"
+            f"colours nearer than {SURE * noise:.3g} may be equal"
         )
         bar = ax.figure.colorbar(mesh, ax=ax, label=said)
         bar.ax.set_title(f"noise\n\u00b1{noise:.3g}", fontsize=8)
@@ -155,17 +151,17 @@ class ClassMapDisplay(Display):
         Raises:
             ParameterError (OS101, OS102): no such numeric column, or no classes.
         """
-        xs, ys, asked, held = _grid(release, x, y, at or {}, points)
+        xs, ys, asked, held = query_grid(release, x, y, at or {}, points)
         assert ys is not None  # noqa: S101 - two columns were asked for
         if "nearest_class" in release.ops:
             found = release.ask("nearest_class", asked)
-            sure = found["margin"] >= _SURE * found["margin_deviation"]
+            sure = found["margin"] >= SURE * found["margin_deviation"]
         else:
             dense = release.ask("density", asked)
             found = dense.ask("classify", rule="map")
             values = np.sort(dense["density"], axis=1)
             noise = math.sqrt(2.0) * dense["noise_error"].max(axis=1)
-            sure = values[:, -1] - values[:, -2:][:, 0] >= _SURE * noise
+            sure = values[:, -1] - values[:, -2:][:, 0] >= SURE * noise
         if found.labels is None:
             raise _refused("release", "a release with classes", "one without")
         return cls((x, y), xs, ys, tuple(found.labels), found["label"], sure, held)
@@ -215,59 +211,6 @@ def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
     if where.any():
         marked = np.where(where, 1.0, 0.0)
         ax.contourf(x, y, marked, levels=[0.5, 1.5], colors="none", hatches=["////"])
-
-
-def _grid(
-    release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
-) -> tuple[Grid, Grid | None, dict[str, Grid], dict[str, float]]:
-    """Return axes, their queries, and the other columns' values."""
-    domain = release.stages[0].domain
-    every = domain.columns if isinstance(domain, Records) else ()
-    numeric = {column.name: column for column in every if _scalar(column)}
-    asked_for = [x] if y is None else [x, y]
-    for name in [*asked_for, *at]:
-        if name not in numeric:
-            have = ", ".join(numeric) or "none"
-            raise _refused(
-                f"column {name[:40]}", f"a numeric column with bounds: {have}", "another"
-            )
-    ends = {name: (min(column.bounds), max(column.bounds)) for name, column in numeric.items()}
-    places = [np.linspace(ends[name][0], ends[name][1], points) for name in asked_for]
-    mesh = [np.asarray(part).reshape(-1) for part in np.meshgrid(*places)]
-    held = {name: float(at.get(name, sum(pair) / 2)) for name, pair in ends.items()}
-    queries = {name: np.full(len(mesh[0]), value) for name, value in held.items()}
-    queries |= dict(zip(asked_for, mesh, strict=True))
-    cut = {name: value for name, value in held.items() if name not in asked_for}
-    return places[0], places[1] if y is not None else None, queries, cut
-
-
-def _scalar(column: Column) -> bool:
-    return len(column.bounds) == 2 and not column.dtype.startswith("array")
-
-
-def _of_class(
-    answers: Mapping[str, Grid], labels: tuple[str | int, ...] | None, wanted: str | int | None
-) -> dict[str, Grid]:
-    """Return one class's answers, or the classes' sum."""
-    if wanted is not None:
-        if labels is None or wanted not in labels:
-            raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
-        return {key: value[:, labels.index(wanted)] for key, value in answers.items()}
-    total = answers["density"].sum(axis=1)
-    root = {
-        key: np.sqrt((value**2).sum(axis=1))
-        for key, value in {
-            "noise_error": answers["noise_error"],
-            "lower": answers["density"] - answers["lower"],
-            "upper": answers["upper"] - answers["density"],
-        }.items()
-    }
-    return {
-        "density": total,
-        "noise_error": root["noise_error"],
-        "lower": total - root["lower"],
-        "upper": total + root["upper"],
-    }
 
 
 def _refused(where: str, expected: str, got: str) -> ParameterError:

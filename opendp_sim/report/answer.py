@@ -1,6 +1,6 @@
-"""Show one answered question on a certificate's page.
+"""Show on a certificate's page what was released, beside its noise.
 
-From the verified file: no data, no loss.
+From the verified file, at no further loss.
 """
 
 from __future__ import annotations
@@ -8,34 +8,45 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.system.escape_text import escape
+from opendp_sim.domains.released import Released
 from opendp_sim.dsl.plan.error_units import unit_of_answers
-from opendp_sim.dsl.plan.errors import size
+from opendp_sim.dsl.plan.errors import Wrong, how_wrong, size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
 from opendp_sim.dsl.run.outputs import answer
 from opendp_sim.report.charts import bars_chart
-from opendp_sim.report.figures import Figure
+from opendp_sim.report.facts import Part
+from opendp_sim.report.maps import shown_classes, shown_density
 
-_TITLE = "One answered question"
 _FREE = "Read from what was released: asking costs no further privacy."
 VALUE_COLUMNS = ("density", "distance", "score", "prediction", "probability", "count")
 """Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
 _SHOWN = 10
+_LONG, _WIDE, _MOST = 6, 4, 20
+"""Rows and columns of a table, and items of a list, that a page shows."""
+_BESIDE = (
+    *("noise_error", "sketch_error", "bias", "lower", "upper", "score", "margin_deviation"),
+    *("records", "least_records"),
+)
+"""Columns that explain an answer, and are left to the file."""
 Row = tuple[str, float, float, float]
 Rows = tuple[str, Sequence[Mapping[str, str]]]
 """An output, and rows of its answers by column."""
 
 
-def answered(plan: Plan, output: str, file: Path) -> Figure | None:
-    """Return a verified file's answer to show, or None.
+def released_parts(plan: Plan, output: str, file: Path) -> list[Part]:
+    """Return what a verified file holds, as parts of a page.
+
+    A selection's list; a table's first answers; a release's map, or its answers to the program's own
+    questions, or the range of its numbers.
 
     Args:
         plan: the certificate's program.
@@ -43,13 +54,60 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
         file: the output's file, whose digest was compared.
     """
     if file.suffix == ".json":
-        return _items(json.loads(file.read_text(encoding="utf-8")))
+        record = plan.releases[plan.outputs[output].stage.name].record
+        ranked = bool(getattr(record, "ranked", False))
+        return list(_items(json.loads(file.read_text(encoding="utf-8")), ranked=ranked))
+    release: Release | None = None
+    if file.suffix == ".npz" and isinstance(plan.outputs[output].domain, Released):
+        release = Release.load(file)
+        head = ("place", "released answer")
+        shown = [
+            Part(kind, body, note=note, head=head, numbers=(1,))
+            for kind, body, note in (*shown_density(release), *shown_classes(release))
+        ]
+        if shown:
+            return shown
     found = first_answers(plan, output, file)
-    if found is None:
+    if found is not None and found[1]:
+        asked = plan.outputs[found[0]].decl.post
+        sure = next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
+        drawn = _bars(found[1], sure, unit_of_answers(plan, found[0]))
+        table = _table(found[1])
+        return [*([drawn] if drawn else []), *([table] if table else [])]
+    return [] if release is None else [_numbers(release)]
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> Part | None:
+    """Return the first answers as a table of a few columns."""
+    names = [k for k in rows[0] if k.partition(":")[0] not in _BESIDE][:_WIDE]
+    if len(rows) == 1 and any(":" in name for name in names):
         return None
-    asked = plan.outputs[found[0]].decl.post
-    sure = next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
-    return _bars(found[1], sure, unit_of_answers(plan, found[0]))
+    body = [
+        (str(at), *(_readable(row[name]) for name in names))
+        for at, row in enumerate(rows[:_LONG], 1)
+    ]
+    more = len(rows[0]) - len(names)
+    note = f"{more} further columns stand in the file." if more > 0 else ""
+    numbers = tuple(range(1, len(names) + 1))
+    return Part("table", body, "", note, ("question", *names), numbers)
+
+
+def _readable(text: str) -> str:
+    try:
+        return f"{float(text):,.4g}"
+    except ValueError:
+        return text[:40]
+
+
+def _numbers(release: Release) -> Part:
+    """Return the range of the released numbers."""
+    rows = []
+    for name, array in release.arrays.items():
+        if array.dtype.kind in "iuf" and array.size:
+            least, middle, most = (f"{f(array):,.4g}" for f in (np.min, np.median, np.max))
+            rows.append((name, f"{array.size:,}", least, middle, most))
+    head = ("array", "numbers", "smallest", "middle", "largest")
+    return Part("table", rows[:_LONG], "", _FREE, head, (1, 2, 3, 4))
 
 
 def first_answers(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
@@ -109,7 +167,7 @@ def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
 
 def _bars(
     rows: Sequence[Mapping[str, str]], confidence: float = 0.0, unit: str = ""
-) -> Figure | None:
+) -> Part | None:
     if not rows:
         return None
     for value in VALUE_COLUMNS:
@@ -151,38 +209,133 @@ def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
     return name, middle, middle, middle
 
 
-def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Figure | None:
+def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Part | None:
     if not np.isfinite([bar[1:] for bar in bars]).all():
         return None
     if any(low < high for _, _, low, high in bars):
         sure = f"In {100 * confidence:.3g} of 100 cases the" if confidence else "The"
-        text += (
-            f"{sure} answer without noise lies on the line. The line also covers what the released "
-            "structure gets wrong by itself, but not what the steps before it change. "
+        text += f"{sure} answer without noise lies on the line. "
+    return Part("picture", bars_chart(bars, value), "", text + _FREE)
+
+
+def _items(found: Any, *, ranked: bool = False) -> Iterator[Part]:
+    """List selected items, or tabulate what else a file holds."""
+    if isinstance(found, dict):
+        columns = {k: v if isinstance(v, list) else [v] for k, v in found.items()}
+        if "item" in columns:
+            yield _ranks(columns)
+            return
+        rows = [tuple(map(str, row)) for row in zip(*columns.values(), strict=False)]
+        rows = [(str(at), *row) for at, row in enumerate(rows, 1)]
+        yield Part("table", rows[:_MOST], "", _more(len(rows)) + _FREE, ("no.", *columns))
+        return
+    if not isinstance(found, list):
+        yield Part("pairs", [("released number", str(found))], "", _FREE)
+        return
+    if all(isinstance(item, str | int) for item in found):
+        order = "" if ranked else "The order tells nothing. "
+        names = [(str(at) if ranked else "", str(item)[:80]) for at, item in enumerate(found, 1)]
+        told = (
+            f"{order}How often an item occurs was not released. "
+            if found
+            else "No item was selected. "
         )
-    if len(bars) > 1:
-        least, most = (f"{pick(bar[1] for bar in bars):.3g}" for pick in (min, max))
-        text += f"What is drawn here runs from {least} to {most}. "
-    return Figure(_TITLE, bars_chart(bars, value), text + _FREE)
+        yield Part("names", names[:_MOST], "", told + _more(len(found)) + _FREE)
+        return
+    rows = [(str(at), json.dumps(item)[:120]) for at, item in enumerate(found, 1)]
+    yield Part("table", rows[:_LONG], "", _more(len(found), _LONG) + _FREE, ("question", "answer"))
 
 
-def _items(found: Any) -> Figure | None:
-    """List selected items."""
-    if not isinstance(found, list) or not all(isinstance(item, str | int) for item in found):
-        return None
-    lines = Markup("").join(
-        Markup("<li>{}</li>").format(escape(str(item)[:80])) for item in found[:_SHOWN]
+def _ranks(columns: Mapping[str, Sequence[Any]]) -> Part:
+    """Return a ranking with its counts, where it has some."""
+    items, ranks, counts = (columns.get(name) or () for name in ("item", "rank", "count"))
+    names = []
+    for at, item in enumerate(items[:_MOST]):
+        beside = f" ({float(counts[at]):,.6g})" if len(counts) == len(items) else ""
+        rank = str(ranks[at]) if len(ranks) == len(items) else ""
+        names.append((rank, f"{str(item)[:80]}{beside}"))
+    counted = "Counts are noisy. " if counts else "How often an item occurs was not released. "
+    return Part("names", names, "", counted + _more(len(items)) + _FREE)
+
+
+def _more(number: int, most: int = 20) -> str:
+    return f"The first {most} of {number:,} are shown. " if number > most else ""
+
+
+# --------------------------------------------------------------------------------------------------
+# Answers beside their noise. Before a run nothing is known of them, and a plan compares its errors
+# with 100 rows: a certificate knows more.
+
+_READ = 20_000
+"""Rows that are read: what is said is of these."""
+_NOISE = "noise_error"
+"""The column that states the noise of each answer, in the answer's own unit."""
+
+
+def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
+    """Return each output's noise beside its answers' size.
+
+    Args:
+        plan: the certificate's program.
+        output: the certificate's output.
+        file: the output's file, whose digest was compared.
+    """
+    found = first_answers(plan, output, file, _READ)
+    if found is None:
+        return {}
+    name, rows = found
+    error = how_wrong(plan).get(name)
+    if error is None:
+        return {}
+    few = name != output or len(rows) == _READ
+    some = f"the first {len(rows):,} questions" if few else "this file"
+    if error.of_leads:
+        told = _of_leads(error, _column(rows, ("margin",)), some)
+    else:
+        told = _of_answers(_column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,)), some)
+    return {name: told} if told else {}
+
+
+def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
+    """Count the leads that are not safe.
+
+    Both are in records.
+    """
+    if not leads or median(leads) <= 0:
+        return ""
+    below = sum(lead < error.size for lead in leads)
+    return (
+        f"{_range('leads', leads, some)}: {below:,} of {len(leads):,} are below the safe lead, so noise "
+        "may have decided them."
     )
-    text = "No item was selected. "
-    if found:
-        items = "One item was" if len(found) == 1 else f"{len(found)} items were"
-        text = (
-            f"{items} selected{_first(len(found))}. They stand in an order that tells nothing; "
-            f"how often an "
-            "item occurs was not released. "
-        )
-    return Figure("What was selected", Markup("<ul>{}</ul>").format(lines), text + _FREE)
 
 
-def _first(number: int) -> str:
-    return f"; the first {_SHOWN} are shown" if number > _SHOWN else ""
+def _of_answers(values: Sequence[float], noise: Sequence[float], some: str) -> str:
+    """Compare answers with the noise beside them."""
+    if not values or not noise or median(values) <= 0 or median(noise) <= 0:
+        return ""
+    share = _percent(median(noise) / median(values))
+    return (
+        f"{_range('answers', values, some)}. The size of their noise stands in the file beside each "
+        f"answer, in the middle {size(median(noise))}, which is {share} of the middle answer: noise "
+        "moves 2 of 3 answers by less than their size of noise, and 1 of 3 by more."
+    )
+
+
+def _range(what: str, numbers: Sequence[float], some: str) -> str:
+    least, middle, most = (size(number) for number in (min(numbers), median(numbers), max(numbers)))
+    return f"The {what} in {some} run from {least} to {most}, and the middle one is {middle}"
+
+
+def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[float]:
+    """Return the first present column's numbers."""
+    for value in wanted:
+        names = [k for k in (rows[0] if rows else {}) if k == value or k.startswith(f"{value}:")]
+        if names:
+            numbers = (float(row[name]) for row in rows for name in names)
+            return [number for number in numbers if isfinite(number)]
+    return []
+
+
+def _percent(share: float) -> str:
+    return f"{float(f'{100 * share:.2g}'):g}%" if share < 10 else f"{size(share)} times as much"

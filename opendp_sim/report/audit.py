@@ -9,8 +9,7 @@ import ast
 import json
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +20,7 @@ from opendp_sim.core.errors import AuditError, SimError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import regular
 from opendp_sim.core.system.syntax_trees import tried_again
-from opendp_sim.report.facts import Facts
-from opendp_sim.report.tiles import Tile
+from opendp_sim.report.facts import Card, Facts, Judgement, Part, Tile
 
 _LONGEST = 2**26
 """Bytes of a file that is read; an audit's counterexamples are small datasets."""
@@ -80,23 +78,6 @@ class Audits(Strict):
     left_out: list[_LeftOut] = Field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class AuditPart:
-    """One audited object on the page.
-
-    Attributes:
-        found: (word, text) of the claim, and of the counterexample where there is one.
-        layers: (what was looked at, its answer, what it would have seen or why it did not run).
-        script: the lines of Python that show it again; none where the page's command does.
-    """
-
-    subject: str
-    verdict: str
-    found: tuple[tuple[str, str], ...]
-    layers: tuple[tuple[str, str, str], ...]
-    script: tuple[str, ...]
-
-
 def read_audits(path: Path) -> Audits:
     """Read the file of an audit.
 
@@ -137,33 +118,83 @@ def audit_facts(path: Path) -> Facts:
     refuted, priced = said.count("refuted"), said.count("priced")
     first = next(audit for audit in found.audits if audit.verdict == _worst(found))
     name = first.subject.partition(" (")[0].partition("#")[0]
-    out = Facts(
-        "Audit: an attempt to refute a privacy claim",
-        name,
-        _SENTENCES[found.verdict],
-        "record",
-        _again(first, name, sum(audit.beta for audit in found.audits)),
-    )
     risk, seconds = sum(a.beta for a in found.audits), sum(a.cpu_seconds for a in found.audits)
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
+    out = Facts("Audit: an attempt to refute a privacy claim", name)
+    word = {"refuted": "Refuted", "priced": "To be looked at", "not refuted": "Not refuted"}
+    pairs = sum(_pairs(audit) for audit in found.audits)
+    tried = f" in {pairs:,} pairs" if pairs else ""
+    text = _SENTENCES.get(found.verdict, f"No problem found{tried}. This is not a proof.")
+    out.verdict = Judgement("Verdict", word[found.verdict], text, _LOOKED)
+    many = len(found.audits)
     out.tiles = [
         Tile(
-            found.verdict,
-            f"{refuted} refuted and {priced} priced, of {len(found.audits)} audited claims",
+            "Claims",
+            f"{refuted} of {many} refuted",
+            f"{refuted} refuted and {priced} priced, of {many} audited.",
             warn=found.verdict != "not refuted",
         ),
-        Tile(f"{risk:.2g}", "the chance of a wrong `refuted` is at most this"),
-        Tile(f"{runs:,}", "runs and pairs of datasets that were compared"),
-        Tile(f"{seconds:.0f} s", "of computing time; a longer look sees smaller faults"),
+        Tile("False alarm", f"{risk:.2g}", "The chance of a wrong `refuted` is at most this."),
+        Tile("Work", f"{runs:,}", "Runs, and pairs of datasets, that were compared."),
+        Tile("Time", f"{seconds:.0f} s", "Of computing; a longer look sees smaller faults."),
     ]
-    out.audits = [_part(audit) for audit in found.audits]
-    out.not_promised = [
-        "That a claim which was not refuted is true: only a proof shows that.",
-        "Anything about the real data: an audit makes datasets of its own.",
-        "That this file is what the auditor printed: run the command below to see it yourself.",
+    shown = [(audit.subject, audit.verdict) for audit in found.audits]
+    worst = min(found.audits, key=lambda audit: audit.verdict != found.verdict)
+    evidence = _found(worst)
+    out.cards = [
+        Card(
+            "What was audited",
+            [
+                Part("table", shown[:_SHOWN], head=("claim of", "answer"), note=_left_out(found)),
+                *([Part("pairs", evidence, "What was found")] if evidence else []),
+            ],
+        ),
+        Card("Not promised", [Part("list", _NOT_PROMISED)]),
     ]
-    out.details = [("versions", ", ".join(f"{k} {v}" for k, v in sorted(first.versions.items())))]
+    out.folds = [
+        Card(
+            "Each claim",
+            [p for a in found.audits for p in _parts(a)],
+            "what was looked at, and how",
+        ),
+        Card(
+            "Verify",
+            [
+                Part("code", [_again(first, name, risk)], note=_FRESH),
+                Part(
+                    "pairs",
+                    [
+                        (
+                            "versions",
+                            ", ".join(f"{k} {v}" for k, v in sorted(first.versions.items())),
+                        )
+                    ],
+                ),
+            ],
+            "command and versions",
+        ),
+    ]
+    out.choices = ("noted", "look longer: ____ seconds", "not to be used")
     return out
+
+
+def _pairs(audit: _Audit) -> int:
+    """Return the pairs tried by the layer that tried most of them."""
+    return max(
+        (
+            int(layer.facts.get("pairs", layer.runs if layer.layer.startswith("L1") else 0))
+            for layer in audit.layers
+        ),
+        default=0,
+    )
+
+
+def _left_out(found: Audits) -> str:
+    more = len(found.audits) - _SHOWN
+    told = f"{more} more stand below. " if more > 0 else ""
+    return told + (
+        f"Left out: {', '.join(one.name for one in found.left_out)}." if found.left_out else ""
+    )
 
 
 def _again(audit: _Audit, name: str, risk: float) -> str:
@@ -183,34 +214,44 @@ def _worst(found: Audits) -> Verdict:
     return next((v for v in order if any(a.verdict == v for a in found.audits)), "not refuted")
 
 
-_SENTENCES: dict[Verdict, str] = {
+_SHOWN = 8
+"""Claims that are listed before anything is opened."""
+_SENTENCES: dict[str, str] = {
     "refuted": (
-        "The claim is wrong: below is a pair of datasets that differ by no more than the claim "
-        "says, and whose releases can be told apart better than it promises."
+        "The claim is wrong: below is a pair of datasets that differ by no more than the claim says, and "
+        "whose releases can be told apart better than it promises."
     ),
     "priced": (
         "A calculation says that the claim is wrong on the pair of datasets below, and drawing releases "
         "did not confirm it. A person has to look at it: it assumes that all randomness was seen."
     ),
-    "not refuted": (
-        "The auditor tried to tell neighbouring datasets apart better than the claim allows, and did not "
-        "succeed. That is no proof; below is what it would have seen."
-    ),
 }
+_LOOKED = "The auditor tried to tell neighbouring datasets apart better than the claim allows."
+_NOT_PROMISED = (
+    "That a claim which was not refuted is true: only a proof shows that.",
+    "Anything about the real data: an audit makes datasets of its own.",
+    "That this file is what the auditor printed: run the command below to see it yourself.",
+)
+_FRESH = "The seed chooses the datasets; the noise is fresh each time, so other numbers come out."
 
 
-def _part(audit: _Audit) -> AuditPart:
-    layers = tuple(
-        (layer.layer, layer.status, layer.reason or layer.power or "-") for layer in audit.layers
-    )
+def _parts(audit: _Audit) -> Iterator[Part]:
+    """Yield an audited claim, its layers and its script."""
     of_spec = bool(_spec_of(audit.subject))
     shown = audit.script if of_spec else audit.script or audit.replay
     lines = tuple((shown or "").splitlines())
     if of_spec and not _runs(lines):
         lines = ()
     claim = audit.claim or f"what the object states of itself at a distance of {audit.d_in}"
-    told = (("the claim that was tested", claim), *_found(audit))
-    return AuditPart(audit.subject, audit.verdict, told, layers, lines)
+    told = [("the claim that was tested", claim), *_found(audit)]
+    yield Part("pairs", told, f"{audit.subject}: {audit.verdict}")
+    rows = [
+        (layer.layer, layer.status, layer.reason or layer.power or "-") for layer in audit.layers
+    ]
+    head = ("layer", "answer", "what it would have seen, or why it did not run")
+    yield Part("table", rows, head=head)
+    if lines:
+        yield Part("code", lines)
 
 
 def _spec_of(subject: str) -> str:

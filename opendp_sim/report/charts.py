@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from textwrap import shorten, wrap
 
 from markupsafe import Markup
 
+from opendp_sim.accounting.measures.attackers import Attacker
 from opendp_sim.core.system.escape_text import escape
 
 _WIDTH, _HEIGHT = 430, 262
@@ -58,19 +60,19 @@ class Chart:
             _, y = self.at(self.x[0], value)
             out += Markup(
                 '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
-                '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
+                '<text x="{}" y="{:.1f}" text-anchor="end">{}</text>'
             ).format(_LEFT, _WIDTH - _RIGHT, y, y, _LEFT - 6, y + 4, text)
         for value, text in x_ticks.items():
             x, _ = self.at(value, self.y[0])
-            out += Markup(
-                '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
-            ).format(x, _HEIGHT - _BOTTOM + 17, text)
+            out += Markup('<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
+                x, _HEIGHT - _BOTTOM + 17, text
+            )
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        out += Markup('<text class="lab" x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            middle, _HEIGHT - 5, x_label
+        out += Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            middle, _HEIGHT - 5, escape(x_label)
         )
-        for line, text in enumerate(_lines(y_label)):
-            out += Markup('<text class="lab" x="4" y="{}">{}</text>').format(14 + 13 * line, text)
+        for line, text in enumerate(_lines(escape(y_label))):
+            out += Markup('<text x="4" y="{}">{}</text>').format(14 + 13 * line, text)
         return out
 
     def figure(self, title: str, *parts: Markup) -> Markup:
@@ -133,7 +135,7 @@ def attack_chart(
         _line(chart.path([(0, 0), (1, 1)]), "diag"),
         _line(chart.path(top)),
         _dot(chart.at(*ring)),
-        Markup('<text class="say2" x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
+        Markup('<text x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
     )
 
 
@@ -158,35 +160,135 @@ def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, lab
     return chart.figure("Expected error against epsilon", *parts)
 
 
-def burn_chart(shares: Sequence[float]) -> Markup:
-    """Draw the spent share of a limit after each run.
+_ENDS = (50, 60, 75, 90, 100)
+
+
+def dial(attacker: Attacker) -> Markup:
+    """Draw the right guesses in 100 on a dial."""
+    right = float(attacker.right)
+
+    def place(value: float, radius: float) -> tuple[float, float]:
+        angle = math.pi * (1 - (value - 50) / 50)
+        return 125 + radius * math.cos(angle), 118 - radius * math.sin(angle)
+
+    out = Markup("")
+    for at, (low, high) in enumerate(pairwise(_ENDS), 1):
+        here = low < right <= high or (at == 1 and right <= low)
+        start, end = place(low + 0.4, 85), place(high - 0.4, 85)
+        out += Markup('<path class="b{}{}" d="M{:.1f},{:.1f} A85 85 0 0 1 {:.1f},{:.1f}"/>').format(
+            at, "" if here else " off", *start, *end
+        )
+    for value in _ENDS[1:-1]:
+        out += _text(str(value), place(value, 103), middle=True)
+    for left, words in ((40.0, ("50", "coin")), (210.0, ("100", "certain"))):
+        for line, word in enumerate(words):
+            out += _text(word, (left, 136.0 + 13 * line), middle=True)
+    x, y = place(min(max(right, 50.0), 100.0), 62)
+    out += Markup('<path class="needle" d="M125,118 L{:.1f},{:.1f}"/>').format(x, y)
+    out += _dot((125, 118), "hub", 5.5) + _text(attacker.right, (125, 148), "big", middle=True)
+    label = f"{attacker.right} of 100 guesses are right at most; a coin is right 50 times"
+    return Markup(
+        '<svg class="dial" viewBox="0 0 250 156" role="img" aria-label="{}">{}</svg>'
+    ).format(label, out)
+
+
+def _text(word: str, at: tuple[float, float], kind: str = "", *, middle: bool = False) -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        kind, *at, "middle" if middle else "start", escape(word)
+    )
+
+
+def share_bar(parts: Sequence[tuple[str, float]], left: str) -> Markup:
+    """Draw the used parts of a limit beside the rest.
 
     Args:
-        shares: after each run, in order; the first is before any.
+        parts: name and share of the whole, in order.
+        left: the words for the rest.
     """
-    up = round_ticks(0, 100 * max(1.0, *shares))
-    last = max(len(shares) - 1, 1)
-    chart = Chart((0, last), (0, up[-1]))
-    steps = [(0.0, 0.0)]
-    for run, share in enumerate(shares[1:], 1):
-        steps += [(run - 0.5, steps[-1][1]), (run - 0.5, 100 * share)]
-    steps.append((float(last), steps[-1][1]))
-    every = -(-last // 8)
-    parts = [
-        chart.axes(
-            {float(i): str(i) for i in range(0, last + 1, every)},
-            {v: f"{v:g}%" for v in up},
-            "runs that were counted",
-            "spent, of the limit",
-        ),
-        _line(chart.path([(0, 100), (last, 100)]), "diag"),
-        _line(chart.path(steps)),
+    out, x = Markup(""), 0.0
+    for at, (name, share) in enumerate(parts):
+        wide = min(share, 1 - x) * 700
+        out += Markup(
+            '<rect class="bar{}" x="{:.1f}" y="2" width="{:.1f}" height="44" rx="3"/>'
+        ).format(" on" if at % 2 == 0 else "", 700 * x + 1, max(wide - 2, 0.5))
+        if wide > 7 * len(name):
+            out += _text(name, (700 * x + wide / 2, 69), middle=True)
+        x = min(x + share, 1.0)
+    out += Markup('<rect class="frame" x="1" y="2" width="698" height="44" rx="3"/>')
+    if (1 - x) * 700 > 8 * len(left):
+        out += _text(left, (350 * (1 + x), 29), "say", middle=True)
+    label = f"Parts of the limit, run by run: {left}"
+    return Markup(
+        '<svg class="wide" viewBox="0 0 700 76" role="img" aria-label="{}">{}</svg>'
+    ).format(label, out)
+
+
+def heat_map(
+    values: Sequence[Sequence[float]],
+    sure: Sequence[Sequence[bool]],
+    sides: tuple[tuple[str, float, float], tuple[str, float, float]],
+) -> Markup:
+    """Draw numbers over two columns, hatched where noise decides.
+
+    Args:
+        values: rows from the lowest place of the second column to its highest.
+        sure: whether each is told from noise.
+        sides: name, lowest and highest value of either column.
+    """
+    (x_name, x_low, x_high), (y_name, y_low, y_high) = sides
+    chart = Chart((x_low, x_high), (y_low, y_high))
+    ticks = [
+        {v: f"{v:,.6g}" for v in round_ticks(low, high) if low <= v <= high}
+        for _, low, high in sides
     ]
-    x, y = chart.at(0, 100)
-    parts.append(
-        Markup('<text class="say2" x="{:.0f}" y="{:.0f}">the limit</text>').format(x + 6, y - 5)
+    most = max((max(row) for row in values), default=0.0) or 1.0
+    wide, high = (x_high - x_low) / len(values[0]), (y_high - y_low) / len(values)
+    cells: dict[int, list[str]] = {}
+    hatched = []
+    for j, row in enumerate(values):
+        for i, value in enumerate(row):
+            (x, y), (x2, y2) = (
+                chart.at(x_low + (i + d) * wide, y_low + (j + d) * high) for d in (0, 1)
+            )
+            if sure[j][i]:
+                shade = max(1, math.ceil(_SHADES * value / most))
+                cells.setdefault(shade, []).append(f"M{x:.1f},{y:.1f}V{y2:.1f}H{x2:.1f}V{y:.1f}z")
+            else:
+                hatched.append(f"M{x:.1f},{y:.1f}L{x2:.1f},{y2:.1f}")
+    parts = [
+        Markup('<path class="cell" opacity="{:.2f}" d="{}"/>').format(k / _SHADES, "".join(d))
+        for k, d in sorted(cells.items())
+    ]
+    parts.append(Markup('<path class="hatch" d="{}"/>').format("".join(hatched)))
+    return chart.figure(
+        "A map of what was released", *parts, chart.axes(ticks[0], ticks[1], x_name, y_name)
     )
-    return chart.figure("What was spent after each run, beside the limit", *parts)
+
+
+_SHADES = 7
+
+
+def curve_chart(
+    points: Sequence[tuple[float, float, float, float]], name: str, label: str
+) -> Markup:
+    """Draw a curve with its interval.
+
+    Args:
+        points: (place, lower, value, upper), with rising places.
+        name: the column.
+        label: what the values are.
+    """
+    up = round_ticks(min(0.0, *(p[1] for p in points)), max(p[3] for p in points))
+    chart = Chart((points[0][0], points[-1][0]), (up[0], up[-1]))
+    across = {v: f"{v:,.6g}" for v in round_ticks(*chart.x) if chart.x[0] <= v <= chart.x[1]}
+    band = chart.path([(x, high) for x, _, _, high in points])
+    band += " L" + chart.path([(x, low) for x, low, _, _ in reversed(points)])[1:] + " Z"
+    return chart.figure(
+        "A curve of what was released",
+        chart.axes(across, {v: f"{v:,.6g}" for v in up}, name, label),
+        _line(band, "band"),
+        _line(chart.path([(x, value) for x, _, value, _ in points])),
+    )
 
 
 def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:

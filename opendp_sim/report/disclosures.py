@@ -6,6 +6,7 @@ Columns and bounds, rows of a person, the kind of a release.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.domains.records import Column
@@ -13,7 +14,7 @@ from opendp_sim.domains.released import Released, asking
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.outputs import OutputType
-from opendp_sim.report.plain_steps import step_sentence
+from opendp_sim.report.flows import step_sentence
 
 _BROKEN = {
     "refuse": "a run stops where a value or a label breaks these bounds",
@@ -35,7 +36,34 @@ _LIMITED = frozenset({"private_knn"})
 """Mechanisms whose ``queries`` are a limit; for others they are a plan, and more are answered."""
 
 
-def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True)
+class Disclosure:
+    """Describe one dataset, its questions, or one output.
+
+    Attributes:
+        word, name: ``in``, ``asked`` or ``out``, and of what.
+        text: the whole description.
+        big, small: the same as a headline, of outputs.
+    """
+
+    kind: str
+    name: str
+    text: str
+    big: str = ""
+    small: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is of, before its text."""
+        return f"{self.kind}: {self.name}"
+
+    @property
+    def out(self) -> bool:
+        """Whether it leaves."""
+        return self.kind == "out"
+
+
+def disclosures(plan: Plan) -> Iterator[Disclosure]:
     """Yield each dataset's or output's description for a page."""
     for entry in plan.program.data:
         columns = [_column(column) for column in entry.records.columns[:_MOST]]
@@ -43,22 +71,36 @@ def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
         columns += [f"{more} more"] if more else []
         where = _source(entry.source)
         limited = any(column.bounds or column.keys for column in entry.records.columns)
-        broken = (
-            []
-            if entry.public
-            else [
-                _OTHER_TYPE if entry.ingest == "refuse" and not limited else _BROKEN[entry.ingest]
-            ]
-        )
-        kept = "; ".join(["", *_rows_used(plan, entry.name), *broken])
-        yield f"in: {entry.name}", f"{where}: {', '.join(columns)}{kept}"
+        kept = _rows_used(plan, entry.name)
+        if not entry.public:
+            bare = entry.ingest == "refuse" and not limited
+            kept.append(_OTHER_TYPE if bare else _BROKEN[entry.ingest])
+        yield Disclosure("in", entry.name, "; ".join([f"{where}: {', '.join(columns)}", *kept]))
     for name, output in plan.outputs.items():
         if output.decl.query is not None:
-            yield (
-                f"asked: {name}",
-                f"questions from {_source(output.decl.query)}, taken to be public",
-            )
-        yield f"out: {name}", _output(output, plan.releases[output.stage.name])
+            text = f"questions from {_source(output.decl.query)}, taken to be public"
+            yield Disclosure("asked", name, text)
+        release = plan.releases[output.stage.name]
+        yield Disclosure("out", name, _output(output, release), *_headline(output, release))
+
+
+def _headline(output: OutputType, release: ReleasePlan) -> tuple[str, str]:
+    """Return what leaves in a few words, and in a sentence."""
+    if output.decl.serve is not None:
+        most = most_questions(release.record)
+        limit = "" if most is None else f", {most:,} at most"
+        return "One label a question", f"While a session is open{limit}."
+    if output.posts:
+        told = f"{step_sentence(output.decl.post[-1]).removesuffix('.')}: `{output.decl.post[-1].key}`."
+        return "Answers", told
+    if isinstance(output.domain, Released):
+        cells = getattr(output.domain.sketch, "size", 0)
+        asked = ", ".join(asking(output.domain.capabilities)[:4])
+        told = f"They answer {asked} as often as anybody asks."
+        return f"{cells:,} noisy numbers" if cells else "A noisy release", told
+    text = _selected(release).partition(",")
+    big = text[0].removeprefix("the ")
+    return f"{big[:1].upper()}{big[1:]}", f"{text[2].strip().partition(';')[0].capitalize()}."
 
 
 def _source(ref: Any) -> str:

@@ -1,185 +1,274 @@
-"""Gather a report's facts from plan and certificate."""
+"""Gather a report's facts, and lay out those of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from markupsafe import Markup
 
 from opendp_sim.accounting.certificate.certificate import assumptions
-from opendp_sim.accounting.claim_text import claim_sentence
+from opendp_sim.accounting.claim_text import Statement, claim_sentence
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
-from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units, weaker_situations
+from opendp_sim.accounting.measures.group_and_repeat import weaker_situations
 from opendp_sim.dsl.grammar.about import FORM
-from opendp_sim.dsl.plan.advice import advised_of
-from opendp_sim.dsl.plan.errors import asked_later, how_wrong
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.report.disclosures import handed_out
-from opendp_sim.report.figures import Figure, figures_of
-from opendp_sim.report.flows import Flow, flow_of
-from opendp_sim.report.notes import error_notes
+from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
+from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.report.charts import dial
+from opendp_sim.report.disclosures import disclosures
+from opendp_sim.report.figures import error_notes, figures_of
+from opendp_sim.report.flows import flow_of
 from opendp_sim.report.selection import selected
-from opendp_sim.report.tiles import Tile, tiles_of
 from opendp_sim.report.trust import assumptions_of, not_promised
 
-ALONE, CALLS = "from this run alone", "calls the protection "
-"""Of what a promise speaks without a ledger, and what stands before its verdict."""
+PartKind = Literal["text", "list", "order", "names", "pairs", "table", "picture", "flow", "code"]
+_SHOWN = 4
+"""Outputs that are described before anything is opened."""
+_EVIDENCE = (
+    "A program tried to refute each step on data that it made; that it found nothing is no proof. The "
+    "proof is a text beside the code of the step. Planted faults are broken copies of a step that the "
+    "program should refute."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Describe one piece of a page; only a picture is markup.
+
+    Attributes:
+        kind: how it is laid out.
+        body: lines, pairs, rows, boxes, or a picture.
+        title, note: above and below it.
+        head: the columns of a table.
+        numbers: columns that hold numbers.
+    """
+
+    kind: PartKind
+    body: Any
+    title: str = ""
+    note: str = ""
+    head: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """Group parts under a title, open or folded with a hint."""
+
+    title: str
+    parts: Sequence[Part]
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Show a number and its meaning in at most 25 words.
+
+    ``warn`` where it is a reason to ask.
+    """
+
+    head: str
+    big: str
+    small: str
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """State the verdict in a word, a sentence and a picture."""
+
+    of: str
+    word: str
+    text: str
+    note: str = ""
+    picture: Markup | str = ""
 
 
 @dataclass
 class Facts:
-    """Hold everything that the page prints, escaped except ``picture``."""
+    """Hold everything that the page prints.
+
+    Only pictures are markup, all else is escaped.
+    """
 
     kind: str
     title: str
-    promise: str
-    unit: str
-    command: str
-    tiles: list[Tile] = field(default_factory=list)
-    flows: list[Flow] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    wrong: list[tuple[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    handed: list[tuple[str, str]] = field(default_factory=list)
-    wear: list[tuple[str, str]] = field(default_factory=list)
+    lead: str = ""
     about: list[tuple[str, str]] = field(default_factory=list)
-    blank: list[str] = field(default_factory=list)
-    structured: bool = False
-    decision: str = "Decision"
-    free: str = "public: any number of questions, at no further cost"
-    warnings: list[str] = field(default_factory=list)
-    not_promised: list[str] = field(default_factory=list)
-    believe: list[str] = field(default_factory=list)
-    evidence: list[dict[str, str]] = field(default_factory=list)
-    charges: list[tuple[str, str, str]] = field(default_factory=list)
-    audits: list[Any] = field(default_factory=list)
-    checks: list[tuple[str, str]] = field(default_factory=list)
-    details: list[tuple[str, str]] = field(default_factory=list)
+    verdict: Judgement | None = None
+    warnings: list[Part] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    cards: list[Card] = field(default_factory=list)
+    folds: list[Card] = field(default_factory=list)
+    choices: tuple[str, ...] = ()
 
 
-def plan_facts(plan: Plan, kind: str, command: str) -> Facts:
-    """Gather the facts of a plan, without data or loss."""
-    plain = plan.plain()
-    privacy = plain["privacy"]
-    unit = {} if privacy is None else privacy["unit"]
-    by_person = unit.get("of", "row") != "row"
-    noun = "person" if by_person else "record"
-    out = Facts(kind, plan.program.name, _claim_lines(plan, unit, noun), noun, command)
-    out.tiles = list(tiles_of(plan, unit))
-    out.flows = [flow_of(plan, name) for name in plan.releases]
-    out.structured = any(release.typed.is_sketch for release in plan.releases.values())
-    out.figures = list(figures_of(plan))
-    told = how_wrong(plan) or asked_later(plan)
-    out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
-    out.notes = list(error_notes(plan, out.wrong))
-    out.wrong += selected(plan)
-    out.handed = list(handed_out(plan))
-    if any(output.decl.serve is not None for output in plan.outputs.values()):
-        out.free = "public: answers; each one of a session reads the private data, and is paid for"
-    out.wear = list(_weaker_protection(plan))
-    about = plan.program.about
-    out.about = [] if about is None else list(about.said())
-    out.blank = [word for word in FORM if word not in dict(out.about)]
-    out.warnings = advised_of(plan)
-    out.not_promised = list(not_promised(plan))
-    out.decision = "Decision: may it be run, and how often"
-    entries = plan.program.data
-    assumed = dict.fromkeys(
-        text
-        for entry in entries
-        for text in assumptions(
-            entry.ingest, by_person=by_person, public=entry.name if entry.public else None
-        )
-    )
-    out.believe = assumptions_of(plan, [*assumed])
-    out.evidence = [_evidence(key) for key in _keys(plan)]
-    out.details = [
-        ("formal claim", claim_sentence(plan.promised)),
-        ("program", f"sha256 {plain['program']}, of its canonical text and not of a spec's file"),
+def judgement(said: Statement, attacker: Attacker, of: str, note: str = "") -> Judgement:
+    """Return the verdict on a claim, with its dial."""
+    scale = "Strong up to 60, moderate up to 75, weak up to 90, very weak above."
+    text = f"{scale} {note}".strip()
+    return Judgement(of, said.value.capitalize(), said.text, text, dial(attacker))
+
+
+def plan_facts(
+    plan: Plan,
+    kind: str,
+    *,
+    told: PlanStatements | None = None,
+    assumed: Sequence[str] = (),
+    released: Sequence[Part] = (),
+    only: str = "",
+    commands: Sequence[Part] = (),
+) -> Facts:
+    """Gather the facts of a plan.
+
+    Nothing is opened and nothing is spent.
+
+    Args:
+        plan: the plan.
+        kind: what the page is about.
+        told: its statements; default those of its ledger today.
+        assumed: a certificate's assumptions; default the program's own.
+        released: what was released, of a certificate.
+        only: the output that the page is about; default all.
+        commands: how to verify.
+    """
+    said = tell(plan, ledger=ledger_status(plan)) if told is None else told
+    about = {} if plan.program.about is None else dict(plan.program.about.said())
+    out = Facts(kind, about.pop("title", "") or _readable(plan.program.name))
+    out.lead = about.get("purpose", "")
+    out.about = [(word.capitalize(), about.get(word, "")) for word in FORM if word != "purpose"]
+    if not out.lead:
+        out.about.insert(1, ("Purpose", ""))
+    formal = f"Formally: {claim_sentence(plan.promised)}."
+    if said.attacker is None:
+        out.verdict = Judgement("Privacy", "Public data", "Nothing is protected.", formal)
+    else:
+        out.verdict = judgement(said.privacy, said.attacker, "Privacy of one run", formal)
+    out.warnings = [Part("text", said.warnings)] if said.warnings else []
+    shown = list(disclosures(plan))
+    outputs = [one for one in shown if one.out and only in ("", one.name)]
+    out.tiles = list(_tiles(plan, said, outputs))
+    more = len(outputs) - _SHOWN
+    note = f"{more} more outputs are described under the data's treatment." if more > 0 else ""
+    listed = Part("pairs", [(one.name, one.text) for one in outputs[:_SHOWN]], note=note)
+    title = "What is released" if released else "What will be released"
+    promised = list(not_promised(plan))
+    out.cards = [
+        Card(title, released or [listed]),
+        Card("Not promised", [Part("list", [short for short, _ in promised])]),
     ]
+    out.folds = [
+        _understand(plan, said, only),
+        _believe(plan, assumed, [more for _, more in promised if more]),
+        _treated(plan, said, [(one.word, one.text) for one in shown]),
+        Card("Verify", commands, "commands, hashes, versions"),
+    ]
+    out.choices = ("may be run", "at most ____ times", "may not be run")
     return out
 
 
-def _claim_lines(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
-    privacy = plan.privacy
-    if privacy is None:
-        return "All data is declared public: nothing is protected."
-    number = unit.get("replace", unit.get("add_remove", 1))
-    several = f"{number} {noun}s of somebody's choice" if number != 1 else f"one {noun}"
-    was = "were" if number != 1 else "was"
-    done = f"what {several} said" if "replace" in unit else f"whether {several} {was} in the data"
-    attacker = attacker_of(privacy.measure, plan.total)
-    return (
-        f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
-        f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
-        f"in 100, {ALONE}; tossing a coin would be right 50 times. {_uncounted(plan)}"
-        f"This package {CALLS}"
-        f"{promise_ending(attacker)}"
-    )
+def _readable(name: str) -> str:
+    """Return a program's name as a title."""
+    text = name.replace("-", " ").replace("_", " ")
+    return f"{text[:1].upper()}{text[1:]}"
 
 
-def promise_ending(attacker: Attacker, together: Attacker | None = None) -> str:
-    """Return the promise's word for the protection.
+def _tiles(plan: Plan, said: PlanStatements, outputs: Sequence[Any]) -> Iterator[Tile]:
+    yield Tile("Who is protected", said.who.value, said.who.text or said.who.line)
+    big = outputs[0].big if len(outputs) == 1 else f"{len(outputs)} results"
+    small = outputs[0].small if len(outputs) == 1 else ", ".join(one.name for one in outputs[:6])
+    yield Tile("What leaves", big, small)
+    yield Tile("How wrong", said.error.value, f"{said.error.line.partition(' (')[0]}.")
+    if plan.privacy is not None:
+        warn = said.repeat.value == "Not counted" or said.room == 0
+        yield Tile("If it is repeated", said.repeat.value, said.repeat.text, warn=warn)
 
-    Of all runs where there were others.
-    """
-    if together is None:
-        return f"{attacker.strength} ({attacker.words})."
-    alone = f"this run alone: {attacker.strength}"
-    return f"after all these runs {together.strength} ({alone}; {attacker.words})."
+
+def _understand(plan: Plan, said: PlanStatements, only: str) -> Card:
+    """Explain the odds, the errors and the repeats."""
+    wrong = [
+        (name, f"{error.whole}.")
+        for name, error in said.errors.items()
+        if not only or only == name or name not in plan.outputs
+    ]
+    notes = " ".join(error_notes(plan, wrong))
+    wrong += [pair for pair in selected(plan) if not only or pair[0].startswith(f"{only}:")]
+    parts = [Part("text", [said.cost.more, *_of_the_curve(plan, said)])] if said.cost.more else []
+    if said.attacker is not None:
+        assert plan.privacy is not None  # noqa: S101 - it has an attacker
+        by_row = plan.privacy.unit.of == "row" and plan.privacy.unit.count == 1
+        alone = attacker_of(plan.privacy.measure, plan.total)
+        rows = list(weaker_situations(alone, rows=by_row))
+        head = ("what happens", "of 100 guesses right, at most")
+        parts.append(Part("table", rows, "Repeats", head=head, numbers=(1,)))
+    parts.append(Part("pairs", wrong, "Errors", notes))
+    parts += [Part("picture", f.picture, f.title, f.caption) for f in figures_of(plan)]
+    return Card("Understand the numbers", parts, "odds, errors, repeats")
 
 
-def _noun(plan: Plan) -> str:
-    """Return the page's word for a record or a person."""
-    assert plan.privacy is not None  # noqa: S101 - the caller asked
-    names = [entry.name for entry in plan.program.data if not entry.public]
-    data = " and ".join(f"`{name}`" for name in names)
-    of = plan.privacy.unit.of
-    if of == "row":
-        return (
-            f"One record is one row of {data}. Is a row a person? The program does not say, and this "
-            "page protects rows: where every person has one row, every person is protected as is said "
-            f"here; whoever has several is protected less{_of_several(plan)}."
+def _of_the_curve(plan: Plan, said: PlanStatements) -> Iterator[str]:
+    """Explain two programs of one epsilon and different guesses."""
+    if plan.privacy is None or said.claim is None:
+        return
+    own = attacker_of(plan.privacy.measure, plan.total)
+    if plan.privacy.measure in ("pure", "approx"):
+        yield "The number of right guesses is the most that epsilon and delta allow."
+        return
+    alone = attacker_of("approx", (said.claim[0], said.claim[1] if len(said.claim) > 1 else 0.0))
+    if alone.advantage > own.advantage:
+        yield (
+            "Epsilon does not decide the number of right guesses: the noise does, of which more is "
+            f"known than epsilon and delta. They alone would allow {alone.right} in 100."
         )
-    return (
-        f"What is protected is one `{of}`: all rows of {data} with the same `{of}`, however many. Is one "
-        f"`{of}` one person? The program does not say: where every person has one `{of}`, every person "
-        "is protected as is said here; whoever has several is protected less. Where this page says "
-        f'"person" it means one `{of}`.'
-    )
 
 
-def _of_several(plan: Plan) -> str:
-    """Say how much less somebody with two or ten rows is protected."""
-    assert plan.privacy is not None  # noqa: S101 - the caller asked
-    if plan.privacy.unit.count != 1:
-        return ""
-    attacker = attacker_of(plan.privacy.measure, plan.total)
-    found = [(count, of_units(attacker, count)) for count in (2, 10)]
-    told = [f"with {count} rows {one.right}" for count, one in found if one is not None]
-    return f" ({' and '.join(told)} such guesses in 100 are right at most)" if told else ""
-
-
-def _uncounted(plan: Plan) -> str:
-    """State that without a ledger runs are not counted."""
-    assert plan.privacy is not None  # noqa: S101 - the caller asked
-    if all(entry.ledger is not None for entry in plan.program.data if not entry.public):
-        return ""
-    two = after_runs(attacker_of(plan.privacy.measure, plan.total), 2).right
-    return (
-        f"There is no ledger, so nobody counts repeated releases: after a second run like this {two} "
-        "guesses in 100 are right at most, and nothing records or stops it. "
-    )
-
-
-def _weaker_protection(plan: Plan) -> Iterator[tuple[str, str]]:
+def _believe(plan: Plan, assumed: Sequence[str], more: Sequence[str]) -> Card:
+    """List assumptions, evidence, and what is not promised in full."""
     privacy = plan.privacy
-    if privacy is not None and plan.total:
-        attacker = attacker_of(privacy.measure, plan.total)
-        yield from weaker_situations(
-            attacker, rows=privacy.unit.of == "row" and privacy.unit.count == 1
+    by_person = privacy is not None and privacy.unit.of != "row"
+    own = [
+        text
+        for entry in plan.program.data
+        for text in assumptions(
+            entry.ingest, by_person=by_person, public=entry.name if entry.public else None
         )
+    ]
+    believe = assumptions_of(plan, list(assumed) or [*dict.fromkeys(own)])
+    head = ("step", "evidence", "properties tested", "planted faults found", "tries to refute it")
+    rows = [_evidence(key) for key in _keys(plan)]
+    parts = [
+        Part("order", believe),
+        Part("list", more, "What is not promised, in full"),
+        Part("table", rows, "What stands behind each step", _EVIDENCE, head),
+    ]
+    return Card("What you are asked to believe", parts, f"{len(believe)} assumptions")
+
+
+def _treated(plan: Plan, said: PlanStatements, shown: Sequence[tuple[str, str]]) -> Card:
+    """Show the data, its way to each release, and the advice."""
+    parts = [Part("pairs", shown, "Data and results")]
+    unit = unit_of(plan)
+    free = "Results are public: any number of questions, at no further cost."
+    if any(output.decl.serve is not None for output in plan.outputs.values()):
+        free = "Each answer of a session reads the private data, and is paid for."
+    note = (
+        f"Everything before the noise is private and never leaves. In bold: the most that {unit.one} "
+        f"can change there; compare it with the size of the noise. {free}"
+    )
+    parts += [
+        Part("flow", flow_of(plan, name), f"The way to `{name}`", "" if at else note)
+        for at, name in enumerate(plan.releases)
+    ]
+    if said.advice:
+        parts.append(Part("list", said.advice, "What the author was told"))
+    steps = sum(len(release.typed.stages) for release in plan.releases.values())
+    return Card(
+        "How the data is treated", parts, f"{steps} step{'' if steps == 1 else 's'}, then noise"
+    )
 
 
 def _keys(plan: Plan) -> list[str]:
@@ -193,15 +282,15 @@ def _keys(plan: Plan) -> list[str]:
     return list(keys)
 
 
-def _evidence(key: str) -> dict[str, str]:
-    found = record(key) or {}
+def _evidence(key: str) -> tuple[str, ...]:
+    found: Mapping[str, Any] = record(key) or {}
     twins, audits = found.get("twins"), found.get("audits")
     held = (found.get("laws") or {}).get("held") or ()
     none = "none recorded"
-    return {
-        "key": key,
-        "tier": tier(key),
-        "laws": str(len(held)),
-        "twins": f"{twins['caught']} of {twins['of']}" if twins else none,
-        "audits": f"{audits['verdict']}, {audits['audits']} tried" if audits else none,
-    }
+    return (
+        key,
+        tier(key),
+        str(len(held)),
+        f"{twins['caught']} of {twins['of']}" if twins else none,
+        f"{audits['verdict']}, {audits['audits']} tried" if audits else none,
+    )

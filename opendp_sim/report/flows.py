@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
-from opendp_sim.report.plain_steps import step_sentence
+from opendp_sim.dsl.plan.statements import unit_of
+from opendp_sim.dsl.text.plain_text import plain_text
 
 _OWN_NOISE = (
     ("deviation", "{} votes (deviation) on each count"),
@@ -42,29 +45,27 @@ class FlowBox:
     bound: str = ""
 
 
-@dataclass(frozen=True)
-class Flow:
-    """The way to one release."""
+def step_sentence(mechanism: Mechanism) -> str:
+    """Return what a step does, in one sentence without formulas."""
+    if mechanism.in_short:
+        return mechanism.in_short
+    first = doc_of(type(mechanism)).partition("\n\n")[0]
+    return " ".join(plain_text(first).split())
 
-    name: str
-    boxes: tuple[FlowBox, ...]
 
-
-def flow_of(plan: Plan, name: str) -> Flow:
+def flow_of(plan: Plan, name: str) -> tuple[FlowBox, ...]:
     """Return the boxes from the data to the public release."""
     release = plan.releases[name]
     typed = release.typed
-    bounds = dict(release.maps)
-    unit = {} if plan.privacy is None else plan.privacy.plain()["unit"]
-    noun = "record" if unit.get("of", "row") == "row" else "person"
-    changed = f"one {noun} {'replaced' if 'replace' in unit else 'more or less'}"
-    boxes = [FlowBox("work", typed.entry.name, "the private records", changed)]
+    bounds, unit = dict(release.maps), unit_of(plan)
+    changed = f"{unit.one} {'replaced' if unit.replaced else 'more or less'}"
+    boxes = [FlowBox("work", typed.entry.name, "the private rows", changed)]
     if typed.entry.public:
-        boxes = [FlowBox("free", typed.entry.name, "public records")]
+        boxes = [FlowBox("free", typed.entry.name, "public rows")]
     for stage in typed.stages:
         key = stage.mechanism.key
         bound = (
-            _bound(stage.mechanism.room, bounds[key], release, replaced="replace" in unit)
+            _bound(stage.mechanism.room, bounds[key], release, replaced=unit.replaced)
             if key in bounds
             else ""
         )
@@ -81,7 +82,7 @@ def flow_of(plan: Plan, name: str) -> Flow:
             if output.decl.serve is not None:
                 told = "One answer after another: each reads the private data, and its noise is paid for"
             boxes.append(FlowBox("free", output.decl.name, told))
-    return Flow(name, tuple(boxes))
+    return tuple(boxes)
 
 
 def _cost(plan: Plan, loss: tuple[float, ...]) -> str:

@@ -8,26 +8,29 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.claim_text import who
-from opendp_sim.accounting.composition import Charge, Total
+from opendp_sim.accounting.budget import Limit, MeasureName
+from opendp_sim.accounting.claim_text import (
+    ProtectedUnit,
+    odds_statement,
+    short_number,
+    unit_statement,
+    who,
+)
+from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.ledger._entries import Entry, counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
-from opendp_sim.core.arithmetic.rounding import up_text
-from opendp_sim.report.charts import burn_chart
-from opendp_sim.report.facts import Facts
-from opendp_sim.report.figures import Figure
-from opendp_sim.report.tiles import Tile
+from opendp_sim.report.charts import share_bar
+from opendp_sim.report.facts import Card, Facts, Part, Tile, judgement
 
-_DRAWN = 64
-"""Runs in the picture: each needs a composition of its own."""
+_DRAWN, _SHOWN, _ROWS = 12, 8, 500
+"""Runs in the picture, in the open table, and in all."""
 
 
-_HEADLINE = 30
-"""Letters of a box's headline; what is longer stands below it."""
 _KINDS = {
     "reserve": "`reserve` (a loss set aside before its run, settled by a later entry: it counts once)",
     "refusal": "`refusal` (a run that was refused, and cost nothing)",
@@ -64,48 +67,144 @@ def ledger_facts(file: Path) -> Facts:
     """
     with Ledger.open(file) as ledger:
         total, entries, terms = ledger.total(), ledger.entries, ledger.terms
-        runs = counting_entries(entries)
-        shares = [0.0, *(max(ledger.total(upto=run.seq).share, 0.0) for run in runs[:_DRAWN])]
-    facts = Facts(
-        "Ledger",
-        file.name,
-        "Every run that was made with this ledger is added up here, and none of them may pass the "
-        f"limit. Runs on the same data without this ledger are not in it. {_UNITS[terms.measure]}",
-        "record",
-        f"opendp-sim ledger verify {file.name}",
+        runs, charges = counting_entries(entries), ledger.charges
+    sums = _sums(charges, terms.measure, terms.limit)
+    alone = [total_of([charge], terms.measure, terms.limit) for charge in charges[-_ROWS:]]
+    parts = [after.share - before.share for before, after in pairwise(sums)]
+    percents = whole_percents([*parts, 1 - sums[-1].share])
+    unit = ProtectedUnit.read(_unit(str(terms.unit)))
+    facts = Facts(f"Ledger `{file.name}`", f"What `{file.stem}` has spent".replace("`", ""))
+    facts.lead = (
+        "Every run on these data is recorded before its result leaves. None may pass the limit."
     )
+    stamps = [str(entry.body.get("time", ""))[:10] for entry in runs]
+    facts.about = [
+        ("First run", stamps[0] if runs else "none"),
+        ("Last run", stamps[-1] if runs else "none"),
+    ]
+    facts.about += [("Owner", ""), ("Valid until", "")]
+    attacker = attacker_of(total.measure, total.loss)
+    said = odds_statement(attacker, unit, several=False)
+    formal = f"Formally: {total.text}, of a limit of {total.limit_text}."
+    facts.verdict = judgement(said, attacker, f"Privacy after {_whole(len(runs))}", formal)
     facts.tiles = [
+        Tile("Who is protected", (who := unit_statement(unit)).value, who.text),
         Tile(
-            f"{up_text(100 * total.share, 2)}% spent",
-            f"so far: {total.text}{_right(total)}",
+            "Used so far",
+            f"{100 - percents[-1]}% of the limit",
+            f"{total.text} of {total.limit_text}.",
             warn=not total.fits,
         ),
         _left(total),
-        Tile(total.limit_text, "the limit, which no run may pass"),
-        Tile(
-            _whole(len(runs)),
-            f"in {len(entries)} entries, each bound to the one before by a hash{_others(entries, runs)}",
+        Tile("Who adds up", "This file", "Runs that did not name this ledger are not in it."),
+    ]
+    names = [_name(entry) for entry in runs]
+    drawn = list(zip([f"run {at}" for at in range(1, len(runs) + 1)], parts, strict=True))
+    if len(drawn) > _DRAWN:
+        earlier = sum(share for _, share in drawn[: 1 - _DRAWN])
+        drawn = [("earlier runs", earlier), *drawn[1 - _DRAWN :]]
+    rows = [
+        (
+            str(entry.body.get("time", ""))[:16].replace("T", " "),
+            name,
+            _loss(own),
+            _loss(after),
+            f"{percent}%",
+        )
+        for entry, name, own, after, percent in zip(
+            runs[-_ROWS:],
+            names[-_ROWS:],
+            alone,
+            sums[1:][-_ROWS:],
+            percents[:-1][-_ROWS:],
+            strict=True,
+        )
+    ]
+    more = len(runs) - _SHOWN
+    note = f"The last {_SHOWN} of {len(runs):,} runs; the others stand below. " if more > 0 else ""
+    note += f"{percents[-1]}% is left."
+    by = "epsilon" if total.epsilon is not None else total.text.partition(" ")[0]
+    head = ("time", "program", f"{by} of this run", f"{by} of all so far", "share of limit")
+    table = Part("table", rows[-_SHOWN:], "", note, head, (2, 3, 4))
+    bar = Part("picture", share_bar(drawn, f"{percents[-1]}% left"))
+    promised = (
+        "That no run was made past this ledger: it counts only what it was asked.",
+        "That anybody notices an older copy of this file, unless its head was written down.",
+    )
+    facts.cards = [
+        Card("Where the budget went", [bar, table]),
+        Card("Not promised", [Part("list", promised)]),
+    ]
+    told = [Part("text", [_UNITS[terms.measure], _entries(entries, runs)])]
+    if more > 0:
+        told.append(Part("table", rows[:-_SHOWN], "Earlier runs", "", head, (2, 3, 4)))
+    facts.folds = [
+        Card("Understand the numbers", told, "why losses add up as they do"),
+        Card(
+            "Verify",
+            [
+                Part("code", [f"opendp-sim ledger verify {file.name}"]),
+                Part(
+                    "pairs",
+                    [
+                        ("measure", str(terms.measure)),
+                        ("unit", _protected(str(terms.unit))),
+                        ("head", _head(entries)),
+                    ],
+                ),
+            ],
+            "command and hash",
         ),
     ]
-    if len(shares) > 1:
-        facts.figures = [
-            Figure("Where the budget went", burn_chart(shares), _chart_note(len(runs)))
-        ]
-    facts.charges = [_row(entry) for entry in runs]
-    facts.not_promised = [
-        "That no run was made past this ledger: it counts only what it was asked.",
-        "That anybody notices an older copy of this file, unless its head (below) was written down.",
-    ]
-    facts.details = [
-        ("measure", str(terms.measure)),
-        ("unit", _protected(str(terms.unit))),
-        ("head", _head(entries)),
-    ]
+    facts.choices = ("the limit stays", "raise the limit to ____", "close the data")
     return facts
 
 
+def _sums(charges: Sequence[Charge], measure: MeasureName, limit: Limit) -> list[Total]:
+    """Return the total before the first charge and after each."""
+    sums = [total_of((), measure, limit)]
+    for charge in charges:
+        sums.append(total_of((Charge(measure, sums[-1].exact), charge), measure, limit))
+    return sums
+
+
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Return whole percentages that add up to those of the sum.
+
+    The largest remainders are rounded up.
+    """
+    exact = [100 * max(share, 0.0) for share in shares]
+    found = [math.floor(share) for share in exact]
+    missing = round(sum(exact)) - sum(found)
+    by_rest = sorted(range(len(exact)), key=lambda at: found[at] - exact[at])
+    for at in by_rest[:missing]:
+        found[at] += 1
+    return found
+
+
+def _loss(total: Total) -> str:
+    """Return a sum's epsilon, or its loss in the ledger's measure."""
+    if total.epsilon is not None:
+        return short_number(total.epsilon)
+    return total.text.partition(" ")[2]
+
+
+def _unit(text: str) -> dict[str, Any]:
+    """Return a ledger's unit, as `add_remove 1 of row` says it."""
+    kind, number, _, of = (*text.split(" ", 3), "", "", "")[:4]
+    return {kind: int(number) if number.isdigit() else 1, "of": of or "row"}
+
+
+def _name(entry: Entry) -> str:
+    name = str(entry.body.get("name") or entry.body.get("program") or "")[:80]
+    return f"{name} (not ended)" if entry.kind == "reserve" else name
+
+
 def _protected(unit: str) -> str:
-    """State the protected unit of a ledger in words."""
+    """State the protected unit of a ledger in words.
+
+    `add_remove 1 of row` is one record.
+    """
     kind, number, _, of = (*unit.split(" ", 3), "", "", "")[:4]
     if kind not in ("add_remove", "replace") or not number.isdigit():
         return unit
@@ -113,49 +212,25 @@ def _protected(unit: str) -> str:
 
 
 def _left(total: Total) -> Tile:
-    """Explain the rest of a limit in mu."""
-    of_rest = "for later runs on the same data"
-    more = ""
-    if "mu" in total.left:
-        more = "; of spent, left and limit the squares add up, not the numbers themselves"
-    big = total.left_text
-    if len(big) <= _HEADLINE:
-        return Tile(big, f"left {of_rest}{more}")
-    share = max(math.floor(1000 * (1 - total.share)) / 10, 0.0)
-    return Tile(f"{share:g}% left", f"of the limit, {of_rest}: {big}{more}")
+    """State what still fits."""
+    more = "Or several smaller ones. " if "room for one more run" in total.left_text else ""
+    big = total.left_text.partition(" under ")[0].replace("room for one more run of", "one run of")
+    return Tile(
+        "What still fits", big, f"{more}A run that does not fit is refused.", warn=not total.fits
+    )
 
 
-def _others(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:
+def _entries(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:
     """Explain the entries that are no runs."""
     counted = {run.seq for run in runs}
     kinds = Counter(entry.kind for entry in entries if entry.seq not in counted)
     told = [f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
-    return f"; besides the runs: {', '.join(told)}" if told else ""
-
-
-def _right(total: Total) -> str:
-    """State the attacker's guess after all runs of the ledger."""
-    if not any(total.loss):
-        return ""
-    together = attacker_of(total.measure, total.loss)
-    return f"; after all these runs a 50:50 guess is right at most {together.right} times in 100"
+    text = f"{_whole(len(runs)).capitalize()} in {len(entries)} entries, chained by hashes"
+    return f"{text}; besides the runs: {', '.join(told)}." if told else f"{text}."
 
 
 def _whole(runs: int) -> str:
     return "one run" if runs == 1 else f"{runs:,} runs"
-
-
-def _chart_note(runs: int) -> str:
-    first = f"The first {_DRAWN} of {runs:,} runs. " if runs > _DRAWN else ""
-    return (
-        f"{first}The part of the limit that is used up after each run. A run beyond it is refused."
-    )
-
-
-def _row(entry: Entry) -> tuple[str, str, str]:
-    """Return a row for a charge, or for an unsettled reserve."""
-    name = str(entry.body.get("name") or entry.body.get("program") or "")
-    return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
 
 
 def _head(entries: tuple[Any, ...]) -> str:

@@ -6,6 +6,8 @@ Without scripts; it fetches nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from markupsafe import Markup
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.certificate.certificate import Certificate, digest_of, read_certificate
-from opendp_sim.accounting.composition import Charge, Total, rest_text, total_of
+from opendp_sim.accounting.claim_text import Statement, claim_sentence, odds_statement
+from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.session.status import standing_of
@@ -26,18 +29,16 @@ from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.document import load_plan, spec_of
 from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
+from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
 from opendp_sim.dsl.run.ledger_status import room
 from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED
 from opendp_sim.dsl.verification.verify import verify
-from opendp_sim.report.answer import answered
-from opendp_sim.report.answer_spread import spread_of
+from opendp_sim.report.answer import released_parts, spread_of
 from opendp_sim.report.audit import audit_facts
-from opendp_sim.report.commands import checks_of_certificate, checks_of_plan
-from opendp_sim.report.facts import ALONE, CALLS, Facts, plan_facts, promise_ending
+from opendp_sim.report.commands import Check, checks_of_certificate, checks_of_plan
+from opendp_sim.report.facts import Facts, Judgement, Part, judgement, plan_facts
 from opendp_sim.report.ledger import ledger_facts
 from opendp_sim.report.session import session_facts
-from opendp_sim.report.tiles import Tile
-from opendp_sim.report.trust import assumptions_of
 
 _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 
@@ -68,16 +69,25 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
         beside = "" if spec is None else Path(os.path.relpath(spec, file.parent)).as_posix()
         return render(session_facts(file, store, plan, beside))
     if file.suffix == ".plan":
-        plan = load_plan(file)
-        command = f"opendp-sim report {file.name}"
-        facts = plan_facts(plan, "Plan: nothing was opened and nothing was spent", command)
-        facts.checks = list(checks_of_plan(file, Path(spec_of(file)[0]), plan))
-        return render(facts)
+        return render(_of_plan(load_plan(file), file, Path(spec_of(file)[0]), "Plan", "report"))
     _refuse_others(file)
-    plan = plan_file(file)
-    facts = plan_facts(plan, "Spec: nothing was opened and nothing was spent", _run(file))
-    facts.checks = list(checks_of_plan(file, file, plan))
-    return render(facts)
+    return render(_of_plan(plan_file(file), file, file, "Spec", "plan"))
+
+
+def _of_plan(plan: Plan, file: Path, spec: Path, kind: str, command: str) -> Facts:
+    commands = [
+        Part("code", [f"opendp-sim {command} {file.name}"]),
+        *_checks(checks_of_plan(file, spec, plan)),
+    ]
+    whole = f"sha256 {plan.program.hash}, of its canonical text and not of a spec's file"
+    commands.append(Part("pairs", [("program", whole)]))
+    return plan_facts(
+        plan, f"{kind} `{file.name}`: nothing was opened, nothing is spent", commands=commands
+    )
+
+
+def _checks(checks: Iterable[Check]) -> list[Part]:
+    return [Part("code", lines.split("\n"), why) for why, lines in checks]
 
 
 def _refuse_others(file: Path) -> None:
@@ -90,63 +100,74 @@ def _refuse_others(file: Path) -> None:
         )  # fmt: skip
 
 
-def _run(file: Path) -> str:
-    return f"opendp-sim plan {file.name}"
-
-
 def _of_certificate(file: Path) -> Facts:
     checked, left = verify(file)
     record, _ = read_certificate(file)
-    draft = draft_of(record.program, folder=str(file.parent))
-    plan: Plan = plan_of(draft)
+    plan: Plan = plan_of(draft_of(record.program, folder=str(file.parent)))
+    released = file.parent / record.file.name
+    told = tell(plan)
+    if record.ledger is not None:
+        found = not any(text.endswith((NOT_FOUND, NOT_OPENED)) for text in left)
+        told = _counted(told, plan, record, checked=found)
+    beside = spread_of(plan, record.output, released)
+    told = replace(
+        told,
+        errors={
+            name: replace(e, more=f"{e.more}. {beside[name]}") if name in beside else e
+            for name, e in told.errors.items()
+        },
+    )
+    saved = [o.decl.name for o in plan.outputs.values() if o.decl.save is not None]
+    commands = [
+        Part("code", [f"opendp-sim verify {file.name}"], "In the folder of these files"),
+        *_checks(checks_of_certificate(file, plan, record.signature)),
+        Part(
+            "pairs",
+            [
+                ("program", f"sha256 {plan.program.hash}, of its canonical text"),
+                (
+                    "handed out",
+                    f"{record.file.name}: sha256 {record.file.sha256}, of this file's bytes",
+                ),
+                ("certificate", f"{file.name}: sha256 {digest_of(file)}, of this file's bytes"),
+                ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
+                ("checked", f"{len(checked)} statements agree: the command above lists them"),
+                (
+                    "not checkable",
+                    "; ".join(text for text in left if not text.startswith("assumed")),
+                ),
+            ],
+            "Hashes and versions",
+        ),
+    ]
     facts = plan_facts(
         plan,
-        f"Certificate of the file {record.file.name} (output {record.output})",
-        f"opendp-sim verify {file.name}",
+        f"Certificate of `{record.file.name}`"
+        + (", one of several outputs" if len(saved) > 1 else ""),
+        told=told,
+        assumed=record.assumptions,
+        released=released_parts(plan, record.output, released),
+        only=record.output,
+        commands=commands,
     )
-    facts.checks = list(checks_of_certificate(file, plan, record.signature))
-    facts.believe = assumptions_of(plan, record.assumptions)
-    saved = [o.decl.name for o in plan.outputs.values() if o.decl.save is not None]
-    others = " (the others have pages of their own)" if len(saved) > 1 else ""
-    facts.decision = f"Decision: may this file be handed out, and to whom{others}"
-    released = file.parent / record.file.name
-    beside = spread_of(plan, record.output, released)
-    facts.wrong = [
-        (name, beside.get(name, text))
-        for name, text in facts.wrong
-        if ": " not in name or name.startswith(f"{record.output}: ")
-    ]
-    shown_answer = answered(plan, record.output, released)
-    if shown_answer is not None:
-        facts.figures.append(shown_answer)
-    facts.details += [
-        ("written", record.time),
-        ("handed out", f"{record.file.name}: sha256 {record.file.sha256}, of this file's bytes"),
-        ("certificate", f"{file.name}: sha256 {digest_of(file)}, of this file's bytes"),
-        ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
-        ("checked", f"{len(checked)} statements agree: the command above lists them"),
-        ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
-    ]
+    facts.about.append(("Run", record.time[:10]))
+    facts.choices = ("may be handed out", "only to ________________", "may not be handed out")
     if record.ledger is not None:
-        charge = _charge(record, plan)
-        facts.promise = _with_earlier(facts.promise, record.ledger, charge)
-        facts.tiles[-1] = _counted(
-            record.ledger,
-            charge,
-            checked=not any(text.endswith((NOT_FOUND, NOT_OPENED)) for text in left),
-        )
+        facts.verdict = _with_earlier(facts.verdict, plan, record.ledger, _charge(record, plan))
     return facts
 
 
-def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
-    """State the result of all runs of the ledger."""
+def _with_earlier(own: Judgement | None, plan: Plan, part: Any, charge: Charge) -> Judgement | None:
+    """Return the verdict on all runs of the ledger."""
     spent = _spent(part)
-    if spent.exact == _sum(part, charge).exact:
-        return promise
-    own, together = attacker_of(charge.measure, charge.loss), attacker_of(spent.measure, spent.loss)
-    told = f"{ALONE}, and at most {together.right} from all runs in its ledger up to this one"
-    front, _, back = promise.rpartition(CALLS)[0].rpartition(ALONE)
-    return f"{front}{told}{back}{CALLS}{promise_ending(own, together)}"
+    if own is None or spent.exact == _sum(part, charge).exact:
+        return own
+    together = attacker_of(spent.measure, spent.loss)
+    alone = attacker_of(charge.measure, charge.loss)
+    said = odds_statement(together, unit_of(plan), several=False)
+    note = f"This run alone: {alone.strength}, {alone.right} of 100. Formally, this run: "
+    formal = claim_sentence(plan.promised)
+    return judgement(said, together, "Privacy of this run and all before it", f"{note}{formal}.")
 
 
 def _charge(record: Certificate, plan: Plan) -> Charge:
@@ -169,22 +190,29 @@ def _sum(part: Any, *charges: Charge) -> Total:
     return total_of(charges, part.spent["measure"], Limit.read(part.terms["limit"]))
 
 
-def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
-    """Return the tile of the spent and remaining budget."""
-    spent, limit = _spent(part), Limit.read(part.terms["limit"])
-    rest = rest_text(spent.measure, part.left, limit)
-    told = (
-        f"this run cost {charge.text}; all runs of the ledger up to it together "
-        f"{part.spent['text']}, of a "
-        f"limit of {limit.text}; left {rest}"
-    )
-    if part.terms["limit"].get("delta") is not None:
-        told += " (its epsilon is stated at the limit's delta, so it differs from this run's own)"
+def _counted(
+    told: PlanStatements, plan: Plan, record: Certificate, *, checked: bool
+) -> PlanStatements:
+    """Return the statements with the spent and remaining budget."""
+    part: Any = record.ledger
+    charge, spent, limit = _charge(record, plan), _spent(part), Limit.read(part.terms["limit"])
     runs = room(lambda *more: _sum(part, spent, *more), charge, spent.measure)
-    told += f". It has room for {runs} more such run{'' if runs == 1 else 's'}, then it refuses"
-    if checked:
-        return Tile("in the ledger", told)
-    return Tile("stated, not checked", f"{told}: {NOT_FOUND}", warn=True)
+    value = f"{runs} more run{'' if runs == 1 else 's'} fit{'s' if runs == 1 else ''}"
+    text = (
+        f"The ledger's runs together spent {part.spent['text']}, of {limit.text}; it refuses more."
+    )
+    if not checked:
+        value, text = "Stated, not checked", f"{text} It was not found."
+    return replace(told, room=runs, repeat=Statement("repeat", value, "", text))
+
+
+def _code(text: Any) -> Markup:
+    """Return an escaped text, with code between backticks."""
+    parts = str(escape(str(text))).split("`")
+    if len(parts) % 2 == 0:
+        return Markup("{}").format("`".join(parts))
+    plain, code = Markup("{}"), Markup("<code>{}</code>")
+    return Markup("").join((code if at % 2 else plain).format(p) for at, p in enumerate(parts))
 
 
 def _visible(value: Any) -> Any:
@@ -197,6 +225,10 @@ def render(facts: Facts) -> str:
     engine = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_visible
     )
+    engine.filters["code"] = _code
     template = engine.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
-    css = Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    files_ = (
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("tokens.css", "page.css")
+    )
+    css = Markup("".join(files_))  # noqa: S704 - our own files
     return template.render(facts=facts, css=css)

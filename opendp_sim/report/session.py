@@ -8,25 +8,27 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from opendp_sim.accounting.claim_text import ProtectedUnit, odds_statement
 from opendp_sim.accounting.composition import Charge, Total
 from opendp_sim.accounting.ledger._entries import Entry, counting_entries, store_for, stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.session.identity import store_refusal
 from opendp_sim.accounting.session.status import SessionStanding
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
 from opendp_sim.report.disclosures import most_questions
-from opendp_sim.report.facts import Facts, plan_facts
-from opendp_sim.report.tiles import Tile
+from opendp_sim.report.facts import Card, Facts, Judgement, Part, Tile, judgement, plan_facts
 
-_PROMISE = (
-    "A session answers one question after another from private data. Its whole loss was charged before "
-    "the first answer, however many follow: this page says how far it came."
+_LEAD = (
+    "Answers one question after another from private data. Its whole loss was charged before the first "
+    "answer, however many follow."
 )
 _PURSES = (
-    "How much single records or people have left is private, as this store is: no page tells it, "
-    "and the store stays with the curator."
+    "To tell how much single rows or people have left: that is private, as this store is, and the store "
+    "stays with the curator."
 )
+_CHOICES = ("may go on", "at most ____ questions", "ends now")
 
 
 def session_facts(
@@ -45,28 +47,50 @@ def session_facts(
     Raises:
         BudgetError (OS407): the ledger charged this store for another program than the plan's.
     """
-    facts = Facts("Session", file.name, _PROMISE, "record", f"opendp-sim report {file.name}")
-    if plan is not None:
-        facts = plan_facts(
-            plan, "Session", f"opendp-sim report {file.name} --spec {shlex.quote(spec)}"
-        )
-        facts.tiles = facts.tiles[:-1]
-    facts.decision = "Decision: may the session go on"
-    tiles = [Tile(f"{_questions(found.answered)} answered", "so far, by this store")]
     path = _ledger(file, found, plan)
-    own, rest = (None, []) if path is None else _paid(path, found, plan)
-    tiles.append(_left(found, plan, own))
-    tiles += _money(found, own, rest)
-    facts.tiles = [*tiles, *facts.tiles]
-    facts.not_promised += [
-        _PURSES,
-        "That this is the newest copy of the store: a ledger refuses an older one when it is opened.",
+    own, total = (None, None) if path is None else _paid(path, found, plan)
+    command = f"opendp-sim report {file.name}"
+    command += f" --spec {shlex.quote(spec)}" if plan is not None else ""
+    verify = [
+        Part("code", [command]),
+        Part(
+            "pairs",
+            [
+                ("store", f"entry {found.place} is the last one; every entry's hash was checked"),
+                ("head", found.head),
+            ],
+        ),
     ]
-    facts.details += [
-        ("store", f"entry {found.place} is the last one; every entry's hash was checked"),
-        ("head", found.head),
+    kind = f"Session `{file.name}`"
+    if plan is None:
+        facts = Facts(kind, file.name)
+        facts.verdict = _verdict(own)
+        facts.cards = [Card("Not promised", [Part("list", [])])]
+        facts.folds = [Card("Verify", verify, "command and hash")]
+    else:
+        facts = plan_facts(plan, kind, commands=verify)
+    facts.lead, facts.choices = facts.lead or _LEAD, _CHOICES
+    whom = [tile for tile in facts.tiles if tile.head in ("Who is protected", "How wrong")]
+    answered = Tile("Answered", f"{_questions(found.answered)} answered", "So far, by this store.")
+    facts.tiles = [answered, _left(found, plan, own), *_money(found, own, total), *whom][:4]
+    promised = next(card for card in facts.cards if card.title == "Not promised")
+    newest = "That this is the newest copy of the store: a ledger refuses an older one when it is opened."
+    listed = [*promised.parts[0].body, _PURSES, newest]
+    facts.cards = [
+        Card("What answers may show", [Part("text", [_LEAD])]),
+        Card("Not promised", [Part("list", listed)]),
     ]
     return facts
+
+
+def _verdict(own: Entry | None) -> Judgement | None:
+    """Return the verdict on a store's charge, where its ledger is there."""
+    if own is None:
+        return None
+    charge = Charge.read(own.body["loss"])
+    attacker = attacker_of(charge.measure, charge.loss)
+    said = odds_statement(attacker, ProtectedUnit())
+    return judgement(said, attacker, "Privacy of the whole session", f"Formally: {charge.text}.")
 
 
 def _questions(number: int) -> str:
@@ -76,7 +100,7 @@ def _questions(number: int) -> str:
 def _left(found: SessionStanding, plan: Plan | None, own: Entry | None) -> Tile:
     """State the questions left."""
     if plan is None:
-        return Tile("left: see the spec", "name it with --spec: the store does not hold it")
+        return Tile("Left", "See the spec", "Name it with --spec: the store does not hold it.")
     limits = [
         most_questions(plan.releases[output.stage.name].record)
         for name, output in plan.outputs.items()
@@ -85,13 +109,13 @@ def _left(found: SessionStanding, plan: Plan | None, own: Entry | None) -> Tile:
     most = limits[0] if len(limits) == 1 else None
     if most is None:
         return Tile(
-            "no last question",
-            "each record pays for the questions near to it and takes no part once its own budget is "
-            "empty: answers get worse, and the session goes on",
+            "Left",
+            "No last question",
+            "Each row pays for the questions near to it, and takes no part once its budget is empty.",
         )
     left = max(most - found.answered, 0)
-    told = f"of {most:,}; then the session refuses"
-    return Tile(f"{_questions(left)} left", told, warn=left == 0)
+    told = f"Of {most:,}; then the session refuses."
+    return Tile("Left", f"{_questions(left)} left", told, warn=left == 0)
 
 
 def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | None:
@@ -106,8 +130,8 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
     return next((path for path in beside if path.is_file()), None)
 
 
-def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry | None, list[Tile]]:
-    """Return the entry that pays for a store, and the rest.
+def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry | None, Total]:
+    """Return the entry that pays for a store, and its ledger's total.
 
     Raises:
         BudgetError (OS407): another program than the plan's was charged.
@@ -117,34 +141,24 @@ def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry 
         own = _charge(ledger.entries, found)
     if own is not None and plan is not None and own.body.get("program") != plan.program.hash:
         raise store_refusal("the spec that this store was started with", "another one")
-    return own, _rest(total)
+    return own, total
 
 
-def _money(found: SessionStanding, own: Entry | None, rest: list[Tile]) -> list[Tile]:
-    """Say what the store cost and what its ledger has left."""
-    if not rest:
-        where = "is not here" if found.mark.ledger else "counts this store"
-        noun = "its ledger" if found.mark.ledger else "no ledger"
-        return [
-            Tile(
-                f"{noun} {where}",
-                "what was spent and is left cannot be said"
-                if found.mark.ledger
-                else "every new store is a budget of its own, and nothing stops the next one",
-                warn=True,
-            )
-        ]
+def _money(found: SessionStanding, own: Entry | None, total: Total | None) -> list[Tile]:
+    """State what the store cost and what its ledger has left."""
+    if total is None and found.mark.ledger:
+        told = "What was spent and is left cannot be said."
+        return [Tile("Spent", "Its ledger is not here", told, warn=True)]
+    if total is None:
+        told = "Every new store is a budget of its own, and nothing stops the next one."
+        return [Tile("Spent", "No ledger counts this store", told, warn=True)]
+    left = Tile("Ledger", f"{total.left_text.partition(' (')[0]} left", f"Of {total.limit_text}.")
     if own is None:
-        told = "its ledger does not know this store, which is charged when it is opened"
-        return [Tile("not charged", told, warn=True), *rest]
+        told = "Its ledger does not know this store, which is charged when it is opened."
+        return [Tile("Spent", "Not charged", told, warn=True), left]
     more = " and the other outputs of its run" if {"files", "stores"} & own.body.keys() else ""
-    told = f"for all its questions{more} together: more of them cost nothing more"
-    return [Tile(f"spent: {Charge.read(own.body['loss']).text}", told), *rest]
-
-
-def _rest(total: Total) -> list[Tile]:
-    text = f"in the ledger: of {total.limit_text}, where all runs together spent {total.text}"
-    return [Tile(f"left: {total.left_text}", text)]
+    told = f"For all its questions{more} together: more of them cost nothing more."
+    return [Tile("Spent", Charge.read(own.body["loss"]).text, told), left]
 
 
 def _charge(entries: tuple[Entry, ...], found: SessionStanding) -> Entry | None:

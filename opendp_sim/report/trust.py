@@ -12,6 +12,7 @@ from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import of_units, weaker_situations
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.statements import unit_of
 
 TRUST_COLUMNS = (
     "The columns' declarations (widths, bounds, keys) come from public knowledge, "
@@ -132,34 +133,52 @@ def _of_the_unit(plan: Plan) -> str:
         if len([*weaker_situations(attacker, rows=True)]) > len(
             [*weaker_situations(attacker, rows=False)]
         ):
-            less = "less: the table of how fast protection wears off says how much"
+            less = "less: the table of repeats says how much"
     return f"Nobody has more than {most} in {data}; whoever has is protected {less}."
 
 
-def not_promised(plan: Plan) -> Iterator[str]:
-    """Yield what the claim does not say, most misread first."""
-    yield "That nothing can be learnt about the group as a whole: that is what the release is for."
+def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield what the claim does not cover, most misread first.
+
+    A sentence, and what else there is to know; nothing where that is all.
+    """
+    yield "That nothing is learnt about the group: that is what the release is for.", ""
     if plan.privacy is not None:
-        if plan.privacy.unit.kind == "replace":
-            yield "That nobody learns that a record is in the data: what is protected is what it says."
-        by_person = plan.privacy.unit.of != "row"
+        unit = unit_of(plan)
+        if unit.replaced:
+            yield (
+                f"That nobody learns that a {unit.noun} is in the data: what it says is protected.",
+                "",
+            )
         yield (
-            "Protection of a person whom the data holds under several names."
-            if by_person
-            else "Protection of a person with several records: this program counts records, not people."
+            (
+                "Protection of a person with several rows: rows are counted, not people."
+                if unit.by_row
+                else f"Protection of a person with several `{unit.of}`."
+            ),
+            "",
         )
-        yield from _contents(plan)
+        if not unit.replaced:
+            yield (
+                f"The same number for what a {unit.noun} says: that is protected less.",
+                _contents(plan),
+            )
         yield (
-            "The number of right guesses for somebody who was not at 50:50 before: whoever was nearly "
-            "sure is right more often, as without the release. The claim in the boxes above holds "
-            "whatever anybody knew before."
+            "The same number for somebody who was nearly sure before.",
+            (
+                "The number of right guesses is for somebody who was at 50:50. Whoever was nearly sure "
+                "is right more often, as without the release. The formal claim holds whatever anybody "
+                "knew."
+            ),
         )
-    yield "Anything about other releases from the same data that no ledger counts."
-    yield "Safety against timing and other side channels, or against a compromised machine."
+    yield (
+        "Safety against other releases that no ledger counts, timing, or a compromised machine.",
+        "",
+    )
 
 
-def _contents(plan: Plan) -> Iterator[str]:
-    """State the protection of a record's content.
+def _contents(plan: Plan) -> str:
+    """State the protection of a unit's content.
 
     Where the claim is about its presence.
 
@@ -168,22 +187,17 @@ def _contents(plan: Plan) -> Iterator[str]:
     claim itself may hold, so there a number would say too little.
     """
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    unit = plan.privacy.unit
-    if unit.kind == "replace":
-        return
-    noun = "record" if unit.of == "row" else "person"
-    says = "what a record says" if noun == "record" else "what the rows of a person say"
+    unit = unit_of(plan)
     text = (
-        f"The same number for {says}. What is protected is whether a {noun} is in the data; a change of "
-        f"{says} counts as two steps, one {noun} out and one in, and is protected less."
+        f"What is protected is whether a {unit.noun} is in the data. A change of what it says counts as "
+        f"two steps, one {unit.noun} out and one in."
     )
     two = None
     if unit.count == 1:
         two = of_units(attacker_of(plan.privacy.measure, plan.total), 2)
     if two is not None:
         text += (
-            f" Somebody who knows all else, also that the {noun} is in the data, and starts at "
-            f"50:50 between two things that {'it' if noun == 'record' else 'those rows'} may say, "
-            f"guesses right at most {two.right} times in 100."
+            f" Somebody who knows all else, also that the {unit.noun} is in the data, and starts at "
+            f"50:50 between two things that it may say, guesses right at most {two.right} times in 100."
         )
-    yield text
+    return text

@@ -53,7 +53,7 @@ def test_a_belief_names_the_unit_and_a_change_is_two_steps(tmp_path, unit, said,
     assert len(found) == len(assumptions("refuse", by_person=False))
     assert said in found[0]
     assert not any("2**31" in text or "lemma" in text for text in found)
-    told = [text for text in not_promised(plan) if "counts as two steps" in text]
+    told = [more for _, more in not_promised(plan) if "counts as two steps" in more]
     assert len(told) == (steps != 0)
     if told:
         assert ("times in 100" in told[0]) is (steps == 2)

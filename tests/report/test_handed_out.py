@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.report.disclosures import handed_out
+from opendp_sim.report.disclosures import disclosures
 from tests._plans import planned
 from tests._small import write_small
+
+
+def handed_out(plan):
+    """Yield the word and the text of each dataset and output."""
+    return ((one.word, one.text) for one in disclosures(plan))
+
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 

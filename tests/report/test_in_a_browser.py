@@ -24,6 +24,7 @@ from tests._tiers import tiered
 from tests.report.audits import audit_file
 
 SHOTS = "REPORT_SHOTS" in os.environ
+_OPEN = "document.querySelectorAll('details').forEach(part => part.open = true)"
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 KINDS = {"digit-density", "digits-session", "flights-delays", "teacher-votes"}
 """Queries, a service, a page of distances, and a selection: the specs of every run."""
@@ -67,6 +68,10 @@ def looked_at(browser, page, name, folder, *, shots=False):
             kept.mkdir(parents=True, exist_ok=True)
             browser.shot(kept / f"{name}-{width}.png")
             assert (kept / f"{name}-{width}.png").stat().st_size > 20_000
+    browser.ask(_OPEN)
+    for width in (400, 1280):
+        browser.look(width)
+        found += [(name, width, "opened", fault) for fault in browser.faults()]
     return found + browser.complaints + browser.requests
 
 
@@ -132,6 +137,7 @@ def axe_faults(browser, axe, name, page, folder):
     found = []
     for width, dark in ((400, True), (1280, False)):
         browser.open(path, width, dark=dark)
+        browser.ask(_OPEN)
         browser.ask(f"{axe};0")
         found += [(name, width, fault) for fault in browser.ask(_AXE)]
     return found

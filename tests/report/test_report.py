@@ -13,12 +13,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
 from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.budget_warnings import large_delta
+from opendp_sim.accounting.claim_text import short_number
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
@@ -30,13 +32,11 @@ from opendp_sim.dsl.plan.errors import whole_of
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import _bars, _items
 from opendp_sim.report.audit import read_audits
-from opendp_sim.report.charts import _lines, burn_chart, round_ticks
-from opendp_sim.report.facts import Facts, promise_ending
-from opendp_sim.report.figures import Figure
-from opendp_sim.report.flows import Flow, FlowBox
-from opendp_sim.report.ledger import _DRAWN, _UNITS, _protected, ledger_facts
+from opendp_sim.report.charts import _lines, dial, heat_map, round_ticks, share_bar
+from opendp_sim.report.facts import Card, Facts, Judgement, Part, Tile
+from opendp_sim.report.flows import FlowBox
+from opendp_sim.report.ledger import _SHOWN, _UNITS, _protected, ledger_facts, whole_percents
 from opendp_sim.report.page import page_of, render
-from opendp_sim.report.tiles import Tile
 from tests._small import write_small
 from tests.accounting.ledger.test_ledger import TERMS
 from tests.report.audits import audit_file, report
@@ -53,10 +53,18 @@ class Reader(HTMLParser):
         self.tags: list[str] = []
         self.refers: list[str] = []
         self.text: list[str] = []
+        self.shown: list[str] = []
+        self._inside: list[str] = []
         self.feed(page)
+
+    def handle_endtag(self, tag):
+        if tag in self._inside:
+            self._inside.remove(tag)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
+        if tag in ("details", "summary", "style", "title"):
+            self._inside.append(tag)
         self.refers += [
             v
             for k, v in attrs
@@ -65,6 +73,13 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
+        if not self._inside or "summary" in self._inside:
+            self.shown.append(data)
+
+    @property
+    def words(self):
+        """How many words are seen before anything is opened."""
+        return len(re.findall(r"[^\W_][\w.,'%-]*", " ".join(self.shown)))
 
 
 def sound(page: str) -> Reader:
@@ -85,57 +100,73 @@ def applied(tmp_path_factory):
     return folder, sim.apply(folder / "small.yaml")
 
 
-def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
+def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
     page = page_of(SPECS / "digit-density.yaml")
-    text = " ".join(sound(page).text)
+    read = sound(page)
+    first, text = " ".join(read.shown), " ".join(read.text)
     for said in (
-        "nothing was spent",
-        "one record",
-        "no ledger",
-        "race_sketch",
-        "gaussian",
-        "only 1 in 100",
-        "One record is one row of `digits`",
-        "whoever has several is protected less",
+        "nothing is spent",
+        "Digit density",
+        "Strong",
+        "54.8 are right; a coin is right 50 times",
+        "Strong up to 60, moderate up to 75, weak up to 90, very weak above.",
+        "Formally: (1, 1e-06)-DP",
+        "Each row",
+        "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
+        "3 results",
+        "±6.5 rows",
+        "densities: 2 in 3 answers within ±6.5 rows, with 100 rows of data.",
+        "Not counted",
+        "nothing records or stops further runs",
+        "What will be released",
+        "1,024,010 noisy numbers",
+        "Not promised",
+        "Decision",
+        "may be run",
+        "Name and role",
+    ):
+        assert said in first, said
+    for word in ("Owner", "Purpose", "Author", "Recipients", "Date", "Expires"):
+        assert f'<dt>{word}</dt><dd class="missing">not stated</dd>' in page
+    for said in (
         "2.72 times as likely",
-        "nobody counts repeated releases: runs add up",
-        "Is a row a person? The program does not say",
-        "There is no ledger, so nobody counts repeated releases: after a second run like this",
+        "with one row in the data, anything that is released, and anything that is done because of it",
         "2 such runs on the same data",
         "a person with 10 rows",
         "2.5% by the draws of the sketch",
-        "Recipients",
-        "at most 54.8 times in 100, from this run alone",
-        "this is all that this run costs",
-        "(L2 norm)",
-        "Its typical size (deviation): 88.2.",
-        "passing it on weakens nothing",
-        "with one row in the data, anything that is released, and anything that is done because of it",
-        "a lead is safe from 17.6 records on",
-        "protection strong (by such guesses: strong up to 60, moderate up to 75, weak up to 90, very weak above)",
-        "absent records that are accused",
-        "changes by at most 1 row",
-        "Nobody has more than one row in `digits`",
-        "guesses right at most 59.4 times in 100",
-        "Sign here",
-        "Decision: may it be run, and how often",
-        "In the folder of these files",
-        "How wrong answers will be",
-        "2 of 3 answers within 6.5 records if there are 100 records",
         "noise 4.43 whatever their number",
         "3.7% by the projection",
-        "noise of `densities`, in records",
-        "What the author was warned of",
-        "jl_projection: in front",
-        "What is not promised",
-        "Which data, and what is handed out",
+        "a lead is safe from 17.6 records on",
+        "only 1 in 100",
+        "absent records that are accused",
+        "noise of densities, in records",
+        "Nobody has more than one row in ",
+        "guesses right at most 59.4 times in 100",
+        "proved",
+        "changes by at most 1 row",
+        "(L2 norm)",
+        "Its typical size (deviation): 88.2.",
+        "this is all that this run costs",
         "pixels (64 numbers in [0, 16])",
-        "Reviewed by",
-        "proved and audited",
+        "What the author was told",
         "opendp-sim plan",
     ):
-        assert said in text
-    assert page.count("<svg") == 2
+        assert said in text, said
+        assert said not in first
+    assert page.count("<svg") == 3
+    assert page.count("<details>") == 4
+
+
+@pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_page_has_at_most_450_words_before_anything_is_opened(spec, monkeypatch):
+    monkeypatch.setattr("opendp_sim.report.figures._TRIED", ())
+    page = page_of(spec)
+    assert sound(page).words <= 450
+    tiles = re.findall(r'<div class="card[^>]*><h2>.*?<p>(.*?)</p></div>', page)
+    assert len(tiles) == 4
+    assert max(len(re.sub("<.*?>", "", tile).split()) for tile in tiles) <= 27
+    text = re.sub(r"<(style|pre)>.*?</\1>", "", page, flags=re.DOTALL)
+    assert "`" not in text
 
 
 def test_a_certificate_is_verified_before_it_gets_a_page(applied):
@@ -144,7 +175,8 @@ def test_a_certificate_is_verified_before_it_gets_a_page(applied):
     text = " ".join(sound(page_of(path)).text)
     assert "sha256" in text
     assert "statements agree" in text
-    assert "Decision: may this file be handed out, and to whom" in text
+    assert "may be handed out" in text
+    assert sound(page_of(path)).words <= 450
     other = folder / "forged.certificate.json"
     other.write_text(path.read_text().replace('"epsilon": 1', '"epsilon": 2', 1))
     shutil.copy(path, folder / "kept.json")
@@ -167,10 +199,11 @@ def test_the_command_writes_a_page_and_names_it(tmp_path):
 
 def test_a_ledger_s_page_lists_what_was_spent(applied):
     folder, _ = applied
-    text = " ".join(sound(page_of(next(folder.glob("*.ledger")))).text)
-    assert "11% spent" in text
-    assert "charge" in text
+    read = sound(page_of(next(folder.glob("*.ledger"))))
+    text = " ".join(read.text)
+    assert "11% of the limit" in text
     assert "Where the budget went" in text
+    assert read.words <= 450
 
 
 def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
@@ -178,21 +211,19 @@ def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     for said in (
         "with what one row said",
         "2,990 times as likely as with anything else in its place",
-        "said the second, and are named",
-        "a set leading by under 32 votes is held back in most runs",
+        "guesses which of two things one given row says",
+        "leads under 32 votes mostly unanswered",
         "for each of 10 questions at most 3 of 4 labels, or no answer; the votes are not handed out",
         "if no other teacher learnt from records of the same person",
         "(one that is replaced goes out, and another comes in)",
-        "the first of two things that are possible",
-        "what is protected is what it says",
+        "what it says is protected",
     ):
-        assert said in page
-    for said in ("present", "absent", "without them", "are in the data.", "e+03"):
+        assert said in page, said
+    for said in ("without them", "is in the data. Of 100", "e+03"):
         assert said not in page
     page = " ".join(sound(page_of(SPECS / "digit-density.yaml")).text)
     assert "with one row in the data" in page
-    assert "absent records that are accused" in page
-    assert "what is protected is what it says" not in page
+    assert "what it says is protected" not in page
 
 
 def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
@@ -220,18 +251,15 @@ def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
 
 def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():
     """One `image` was called one person, and its column one that names the person."""
-    text = " ".join(sound(page_of(SPECS / "bright-pixels.yaml")).text)
+    text = " ".join(" ".join(sound(page_of(SPECS / "bright-pixels.yaml")).text).split())
     for said in (
-        "What is protected is one `image`: all rows of `digits` with the same `image`",
-        "Is one `image` one person? The program does not say",
-        'Where this page says "person" it means one `image`.',
-        "one `image` all rows of it added or removed",
+        "All its rows count as one. Whoever has several image is protected less.",
+        "guesses whether one given image is in the data",
         "image (names who is protected)",
         "Why so far down for 4 names",
         "each missing one counts as an item with 0 votes",
     ):
-        assert said in text
-    assert "One person is here" not in text
+        assert said in text, said
     assert "these bounds" not in text  # it declares none
 
 
@@ -244,51 +272,65 @@ def test_a_long_label_over_a_picture_is_in_two_lines():
     assert _lines("") == [""]
 
 
-def test_a_ledger_s_page_tells_entries_that_are_no_runs_and_keeps_headlines_short(tmp_path):
-    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
-        paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
-        ledger.settle(paid, "charge", {})
-    facts = ledger_facts(tmp_path / "l.ledger")
-    (left,) = (tile for tile in facts.tiles if tile.big.endswith("% left"))
-    assert left.small.startswith("of the limit, for later runs on the same data: room for one more")
-    assert max(len(tile.big) for tile in facts.tiles) <= 40
-    (run,) = (tile for tile in facts.tiles if tile.big == "one run")
-    assert "in 2 entries" in run.small
-    assert "besides the runs: 1 `reserve` (a loss set aside before its run" in run.small
+def charged(path, *runs, terms=TERMS):
+    """Write a ledger: a loss, or the loss of a refused run, or of one that did not end."""
+    with Ledger.open(path, terms) as ledger:
+        for at, (loss, ends) in enumerate(runs):
+            paid = ledger.reserve(Charge(terms.measure, (loss,)), {"name": f"run {at}"})
+            if ends:
+                ledger.settle(paid, ends, {"code": "OS605"} if ends == "refusal" else {})
+    return path
 
 
-def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
-    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
-        paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
-        ledger.settle(paid, "charge", {})
-        ledger.settle(
-            ledger.reserve(Charge("zcdp", (0.03,)), {"name": "refused"}),
-            "refusal",
-            {"code": "OS605"},
-        )
-        ledger.reserve(Charge("zcdp", (0.04,)), {"name": "open"})
-    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page_of(tmp_path / "l.ledger"))
-    assert [re.sub("<.*?>", "|", row) for row in rows] == [
-        "2||charge paid||rho 0.02|",
-        "5||reserve open||rho 0.04|",
-    ]
+def rows_of(page):
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page)
+    return [[re.sub("<.*?>", "", cell) for cell in re.split("</t[hd]>", row)][:-1] for row in rows]
+
+
+def test_a_ledger_s_page_tells_entries_that_are_no_runs(tmp_path):
+    page = page_of(charged(tmp_path / "l.ledger", (0.02, "charge")))
+    text = " ".join(" ".join(sound(page).text).split())
+    assert "One run in 2 entries" in text
+    assert "besides the runs: 1 reserve (a loss set aside before its run" in text
+
+
+def test_a_ledger_s_page_shows_each_run_once_with_time_loss_and_sum(tmp_path):
+    path = charged(
+        tmp_path / "l.ledger", (0.02, "charge"), (0.03, "refusal"), (0.04, ""), (0.02, "charge")
+    )
+    rows = rows_of(page_of(path))
+    assert [row[1] for row in rows] == ["run 0", "run 2 (not ended)", "run 3"]
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d", row[0]) for row in rows)
+    with Ledger.open(path) as ledger:
+        assert rows[-1][3] == short_number(ledger.total().epsilon)
+    own = [float(row[2]) for row in rows]
+    sums = [float(row[3]) for row in rows]
+    assert own[0] == sums[0] < sums[1] < sums[2] < sum(own)  # squares add up
+    left = int(re.search(r"(\d+)% is left", page_of(path)).group(1))
+    assert sum(int(row[4].removesuffix("%")) for row in rows) + left == 100
+
+
+@pytest.mark.parametrize(
+    "shares", [[1 / 3] * 3, [0.285, 0.182, 0.183, 0.35], [1e-9, 1 - 1e-9], [1.0], [0.005] * 200]
+)
+def test_percentages_add_up_to_100(shares):
+    """They added up to 100.3."""
+    found = whole_percents(shares)
+    assert sum(found) == 100
+    assert all(abs(a - 100 * b) < 1 for a, b in zip(found, shares, strict=True))
 
 
 def test_two_equal_runs_are_two_equal_parts_of_a_limit_in_mu(tmp_path):
     """Squares of mu add up: a limit that two runs fill is half spent after one, not 29%."""
     terms = replace(TERMS, measure="gdp", limit=Limit(mu=0.35))
-    run = Charge("gdp", (0.35**2 / 4 * 0.98,))
-    with Ledger.open(tmp_path / "l.ledger", terms) as ledger:
-        for at, share in enumerate((0.49, 0.98), 1):
-            paid = ledger.reserve(run, {"name": f"run {at}"})
-            ledger.settle(paid, "charge", {})
-            assert ledger.total().share == pytest.approx(share, rel=1e-6)
-    text = " ".join(sound(page_of(tmp_path / "l.ledger")).text)
-    assert "98% spent" in text
-    assert "the squares add up, not the numbers themselves" in text
-    assert "Every run that was made with this ledger" in text
-    right = attacker_of("gdp", (2 * run.loss[0],)).right
-    assert f"after all these runs a 50:50 guess is right at most {right} times in 100" in text
+    loss = 0.35**2 / 4 * 0.98
+    path = charged(tmp_path / "l.ledger", (loss, "charge"), (loss, "charge"), terms=terms)
+    page = page_of(path)
+    text = " ".join(sound(page).text)
+    assert "98% of the limit" in text
+    assert [row[4] for row in rows_of(page)] == ["49%", "49%"]
+    assert "The squares of mu (mu^2) add up over runs" in text
+    assert f"at most {attacker_of('gdp', (2 * loss,)).right} are right" in text
 
 
 def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
@@ -299,48 +341,33 @@ def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
         page = page_of(next(iter(done.certificates.values())))
         said.append(" ".join(sound(page).text))
     (loss,) = done.plan.total
-    alone, both = (attacker_of(done.plan.privacy.measure, (n * loss,)).right for n in (1, 2))
-    assert float(alone) < float(both)
-    assert f"at most {alone} times in 100, from this run alone; tossing" in said[0]
-    assert "from all runs" not in said[0]
-    told = f"{alone} times in 100, from this run alone, and at most {both} from all runs in its ledger up to this one"
-    assert told in said[1]
-    words = [attacker_of(done.plan.privacy.measure, (n * loss,)).strength for n in (1, 2)]
-    assert f"calls the protection {words[0]} (by such guesses" in said[0]
-    verdict = f"after all these runs {words[1]} (this run alone: {words[0]}; by such guesses"
-    assert f"calls the protection {verdict}" in said[1]
-
-
-def test_the_verdict_of_a_run_is_that_of_all_runs_of_its_ledger():
-    own, together = attacker_of("gdp", (0.03,)), attacker_of("gdp", (0.3,))
-    assert (own.strength, together.strength) == ("strong", "moderate")
-    assert promise_ending(own).startswith("strong (by such guesses: strong up to 60")
-    assert promise_ending(own, together).startswith(
-        "after all these runs moderate (this run alone: strong; by"
-    )
-    worst = attacker_of("gdp", (30.0,))
-    assert promise_ending(own, worst).startswith("after all these runs very weak (this")
+    alone, both = (attacker_of(done.plan.privacy.measure, (n * loss,)) for n in (1, 2))
+    assert float(alone.right) < float(both.right)
+    assert f"at most {alone.right} are right" in said[0]
+    assert "Privacy of one run" in said[0]
+    assert f"at most {both.right} are right" in said[1]
+    assert "Privacy of this run and all before it" in said[1]
+    assert f"This run alone: {alone.strength}, {alone.right} of 100." in said[1]
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
     _, done = applied
     path = next(iter(done.certificates.values()))
     text = " ".join(sound(page_of(path)).text)
-    assert "in the ledger" in text
-    assert "stated, not checked" not in text
+    assert "more runs fit" in text
+    assert "Stated, not checked" not in text
     shutil.copytree(path.parent, tmp_path / "alone")
     text = " ".join(sound(page_of(tmp_path / "alone" / path.name)).text)
-    assert "stated, not checked" in text
-    assert "in the ledger" not in text
-    assert "this run cost rho 0.0243" in text
-    assert "all runs of the ledger up to it together rho 0.0243" in text
+    assert "Stated, not checked" in text
+    assert "more runs fit" not in text
+    assert "runs together spent rho 0.0243" in text
 
 
 def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
     text = " ".join(sound(page_of(audit_file(tmp_path / "audit.json"))).text)
     for said in (
-        "not refuted",
-        "That is no proof",
+        "Not refuted",
+        "No problem found. This is not a proof.",
         "24 pairs",
         "no noiseless part",
         "opendp-sim audit",
@@ -382,7 +409,7 @@ def test_an_audit_s_page_names_the_claim_and_prints_nothing_that_is_no_python(
     assert promised in page
     assert "audit(" not in page
     assert "the noise is fresh each time, so other numbers come out" in page
-    assert re.findall(r"<pre>(.*?)</pre>", page) == [
+    assert re.findall(r"<pre>(.*?)\n</pre>", page) == [
         "opendp-sim audit specs/digit-means.yaml --seed 0 --budget quick --beta 0.002"
     ]
     made = replace(report(), origin=f"{name} (before the noise)", beta=5e-4, shares=2)
@@ -401,7 +428,7 @@ def test_an_audit_s_page_names_one_command_that_repeats_its_finding(tmp_path, mo
         app, ["audit", str(target), "--seed", "3", "--d-in", "2", "--beta", "0.01", "--json"]
     )
     (tmp_path / "a.json").write_text(told.stdout)
-    (command,) = re.findall(r"<pre>(opendp-sim audit .*?)</pre>", page_of(tmp_path / "a.json"))
+    (command,) = re.findall(r"<pre>(opendp-sim audit .*?)\n</pre>", page_of(tmp_path / "a.json"))
     again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
     one, two = json.loads(told.stdout), json.loads(again.stdout)
     assert one["verdict"] == two["verdict"]
@@ -426,8 +453,6 @@ def test_a_large_delta_is_a_warning_of_plan_and_page(tmp_path):
         budget = f"{{epsilon: 1.0, delta: {text}}}"
         spec.write_text(re.sub(r"budget: \{.*?\}", f"budget: {budget}", spec.read_text()))
         page, lines = page_of(spec), repr(sim.plan(spec))
-        if told:
-            assert 'class="warn"><b>delta = 0.1</b>' in page
         for where in (page, lines):
             assert ("is too large" in where) == bool(told)
             assert told in where
@@ -457,15 +482,44 @@ def test_an_audit_that_contradicts_itself_gives_no_page(tmp_path, old, new):
         read_audits(path)
 
 
-def test_a_certificate_s_page_shows_one_answer(applied):
+def test_a_certificate_s_page_shows_what_was_released(applied):
     _, done = applied
-    pages = [page_of(path) for path in done.certificates.values()]
-    shown = [page for page in pages if "One answered question" in page]
-    assert shown
-    for page in shown:
-        assert 'aria-label="One answered question"' in page
-        assert "no further privacy" in " ".join(sound(page).text)
-    assert "One answered question" not in page_of(SPECS / "digit-density.yaml")
+    for name, path in done.certificates.items():
+        page = page_of(path)
+        assert "What is released" in page
+        assert "no further privacy" in " ".join(sound(page).shown)
+        assert ('aria-label="One answered question"' in page) is (name != "release")
+        assert f'<td data-head="{"largest" if name == "release" else "density:a"}"' in page
+    assert "What is released" not in page_of(SPECS / "digit-density.yaml")
+
+
+@pytest.mark.parametrize("columns", [{"x": (0, 1)}, {"x": (0, 1), "<y>": (0, 9), "z": (0, 1)}])
+def test_a_density_s_page_shows_a_curve_or_a_map_with_some_places(tmp_path, columns):
+    rng = np.random.default_rng(5)
+    table = {name: rng.beta(4, 9, 3000) * high for name, (_, high) in columns.items()}
+    sim.density(columns, bandwidth=0.2, epsilon=2.0, delta=1e-6).apply(table, into=tmp_path)
+    page = page_of(next(tmp_path.glob("*.certificate.json")))
+    read = sound(page)
+    map_ = len(columns) > 1
+    assert f'aria-label="A {"map" if map_ else "curve"} of what was released"' in page
+    rows = rows_of(page.partition("Not promised")[0])
+    assert len(rows) == 4
+    assert rows[0][0].startswith("x ")
+    assert all(" ± " in row[1] for row in rows)
+    assert ("z = 0.5" in " ".join(read.shown)) is map_
+    assert read.words <= 450
+    assert 'class="hatch"' in page or not map_
+
+
+def test_a_page_of_means_names_the_nearest_class(tmp_path):
+    table = {"a": np.r_[np.zeros(500), np.ones(500)], "kind": ["left"] * 500 + ["right"] * 500}
+    fit = sim.means({"a": (0, 1)}, label="kind", keys=["left", "right"], epsilon=2.0, delta=1e-6)
+    fit.apply(table, into=tmp_path)
+    page = page_of(next(tmp_path.glob("*.certificate.json")))
+    rows = dict(rows_of(page.partition("Not promised")[0]))
+    assert rows["a 0.25"] == "left"
+    assert rows["a 0.75"] == "right"
+    assert rows["a 0.5"].endswith("not told from noise")
 
 
 def test_an_answer_is_drawn_from_its_own_columns():
@@ -477,35 +531,59 @@ def test_an_answer_is_drawn_from_its_own_columns():
         "lower:b": "0.5",
         "upper:b": "1.5",
     }
-    figure = _bars([row], 0.95)
-    assert figure.picture.count("<rect") == 2
-    assert "In 95 of 100 cases the answer without noise lies on the line" in figure.caption
-    assert "density, in records" in _bars([row], 0.95, "records").picture
-    assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], 0.0, "records").picture
+    part = _bars([row], 0.95)
+    assert part.body.count("<rect") == 2
+    assert "In 95 of 100 cases the answer without noise lies on the line" in part.note
+    assert "density, in records" in _bars([row], 0.95, "records").body
+    assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], 0.0, "records").body
     assert _bars([{"coefficient": "1"}]) is None
     assert _bars([{"distance": "nan"}]) is None
-    assert _items([1.5]) is None
-    assert _items(["x", "y"]).picture.count("<li>") == 2
+
+
+def test_a_selection_is_shown_as_a_list_with_its_ranks_and_counts():
+    (part,) = _items(["x", "y"])
+    assert (part.kind, part.body) == ("names", [("", "x"), ("", "y")])
+    assert "The order tells nothing" in part.note
+    (part,) = _items(["x"], ranked=True)
+    assert part.body == [("1", "x")]
+    (part,) = _items({"rank": [1, 2], "item": ["x", "y"], "count": [12.5, 3]})
+    assert part.body == [("1", "x (12.5)"), ("2", "y (3)")]
+    assert "Counts are noisy" in part.note
+    (part,) = _items({"rank": [1], "item": [HOSTILE]})
+    assert "was not released" in part.note
+    (part,) = _items([])
+    assert part.note.startswith("No item was selected")
+    (part,) = _items(7)
+    assert part.body == [("released number", "7")]
+    (part,) = _items([["a", "b"], []])
+    assert part.body == [("1", '["a", "b"]'), ("2", "[]")]
+    (part,) = _items([str(n) for n in range(30)])
+    assert len(part.body) == 20
+    assert "The first 20 of 30 are shown" in part.note
 
 
 def test_hostile_text_is_text_wherever_a_page_prints_one():
     """Every field of the facts, in one page: a script's tag, a closing style, an entity, a control character."""
-    evil = HOSTILE + '</style>"&amp;\u202e'
-    facts = Facts(evil, evil, evil, evil, evil)
-    facts.tiles = [Tile(evil, evil, warn=True)]
-    facts.flows = [Flow(evil, (FlowBox("work", evil, evil, evil),)), Flow(evil, ())]
-    facts.figures = [Figure(evil, _bars([{f"density:{evil}": "1"}]).picture, evil), _items([evil])]
-    facts.not_promised = facts.believe = [evil]
-    facts.wrong, facts.warnings = [(evil, evil)], [evil]
-    facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
-    facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
-    facts.handed = facts.checks = [(evil, evil)]
-    facts.wear, facts.about, facts.blank = [(evil, evil)], [(evil, evil)], [evil]
+    evil = HOSTILE + '</style>"&amp;\u202e`x`'
+    pictures = [
+        _bars([{f"density:{evil}": "1"}]).body,
+        heat_map([[1.0]], [[True]], ((evil, 0, 1), (evil, 0, 1))),
+        share_bar([(evil[:3], 0.9)], evil[:3]),
+    ]
+    parts = [Part("picture", picture, evil, evil) for picture in pictures]
+    parts += [Part(kind, [evil], evil, evil) for kind in ("text", "list", "order", "code")]
+    parts += [Part(kind, [(evil, evil)], evil, evil) for kind in ("names", "pairs")]
+    parts.append(Part("table", [(evil, evil)], evil, evil, (evil, evil)))
+    parts.append(Part("flow", [FlowBox("work", evil, evil, evil)], evil, evil))
+    facts = Facts(evil, evil, evil, [(evil, evil)], Judgement(evil, evil, evil, evil))
+    facts.warnings, facts.tiles = parts, [Tile(evil, evil, evil, warn=True)]
+    facts.cards = facts.folds = [Card(evil, parts, evil)]
+    facts.choices = (evil,)
     page = render(facts)
     sound(page)
     assert page.count("</style>") == 1
     assert "\u202e" not in page
-    assert page.count("&lt;script&gt;") >= 20
+    assert page.count("&lt;script&gt;") >= 60
 
 
 @pytest.mark.parametrize("refuted", [False, True])
@@ -552,22 +630,45 @@ def test_ticks_are_round_and_hold_both_ends(low, high):
     assert all(float(f"{tick:.3g}") == pytest.approx(tick) for tick in ticks)
 
 
-def test_a_burn_down_climbs_where_a_run_was_counted():
-    page = burn_chart([0.0, 0.25, 0.25, 1.2])
-    assert page.count("<path") == 2
-    assert "the limit" in page
-    assert ">120%<" in page or ">125%<" in page
+def test_a_bar_of_shares_never_leaves_its_frame():
+    page = share_bar([("run 1", 0.6), ("run 2", 0.7)], "0% left")
+    ends = [
+        float(x) + float(w) for x, w in re.findall(r'x="([\d.]+)" y="2" width="([\d.]+)"', page)
+    ]
+    assert max(ends) <= 700
+    assert "run 1" in page
 
 
-def test_a_long_ledger_is_drawn_in_part_and_told_in_whole(tmp_path):
-    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
-        for run in range(_DRAWN + 2):
-            paid = ledger.reserve(Charge("zcdp", (1e-5,)), {"name": f"run {run}"})
-            ledger.settle(paid, "charge", {})
-    facts = ledger_facts(tmp_path / "l.ledger")
-    assert len(facts.charges) == _DRAWN + 2
-    assert f"The first {_DRAWN} of {_DRAWN + 2} runs" in facts.figures[0].caption
+@pytest.mark.parametrize(("mu", "band"), [(0.1, 1), (0.8, 2), (1.9, 3), (6.0, 4), (40.0, 4)])
+def test_the_dial_points_into_the_band_of_its_word(mu, band):
+    attacker = attacker_of("gdp", (mu * mu / 2,))
+    page = dial(attacker)
+    (here,) = re.findall(r'class="b(\d)"', page)
+    assert int(here) == band
+    assert ["strong", "moderate", "weak", "very weak"][band - 1] == attacker.strength
+    assert f">{attacker.right}<" in page
+
+
+def test_a_map_hatches_what_noise_decides():
+    page = heat_map(
+        [[0.0, 9.0], [1.0, 2.0]], [[False, True], [False, True]], (("x", 0, 1), ("y", 0, 1))
+    )
+    assert page.count("L") - page.count("a L") >= 2
+    hatched = re.search(r'class="hatch" d="(.*?)"', page).group(1)
+    assert hatched.count("M") == 2
+    assert sum(d.count("M") for d in re.findall(r'class="cell".*?d="(.*?)"', page)) == 2
+
+
+def test_a_long_ledger_is_shown_in_part_and_told_in_whole(tmp_path):
+    path = charged(tmp_path / "l.ledger", *[(1e-5, "charge")] * (_SHOWN + 9))
+    facts = ledger_facts(path)
+    bar, table = facts.cards[0].parts
+    assert len(table.body) == _SHOWN
+    assert f"The last {_SHOWN} of {_SHOWN + 9} runs" in table.note
+    assert len(facts.folds[0].parts[1].body) == 9
     assert not any(tile.warn for tile in facts.tiles)
+    assert "run 17" in bar.body or "left" in bar.body
+    assert sound(render(facts)).words <= 450
 
 
 def test_a_ledger_s_page_says_in_words_what_is_spent_and_for_whom(tmp_path):
@@ -576,10 +677,10 @@ def test_a_ledger_s_page_says_in_words_what_is_spent_and_for_whom(tmp_path):
     with Ledger.open(tmp_path / "a.ledger", TERMS):
         pass
     facts = ledger_facts(tmp_path / "a.ledger")
-    assert _UNITS[TERMS.measure] in facts.promise
+    assert _UNITS[TERMS.measure] in facts.folds[0].parts[0].body
     assert (
         _protected("add_remove 1 of row") == "one record added or removed (`add_remove 1 of row`)"
     )
     assert _protected("replace 1 of name").startswith("one person (column `name`) replaced")
     assert _protected("something else") == "something else"
-    assert dict(facts.details)["unit"] == _protected(str(TERMS.unit))
+    assert dict(facts.folds[-1].parts[1].body)["unit"] == _protected(str(TERMS.unit))

@@ -11,11 +11,12 @@ import pytest
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.types.error_terms import NEGATIVE
 from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.selection.peel import Peel
-from opendp_sim.report.facts import plan_facts
-from opendp_sim.report.notes import error_notes
+from opendp_sim.report.figures import error_notes
+from opendp_sim.report.flows import flow_of
 from opendp_sim.report.selection import right_names, selected
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts  # noqa: F401 - in the catalogue
 from tests._plans import planned
@@ -87,8 +88,8 @@ def test_the_size_of_the_noise_stands_on_the_way_of_a_record():
         ("digits-session", "13% of the votes (deviation) on the votes of a class"),
         ("digits-private-knn", "votes (its scale) on the votes of a class"),
     ):
-        facts = plan_facts(planned(SPECS / f"{stem}.yaml"), "", "")
-        assert any(said in box.text for flow in facts.flows for box in flow.boxes), stem
+        plan = planned(SPECS / f"{stem}.yaml")
+        assert any(said in box.text for name in plan.releases for box in flow_of(plan, name)), stem
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,7 @@ def test_the_size_of_the_noise_stands_on_the_way_of_a_record():
 )
 def test_notes_are_those_of_the_program(stem, has, has_not):
     plan = plan_file(SPECS / f"{stem}.yaml")
-    facts = plan_facts(plan, "", "")
-    text = " ".join(facts.notes)
-    assert facts.notes == list(error_notes(plan, facts.wrong))
+    told = tell(plan).errors
+    text = " ".join(error_notes(plan, [(name, error.whole) for name, error in told.items()]))
     assert all(said in text for said in has)
     assert not any(said in text for said in has_not)

@@ -8,8 +8,7 @@ import pytest
 
 from opendp_sim.dsl.plan.errors import how_wrong
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.report.answer import first_answers
-from opendp_sim.report.answer_spread import spread_of
+from opendp_sim.report.answer import first_answers, spread_of
 
 SPEC = Path(__file__).parents[2] / "specs" / "digit-density.yaml"
 

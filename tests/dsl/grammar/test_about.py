@@ -41,10 +41,13 @@ def test_a_page_prints_what_is_said_and_leaves_a_line_for_the_rest(tmp_path):
     page = page_of(told(tmp_path, **SAID))
     assert "Registry, &lt;b&gt;room 4&lt;/b&gt;" in page
     assert "to see where delays are" in page
+    missing = '</dt><dd class="missing">not stated</dd>'
     for word in FORM:
-        assert (f"<div>{word.capitalize()}</div>" in page) == (word not in SAID)
+        assert (f"<dt>{word.capitalize()}{missing}" in page) == (word not in SAID)
     empty = page_of(write_small(tmp_path))
-    assert all(f"<div>{word.capitalize()}</div>" in empty for word in FORM)
+    assert all(f"<dt>{word.capitalize()}{missing}" in empty for word in FORM)
+    assert "<h1>Small</h1>" in empty
+    assert "<h1>Where delays are</h1>" in page_of(told(tmp_path, title="Where delays are"))
 
 
 def test_a_certificate_names_the_owner_and_no_other(tmp_path):

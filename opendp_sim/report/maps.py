@@ -1,0 +1,165 @@
+"""Show what a release answers over one or two of its columns.
+
+From the release alone, at no further loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.report.charts import curve_chart, heat_map
+
+Grid = NDArray[np.float64]
+SURE = 2.0
+"""Deviations of its noise that a number must exceed to be coloured."""
+Shown = tuple[Literal["picture", "table"], object, str]
+"""A kind of part, its body, and its note."""
+_ACROSS = 44
+_TOLD = 4
+"""Places whose answers stand beside a map."""
+
+
+def shown_classes(release: Release) -> Iterator[Shown]:
+    """Yield the classes that a release of means names at some places.
+
+    Nothing where it names none, or has no numeric column.
+    """
+    columns = numeric_columns(release)
+    if "nearest_class" not in release.ops or not columns:
+        return
+    low, high = (np.array([end(c.bounds) for c in columns.values()]) for end in (min, max))
+    shares = np.full((1 + _TOLD, len(low)), 0.5)  # the middle, and steps to either side of it
+    for at in range(_TOLD):
+        shares[1 + at, at // 2 % len(low)] = 0.75 if at % 2 else 0.25
+    places = low + shares * (high - low)
+    found = release.ask("nearest_class", {n: places[:, at] for at, n in enumerate(columns)})
+    rows = []
+    for at, place in enumerate(places):
+        where = ", ".join(f"{n} {v:.4g}" for n, v in list(zip(columns, place, strict=True))[:3])
+        named = found["label"][at]
+        name = str(found.labels[int(named)] if found.labels is not None else named)
+        sure = found["margin"][at] >= SURE * found["margin_deviation"][at]
+        rows.append((where, name if sure else f"{name}, not told from noise"))
+    yield "table", rows, "The class whose mean is nearest. Reading it costs no further privacy."
+
+
+def numeric_columns(release: Release) -> dict[str, Column]:
+    """Return the columns with bounds that a release is asked by."""
+    domain = release.stages[0].domain
+    every = domain.columns if isinstance(domain, Records) else ()
+    return {column.name: column for column in every if _scalar(column)}
+
+
+def shown_density(release: Release) -> Iterator[Shown]:
+    """Yield a picture and a table of a density's release.
+
+    Nothing where it answers no density, or has no numeric column.
+    """
+    names = list(numeric_columns(release))[:2]
+    if "density" not in release.ops or not names:
+        return
+    points = _ACROSS if len(names) == 2 else 4 * _ACROSS
+    x, y, asked, cut = query_grid(release, names[0], names[1] if names[1:] else None, {}, points)
+    found = release.ask("density", asked)
+    keys = ("density", "lower", "upper", "noise_error")
+    told = of_one_class({k: found[k].reshape(len(found[k]), -1) for k in keys}, found.labels, None)
+    rest = ", ".join(f"{name} = {value:.6g}" for name, value in cut.items())
+    note = f"A cut at {rest}: the other columns are held there. " if rest else ""
+    if y is None:
+        lines = (told[key].tolist() for key in ("lower", "density", "upper"))
+        drawn = list(zip(x.tolist(), *lines, strict=True))
+        yield "picture", curve_chart(drawn, names[0], "rows near"), ""
+    else:
+        shape = len(y), len(x)
+        values, noise = told["density"].reshape(shape), told["noise_error"].reshape(shape)
+        sides = ((names[0], x[0], x[-1]), (names[1], y[0], y[-1]))
+        yield "picture", heat_map(values.tolist(), (values >= SURE * noise).tolist(), sides), ""
+        note += "Darker is more rows near a place; hatched places are not told from noise. "
+    yield "table", _places(names, asked, told), f"{note}Reading it costs no further privacy."
+
+
+def _places(
+    names: list[str], asked: Mapping[str, Grid], told: Mapping[str, Grid]
+) -> list[tuple[str, str]]:
+    """Return the answers at the peak and at places of falling density."""
+    order = np.argsort(-told["density"], kind="stable")
+    picked = [order[int(share * (len(order) - 1))] for share in np.linspace(0, 0.9, _TOLD)]
+    rows = []
+    for at in picked:
+        value, noise = float(told["density"][at]), float(told["noise_error"][at])
+        place = ", ".join(f"{name} {asked[name][at]:.4g}" for name in names)
+        answer = f"{value:,.4g}" if value >= SURE * noise else "not told from 0"
+        rows.append((place, f"{answer} ± {noise:,.2g}"))
+    return rows
+
+
+def query_grid(
+    release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
+) -> tuple[Grid, Grid | None, dict[str, Grid], dict[str, float]]:
+    """Return axes, their queries, and the other columns' values.
+
+    Raises:
+        ParameterError (OS102): no such numeric column.
+    """
+    numeric = numeric_columns(release)
+    asked_for = [x] if y is None else [x, y]
+    for name in [*asked_for, *at]:
+        if name not in numeric:
+            have = ", ".join(numeric) or "none"
+            raise _refused(
+                f"column {name[:40]}", f"a numeric column with bounds: {have}", "another"
+            )
+    ends = {name: (min(column.bounds), max(column.bounds)) for name, column in numeric.items()}
+    places = [np.linspace(ends[name][0], ends[name][1], points) for name in asked_for]
+    mesh = [np.asarray(part).reshape(-1) for part in np.meshgrid(*places)]
+    held = {name: float(at.get(name, sum(pair) / 2)) for name, pair in ends.items()}
+    queries = {name: np.full(len(mesh[0]), value) for name, value in held.items()}
+    queries |= dict(zip(asked_for, mesh, strict=True))
+    cut = {name: value for name, value in held.items() if name not in asked_for}
+    return places[0], places[1] if y is not None else None, queries, cut
+
+
+def _scalar(column: Column) -> bool:
+    return len(column.bounds) == 2 and not column.dtype.startswith("array")
+
+
+def of_one_class(
+    answers: Mapping[str, Grid], labels: tuple[str | int, ...] | None, wanted: str | int | None
+) -> dict[str, Grid]:
+    """Return one class's answers, or the classes' sum."""
+    if wanted is not None:
+        if labels is None or wanted not in labels:
+            raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
+        return {key: value[:, labels.index(wanted)] for key, value in answers.items()}
+    total = answers["density"].sum(axis=1)
+    root = {
+        key: np.sqrt((value**2).sum(axis=1))
+        for key, value in {
+            "noise_error": answers["noise_error"],
+            "lower": answers["density"] - answers["lower"],
+            "upper": answers["upper"] - answers["density"],
+        }.items()
+    }
+    return {
+        "density": total,
+        "noise_error": root["noise_error"],
+        "lower": total - root["lower"],
+        "upper": total + root["upper"],
+    }
+
+
+def _refused(where: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(
+        "OS102",
+        where,
+        expected=expected,
+        got=got,
+        hint="`release.ops` and its columns say what it holds.",
+    )
