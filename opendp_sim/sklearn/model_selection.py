@@ -206,7 +206,7 @@ def make_pipeline(*steps: Any) -> Pipeline:
 
     Args:
         steps: transformers that treat each record alone, and a private estimator: ``PublicScaler``,
-            ``Binarizer``, ``Normalizer``, ``FunctionTransformer`` of None or a numpy ufunc of one
+            ``Binarizer``, ``Normalizer("max")``, ``FunctionTransformer`` of None or a numpy ufunc of one
             argument, and ``FrozenEstimator``, by which its user declares that what it holds was fitted
             on public data; these in ``Pipeline``, ``FeatureUnion`` and ``ColumnTransformer``, too.
 
@@ -287,11 +287,14 @@ def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
 
 def _check_routes(search: Any, cv: Any) -> None:
     """Refuse groups that a search does not pass to fits."""
-    tried = [search] if cv is not None and get_config()["enable_metadata_routing"] else []
-    if isinstance(search, GridSearchCV | RandomizedSearchCV):
-        tried = candidates_of(search.estimator, _candidates(search))
+    inner = _end_of(search)
+    tried = [inner] if cv is not None and get_config()["enable_metadata_routing"] else []
+    if isinstance(inner, GridSearchCV | RandomizedSearchCV):
+        tried = [_end_of(found) for found in candidates_of(inner.estimator, _candidates(inner))]
     for each in tried:
-        if isinstance(each, PrivateEstimator) and each.unit == "groups" and not _routed(each):
+        if each is not inner:
+            _check_routes(each, None)
+        if _is_by_person(each) and not _routed(each):
             raise EstimatorRefused(
                 "OS102",
                 f"{type(each).__name__}.unit",
@@ -300,6 +303,19 @@ def _check_routes(search: Any, cv: Any) -> None:
                 hint="sklearn.set_config(enable_metadata_routing=True), then "
                 "estimator.set_fit_request(groups=True), and groups=ids for the search.",
             )
+
+
+def _end_of(estimator: Any) -> Any:
+    """Return what is fitted behind the steps of pipelines."""
+    while type(estimator) is Pipeline:
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def _is_by_person(estimator: Any) -> bool:
+    if hasattr(type(estimator), "private_cost"):
+        return bool(estimator.private_cost().unit == "groups")
+    return isinstance(estimator, PrivateEstimator) and estimator.unit == "groups"
 
 
 def _routed(estimator: Any) -> bool:

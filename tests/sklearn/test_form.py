@@ -67,6 +67,7 @@ def test_every_fit_of_a_search_in_a_search_is_counted():
     budget = _wide()
     grid = GridSearchCV(_searched(budget), {"holdout": [0.3]}, cv=HashFold(2), refit=False)
     cost = cost_of(grid)
+    budget.reserve(cost.charges)
     grid.fit(X[:60], Y[:60])
     assert budget.fits == cost.fits == 4
     assert budget.total.loss == pytest.approx(cost.total.loss)
@@ -274,6 +275,15 @@ def test_persons_whom_a_search_would_not_hand_on_are_refused_before_the_reserve(
         asked = clone(est).set_fit_request(groups=True)
         search = GridSearchCV(asked, {"epsilon": [0.5]}, cv=HashFold(2))
         assert cost_of(search, X=X, y=Y, groups=persons).fits == 3
+        piped = make_pipeline(PublicScaler(bounds=(0, 1)), est)
+        inner = GridSearchCV(est, {"epsilon": [0.5]}, cv=HashFold(2))
+        for one in (piped, inner, make_pipeline(inner), DPSearch(est, {"epsilon": [0.5]})):
+            with pytest.raises(ValueError, match=r"OS102.*set_fit_request"):
+                cost_of(GridSearchCV(one, {}, cv=HashFold(2)))
+            with pytest.raises(ValueError, match=r"OS102.*set_fit_request"):
+                cost_of(one, cv=HashFold(2))
+        behind = make_pipeline(PublicScaler(bounds=(0, 1)), asked)
+        assert cost_of(GridSearchCV(behind, {}, cv=HashFold(2))).fits == 3
         wrong = clone(asked).set_params(max_rows=None)
         with pytest.raises(ValueError, match=r"OS102.*max_rows"):
             cost_of(wrong, X=X, y=Y, groups=persons)

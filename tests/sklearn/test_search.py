@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 
@@ -284,6 +285,8 @@ PLAIN = DPNearestCentroid(bounds=(0, 1), classes=[0, 1])
     [
         StandardScaler(),
         PCA(1),
+        Normalizer(),
+        Normalizer("l1"),
         make_pipeline(StandardScaler()),
         FeatureUnion([("a", PublicScaler(bounds=(0, 1))), ("b", PCA(1))]),
         ColumnTransformer([("a", StandardScaler(), [0])]),
@@ -304,7 +307,8 @@ def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
     "step",
     [
         PublicScaler(bounds=(0, 1)),
-        Normalizer(),
+        Normalizer("max"),
+        FrozenEstimator(Normalizer().fit(np.eye(2))),
         FunctionTransformer(),
         FunctionTransformer(np.log1p),
         FrozenEstimator(FunctionTransformer(lambda X: X[:, ::-1]).fit(np.eye(2))),
@@ -410,17 +414,17 @@ def test_a_refused_function_is_named_and_may_be_declared():
     [
         PublicScaler(bounds=(0, 1)),
         Binarizer(threshold=0.5),
-        *(Normalizer(norm) for norm in ("l1", "l2", "max")),
+        Normalizer("max"),
         *(FunctionTransformer(each) for each in (None, np.log1p, np.sqrt, np.exp, np.tanh, np.sin)),
-        FeatureUnion([("a", FunctionTransformer(np.cbrt)), ("b", Normalizer())]),
+        FeatureUnion([("a", FunctionTransformer(np.cbrt)), ("b", Normalizer("max"))]),
     ],
     ids=str,
 )
 def test_a_step_that_is_accepted_treats_each_record_alone_bit_for_bit(step):
     """And the step that moves every record fails this law."""
     cost_of(make_pipeline(step, PLAIN))
-    for dtype in (np.float32, np.float64):
-        table = rng.uniform(0, 3, (67, 5)).astype(dtype)
+    for dtype, order in itertools.product((np.float32, np.float64), "CF"):
+        table = np.asarray(rng.uniform(0, 3, (67, 65)).astype(dtype), order=order)
         for kept in (
             np.arange(1, 67),
             np.arange(66),
@@ -428,7 +432,8 @@ def test_a_step_that_is_accepted_treats_each_record_alone_bit_for_bit(step):
             [40],
             np.arange(67)[::-1],
         ):
-            whole, part = (clone(step).fit(each).transform(each) for each in (table, table[kept]))
+            kept_table = np.asarray(table[kept], order=order)
+            whole, part = (clone(step).fit(each).transform(each) for each in (table, kept_table))
             assert np.ascontiguousarray(whole[kept]).tobytes() == part.tobytes()
     assert (centred(table)[1:] != centred(table[1:])).any()
 

@@ -151,7 +151,7 @@ def outside_of_frozen(estimator: Any) -> list[Any]:
     return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
 
 
-_ALONE = (PublicScaler, Binarizer, Normalizer)
+_ALONE = (PublicScaler, Binarizer)
 """Transformers that treat each record alone."""
 _SCALE = "PublicScaler(bounds=...), or FunctionTransformer of a numpy ufunc, as np.log1p"
 _FREEZE = (
@@ -177,6 +177,11 @@ def _check_step(step: Any) -> None:
         ):
             return
         got = "columns that a function of the table selects, which no budget sees"
+    elif kind is Normalizer:
+        if step.norm == "max":
+            return
+        name = f"{name}(norm={step.norm!r:.20})"
+        got = "row sums, whose last bits may tell one record from more, which no budget sees"
     elif kind in (*_ALONE, Pipeline, FeatureUnion) or (
         kind is FrozenEstimator and not _mixes(step)
     ):
