@@ -23,10 +23,7 @@ def cpu_seconds() -> float:
 
 @contextmanager
 def clocked(speed: float) -> Iterator[None]:
-    """Scale the clock's speed inside the context.
-
-    At one half, budgets last for twice the seconds.
-    """
+    """Scale the clock's speed inside, so that budgets last otherwise."""
     before = _SPEED[0]
     _SPEED[0] = before * speed
     try:

@@ -57,10 +57,7 @@ class Effort:
 
     @classmethod
     def of(cls, name: str) -> Effort:
-        """Return a budget by name.
-
-        ``quick`` (at most about 10 s) or ``deep`` (about two minutes).
-        """
+        """Return the budget ``quick`` (10 s) or ``deep`` (two minutes)."""
         if name == "deep":
             return cls(
                 name,
@@ -123,10 +120,7 @@ class Evidence:
 
 
 def mirrored(text: Any) -> Any:
-    """Return words about a pair with exchanged sides.
-
-    Other values are returned unchanged.
-    """
+    """Return words about a pair with exchanged sides, other values unchanged."""
     return text if not isinstance(text, str) else _SIDES.sub(lambda m: _OTHER[m[0]], text)
 
 

@@ -150,10 +150,7 @@ def searched_space(
 
 
 def scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:
-    """Convert scores of an output to scores of encoded outputs.
-
-    They see the cells as released.
-    """
+    """Convert scores of an output to scores of encoded outputs."""
     if not events:
         return {}
 
@@ -212,10 +209,7 @@ def checked_options(seed: Any, noise: Any, **functions: Any) -> None:
 
 
 def as_given(options: Mapping[str, Any]) -> str:
-    """Return a call's further arguments as Python writes them.
-
-    Without default values.
-    """
+    """Return a call's arguments, without defaults, as Python writes them."""
     given = {k: v for k, v in options.items() if v is not _USUAL.get(k) and v not in ("", ())}
     return "".join(
         f", {name}={value if isinstance(value, bool) else name}" for name, value in given.items()
@@ -231,10 +225,7 @@ def _positive(scale: Any) -> bool:
 
 
 def checked_budget(budget: str | Effort, beta: float) -> Effort:
-    """Return a budget by name or unchanged, or refuse it.
-
-    The risk is checked too.
-    """
+    """Return a checked budget by name or unchanged, or refuse it."""
     known = isinstance(budget, Effort) or budget in ("quick", "deep")
     if isinstance(budget, Effort) and not (budget.seconds > 0 and budget.total > 0):
         raise _refused(
@@ -251,10 +242,7 @@ def checked_budget(budget: str | Effort, beta: float) -> Effort:
 
 
 def checked_events(events: Any) -> Mapping[str, Callable[[Any], float]] | None:
-    """Return scores of an output by name, checked.
-
-    A score that is no number is refused by name.
-    """
+    """Return scores of an output by name, or refuse one."""
     if not events:
         return None
     if not isinstance(events, Mapping) or not all(callable(score) for score in events.values()):
@@ -333,10 +321,7 @@ def given_pairs(
 def separated(
     left: Any, right: Any, d_in: Any, metric: dp.Metric | None, domain: dp.Domain | None
 ) -> bool:
-    """Return whether two datasets certainly exceed a distance.
-
-    False where the distance is unknown.
-    """
+    """Return whether two datasets certainly exceed a distance."""
     if isinstance(d_in, tuple):
         return False
     try:

@@ -100,10 +100,7 @@ class Capped(io.TextIOBase):
 
 @contextmanager
 def capped() -> Iterator[None]:
-    """Limit the printed lines inside the context.
-
-    A stream that counts lines gets them all.
-    """
+    """Limit the printed lines inside, but not the counted ones."""
     if isinstance(getattr(sys.stdout, "lines", None), int) or isinstance(sys.stdout, Capped):
         yield
         return

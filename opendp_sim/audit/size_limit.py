@@ -49,10 +49,7 @@ class PacedPairs:
         return all(not isinstance(d, list) or len(d) <= self.most for d in (pair.left, pair.right))
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        """Return a random pair that is short enough.
-
-        Or the shortest of many.
-        """
+        """Return a random pair that is short enough or shortest."""
         drawn = [self.space.draw(rng, distance)]
         while not self.has(drawn[-1]) and len(drawn) < _TRIES:
             drawn.append(self.space.draw(rng, distance))
@@ -112,19 +109,13 @@ def _extremes(records: list[Any]) -> list[Any]:
 
 
 class Ends:
-    """Check whether runs end within a number of draws.
-
-    A rejection loop may draw for ever.
-    """
+    """Check whether runs, with rejection loops, end within some draws."""
 
     def __init__(self, tape: Tape, run: Callable[[Any], Any]) -> None:
         self._tape, self._run, self._most, self._by_record = tape, run, 0, False
 
     def __call__(self, data: list[Any]) -> bool:
-        """Return whether a run ends within the draws.
-
-        More are allowed where there are some for every record.
-        """
+        """Return whether a run ends within draws, more for more records."""
         if not self._by_record:
             try:
                 self._most = len(self._tape.run(self._run, data, "record")[1])
@@ -137,10 +128,7 @@ class Ends:
 def longest(
     run: Callable[[Any], Any], records: list[Any], seconds: float, ends: Ends | None = None
 ) -> int:
-    """Return the number of records that reach a run's time limit.
-
-    By timed runs.
-    """
+    """Return the number of records within a run's time limit."""
     timed: list[tuple[int, float]] = []
     size = _FIRST
     while size <= _LAST:

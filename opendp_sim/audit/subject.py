@@ -72,10 +72,7 @@ class Subject:
         return [self.run(data) for _ in range(count)]
 
     def noiseless(self, data: Any) -> NDArray[Any]:
-        """Return the noiseless part, flat, in its own dtype.
-
-        Integers beyond 2**53 stay exact.
-        """
+        """Return the noiseless part, flat, exactly in its own dtype."""
         if self.core is None:
             raise AuditError(
                 "OS501", "audit.subject.core", expected="a declared noiseless part", got="none",
@@ -84,10 +81,7 @@ class Subject:
         return flattened(self.core(data))
 
     def law(self, cells: int) -> NoiseLaw | None:
-        """Return the declared law for a number of cells, or None.
-
-        ``None`` when another measurement is declared.
-        """
+        """Return the declared law for a number of cells, or None."""
         if self.noise is None or isinstance(self.noise, dp.Measurement):
             return None
         return read_law(self.noise, cells)

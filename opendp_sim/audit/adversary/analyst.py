@@ -22,10 +22,7 @@ REFUSED, SILENT = -1e9, -2e9
 
 @dataclass(frozen=True)
 class Driver:
-    """Describe one analyst of an interactive release.
-
-    Its queries, and its function of the answers.
-    """
+    """Describe an analyst of an interactive release, queries and scores."""
 
     drive: Callable[[Any], Any]
     """From a queryable to a transcript."""

@@ -87,10 +87,7 @@ def of_keys(
 
 
 def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
-    """Return a driver that repeats one query of any kind, or None.
-
-    Few enough for many conversations, and many enough that answers without end are far over a claim.
-    """
+    """Return a driver that repeats one query of any kind, or None."""
     key = next((k for k in _OWN if _answer(queryable, k) > REFUSED), None)
     if key is None:
         return None
@@ -175,10 +172,7 @@ def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
 
 
 def _accepted(queryable: Any, probes: _Probes, most: float) -> list[float]:
-    """Return the accepted losses on a synthetic dataset.
-
-    A composition that is sound accepts the same on every dataset.
-    """
+    """Return the losses that are accepted, on every dataset alike."""
     losses: list[float] = []
     for _ in range(_MOST_ANSWERS):
         for part in _PARTS:
@@ -194,10 +188,7 @@ def _accepted(queryable: Any, probes: _Probes, most: float) -> list[float]:
 
 
 def of_odometer(obj: dp.Odometer, d_in: Any) -> Driver:
-    """Return a driver that asks an odometer three measurements.
-
-    The odometer's loss after them is the claim.
-    """
+    """Return a driver that asks an odometer three measurements, or None."""
     probes = _Probes(obj, d_in)
 
     def drive(queryable: Any) -> Any:
@@ -217,10 +208,7 @@ def of_odometer(obj: dp.Odometer, d_in: Any) -> Driver:
 
 
 class _Probes:
-    """Make measurements on the space of a composition.
-
-    Of a number with sensitivity one.
-    """
+    """Make measurements of sensitivity one on the space of a composition."""
 
     def __init__(self, obj: Any, d_in: Any) -> None:
         self.domain, self.metric, self.measure = (
@@ -268,10 +256,7 @@ class _Probes:
         return NoiseLaw("laplace" if "max" in self.kind else "gaussian", 1.0)
 
     def trace(self, obj: Any, losses: Sequence[float]) -> Callable[[Any], NDArray[np.float64]]:
-        """Return the scaled numbers behind the answers.
-
-        Asked for one number only, whatever is answered: then the loss of the whole is exactly theirs.
-        """
+        """Return the scaled numbers behind the answers, asked for one alone."""
 
         def hidden(data: Any) -> NDArray[np.float64]:
             self._hidden = []

@@ -96,10 +96,7 @@ class AttributeMapping(Asked):
 
 
 def kind_of_key(key: Any) -> str:
-    """Return the kind of value behind a key's name.
-
-    An end, a cost, or a number.
-    """
+    """Return the kind behind a key's name, end, cost or number."""
     name = str(key).lower()
     for kind, starts in _NAMES.items():
         if any(name == start or (len(start) > 1 and name.startswith(start)) for start in starts):
@@ -277,10 +274,7 @@ class Shape:
         return kind(zip(self.keys, parts, strict=True))
 
     def conversation(self) -> list[list[int]]:
-        """Return all queries in order.
-
-        For each part the index of its value.
-        """
+        """Return all queries in order, each part by its value's index."""
         usual = [0] * len(self.kinds)
         others = list(self.others())
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
@@ -295,10 +289,7 @@ class Shape:
         return begin + each + dear + most + again + odd
 
     def others(self) -> Iterator[list[int]]:
-        """Yield the queries that change one part of the usual query.
-
-        As indices of values; the cost stays.
-        """
+        """Yield the queries that change one part, as indices of values."""
         for part, values in enumerate(self.values):
             if self.kinds[part] != "c":
                 for i in range(1, len(values)):
@@ -469,10 +460,7 @@ def of_shapes(
 
 
 def of_bare(key: Any, pairs: tuple[Pair, ...]) -> tuple[Driver, ...]:
-    """Return drivers that repeat or vary a single query.
-
-    A number or a text.
-    """
+    """Return drivers that repeat or vary a number or a text."""
     shape = Shape("t" if isinstance(key, str) else "n", ((key,),), bare=True)
     return tuple(_driver_of(one, pairs) for one in repeated_queries(shape, (), ()))
 
@@ -508,10 +496,7 @@ class _Asking:
     """The CPU second after which nothing is asked any more."""
 
     def answered(self, question: Callable[[], Any]) -> bool:
-        """Return whether an answer has a number.
-
-        After some seconds of asking none does.
-        """
+        """Return whether an answer within some seconds has a number."""
         if cpu_seconds() > self.end:
             return False
         if len(self.releases) == 1:

@@ -42,10 +42,7 @@ Rows2 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Target:
-    """Describe a target record, its row and its public neighbours.
-
-    The row is on the service's grid.
-    """
+    """Describe a target record, its row and neighbours on the grid."""
 
     record: Any
     row: Rows2
@@ -203,10 +200,7 @@ def _pairs(
 
 
 class _Notes:
-    """Record a service's values before noise.
-
-    The noisy values are public numbers, independent of the data.
-    """
+    """Record a service's values before noise, and its public noisy values."""
 
     def __init__(self) -> None:
         self.hidden: list[NDArray[np.float64]] = []
@@ -232,10 +226,7 @@ class _Notes:
 def _trace(
     obj: dp.Measurement, talk: _Talk, pairs: tuple[Pair, ...]
 ) -> Callable[[Any], NDArray[np.float64]] | None:
-    """Return a dataset's function to the values before noise, or None.
-
-    Scales and answers are noted as exact: given the same noisy values, neighbours must have them equal.
-    """
+    """Return a dataset's function to the values before noise, or None."""
 
     def trace(data: Any) -> NDArray[np.float64]:
         notes = _Notes()

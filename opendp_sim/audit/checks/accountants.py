@@ -35,10 +35,7 @@ _FINE = 4096.0
 
 
 def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
-    """Compare the claimed curve with the declared noise's curve.
-
-    At the worst pair found.
-    """
+    """Compare the claim with the declared noise's curve, at the worst pair."""
     begin = cpu_seconds()
     if not subject.private or subject.core is None or subject.noise is None:
         return LayerResult(_LAYER, "skipped", "no declared noise to account for (core=, noise=)")
@@ -135,10 +132,7 @@ def pld_delta(
 def quadrature_delta(
     law: NoiseLaw, shift: NDArray[np.float64], epsilons: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return a lower bound on delta(eps) by convolution.
-
-    The privacy losses of the cells on a grid, each rounded down.
-    """
+    """Return a lower bound on delta(eps) by convolution on a grid."""
     total, offset = np.ones(1), 0
     for step, scale, count in _kinds(np.abs(shift), law.scales(shift.size), law.grid):
         mass, start = _losses(law, step, scale)

@@ -54,10 +54,7 @@ class Measured:
 def distance_of_outputs(
     subject: Subject, output_distance: Callable[[Any, Any], Any] | None
 ) -> Callable[[Any, Any], Any]:
-    """Return the distance function of the output metric.
-
-    Or the user's own.
-    """
+    """Return the distance function of the output metric or the user's."""
     if output_distance is not None:
         return output_distance
     metric = subject.output_metric
@@ -145,10 +142,7 @@ def _gaps(first: NDArray[Any], second: NDArray[Any]) -> list[tuple[Any, int]]:
 def observer(
     subject: Subject, output_distance: Callable[[Any, Any], Any] | None
 ) -> Callable[[Pair], Measured] | None:
-    """Return the measurement of a pair's distance, or None.
-
-    ``None`` when no noiseless part is declared.
-    """
+    """Return the measurement of a noiseless pair's distance, or None."""
     if subject.stability_map is not None:
         return _transformation(subject, output_distance)
     if subject.core is None or subject.noise is None:

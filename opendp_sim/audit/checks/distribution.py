@@ -108,20 +108,14 @@ class Race:
         return int(share * self.budget.seconds / max(cost, 4e-6))
 
     def too_slow(self, pair: Pair, count: int) -> bool:
-        """Return whether runs would take too much of the time left.
-
-        Estimated by one run.
-        """
+        """Return whether runs, by one, would take too much time."""
         begin = cpu_seconds()
         with contextlib.suppress(Exception):
             self.subject.run(pair.left)
         return 2 * count * (cpu_seconds() - begin) > _ONE_PAIR * self.budget.seconds
 
     def play(self, sample: PairSample, choice: NextBet | None, count: int) -> bool:
-        """Bet on fresh outputs by past ones.
-
-        Returns whether the claim is refuted.
-        """
+        """Bet on fresh outputs by past ones, returning whether refuted."""
         bet = None if choice is None else choice.bet
         if choice is None or bet is None:
             self.extend(sample, count)
@@ -138,10 +132,7 @@ class Race:
 
 
 def search(race: Race, hints: tuple[Pair, ...]) -> list[PairSample]:
-    """Return the most promising pairs, strongest first.
-
-    The race may end with the claim refuted.
-    """
+    """Return the most promising pairs, strongest first, unless the claim is refuted."""
     first = _candidates(race, hints, 4)
     known = race.known
     probe = known[0] if known else PairSample(first[0])
@@ -180,10 +171,7 @@ def search(race: Race, hints: tuple[Pair, ...]) -> list[PairSample]:
 
 
 def _candidates(race: Race, hints: tuple[Pair, ...], count: int) -> list[Pair]:
-    """Return hints, then corners and fresh pairs in equal parts.
-
-    A pair and the same the other way round are one candidate: bets go both ways.
-    """
+    """Return hints, then corners and fresh pairs, each pair once."""
     structured = list(race.space.corners(race.rng))
     race.rng.shuffle(structured)
     out: list[Pair] = []

@@ -27,10 +27,7 @@ Pmf = Callable[[Any], Mapping[Hashable, Any]]
 
 
 class Coins:
-    """Enumerate randomness instead of drawing it.
-
-    Each run follows one path of the tree.
-    """
+    """Enumerate randomness as paths of a tree, one a run."""
 
     def __init__(self, path: list[int]) -> None:
         self._path, self._depth, self.weight = path, 0, Fraction(1)
@@ -77,10 +74,7 @@ def hockey_stick(
 def enumeration_layer(
     subject: Subject, space: PairSpace, budget: Effort, rng: np.random.Generator, pmf: Pmf | None
 ) -> LayerResult:
-    """Compare exact distributions of many pairs with the claimed curve.
-
-    At every eps of its grid.
-    """
+    """Compare exact distributions of many pairs with the claimed curve."""
     begin = cpu_seconds()
     if pmf is None:
         return LayerResult(_LAYER, "skipped", "no exact distribution declared (pmf=)")

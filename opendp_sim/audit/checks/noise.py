@@ -37,10 +37,7 @@ _COARSEST = 2.0**-10
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """Describe one noise test.
-
-    Its statistic, p-value, expected and observed values.
-    """
+    """Describe a noise test's statistic, p-value, expected and observed values."""
 
     kind: str
     p: float
@@ -360,10 +357,7 @@ def noise_layer(
     beta: float,
     hint: Pair | None = None,
 ) -> LayerResult:
-    """Test the residuals on a few datasets.
-
-    The emptiest, the one from L1, and two random ones.
-    """
+    """Test the residuals on the emptiest, a known and two random datasets."""
     begin = cpu_seconds()
     if reason := _silent(subject):
         return LayerResult(_LAYER, "skipped", reason)
@@ -472,10 +466,7 @@ def _first_runs(subject: Subject, data: Any, budget: Effort) -> int:
 
 
 def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[np.float64]] | None:
-    """Return the law and the residuals, shape (runs, cells), or None.
-
-    None if the shapes do not fit.
-    """
+    """Return the law and the residuals (runs, cells), or None."""
     core = subject.noiseless(data)
     released = [flattened(r) for r in subject.releases(data, count)]
     law = subject.law(core.size)

@@ -232,10 +232,7 @@ class StabilitySearch:
 
 @dataclass
 class _Hunt:
-    """Hold the state of a search.
-
-    The best pair so far, and its evidence.
-    """
+    """Hold the state of a search, its best pair and evidence."""
 
     subject: Subject
     space: PairSpace

@@ -47,10 +47,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Call:
-    """Describe one inner release.
-
-    Its measurement, argument and output.
-    """
+    """Describe one inner release by measurement, argument and output."""
 
     measurement: dp.Measurement
     argument: Any
@@ -58,10 +55,7 @@ class Call:
 
     @property
     def identity(self) -> str:
-        """Return the data-independent description of the call.
-
-        Domains, metric, measure, and the noise behind the map.
-        """
+        """Return the call's domains, metric, measure and noise."""
         made = self.measurement
         return f"{made.input_domain} {made.input_metric} {made.output_measure} {_unit_loss(made)}"
 

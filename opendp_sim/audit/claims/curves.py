@@ -27,10 +27,7 @@ _HALVINGS = 36
 
 @dataclass(frozen=True)
 class Curve:
-    """Describe a claim at one distance.
-
-    ``delta(eps)``, and a grid of eps at which to test it.
-    """
+    """Describe a claim ``delta(eps)`` at one distance, with a grid of eps."""
 
     delta: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     grid: NDArray[np.float64]
@@ -173,10 +170,7 @@ def _approximate(kind: str, d_out: Any, delta: float) -> Curve:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return delta of a Gaussian shift in closed form.
-
-    The shift is ``mu`` standard deviations.
-    """
+    """Return delta of a Gaussian shift of ``mu`` deviations in closed form."""
     if mu == 0:
         return 0.0
     tail = 0.5 * math.erfc((epsilon / mu - mu / 2) / math.sqrt(2))

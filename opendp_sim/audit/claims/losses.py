@@ -95,10 +95,7 @@ def _renyi(law: NoiseLaw, shift: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def laplace_renyi(step: float, alphas: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Rényi divergences of a shifted Laplace law (Mironov).
-
-    The shift is ``step`` scales.
-    """
+    """Return the Rényi divergences of Laplace laws ``step`` scales apart."""
     if (
         step < _SMALL
     ):  # the sum of exponentials is 1 + (a sum of squares), which rounding would hide

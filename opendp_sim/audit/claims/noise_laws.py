@@ -70,10 +70,7 @@ class NoiseLaw:
         return replace(self, scale=self.scales(cells)[spots])
 
     def loss(self, shift: NDArray[np.float64]) -> float:
-        """Return the exact loss of a shift.
-
-        Epsilon for Laplace, rho for Gaussian.
-        """
+        """Return the exact loss of a shift, epsilon or rho."""
         scaled = np.abs(shift) / self.scales(shift.size)
         return float((scaled**2).sum() / 2) if self.gaussian else float(scaled.sum())
 
@@ -92,10 +89,7 @@ class NoiseLaw:
         return np.asarray(((np.abs(residual - shift) - np.abs(residual)) / scale).sum(axis=1))
 
     def cell_llr(self, residual: Any, shift: Any, scale: Any) -> NDArray[np.float64]:
-        """Return the log-likelihood ratios of Gaussian cells.
-
-        Exact; a rounded law's by its own masses.
-        """
+        """Return the exact log-likelihood ratios of Gaussian or rounded cells."""
         quadratic = np.asarray(((residual - shift) ** 2 - residual**2) / (2 * scale**2))
         if not self.rounded:
             return quadratic
@@ -113,10 +107,7 @@ class NoiseLaw:
     # --- moments and distribution, in units of the scale -----------------------------------
 
     def support(self, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the atoms and probabilities of one discrete cell.
-
-        Very large scales are listed on a coarser grid, ``_FINE`` steps to the scale.
-        """
+        """Return a discrete cell's atoms, coarser for large scales, and probabilities."""
         step = min(scale / self.grid, _FINE)
         reach = int(np.ceil(step * (40 if not self.gaussian else 12))) + 2
         z = np.arange(-reach, reach + 1, dtype=float)
@@ -127,10 +118,7 @@ class NoiseLaw:
         return z * (scale / step), weight / weight.sum()
 
     def spread(self, scale: float) -> tuple[float, float]:
-        """Return the mean and variance of a cell's statistic.
-
-        ``|z|/b`` (Laplace), z^2/s^2 (Gaussian).
-        """
+        """Return the mean and variance of ``|z|/b`` or z^2/s^2 of a cell."""
         if not self.discrete or scale / self.grid > _FINE:
             return (1.0, 2.0) if self.gaussian else (1.0, 1.0)
         z, p = self.support(scale)
@@ -162,10 +150,7 @@ class NoiseLaw:
 
 
 def flattened(value: Any) -> NDArray[Any]:
-    """Return numbers as a flat array in their own dtype.
-
-    Lists of integers as int64.
-    """
+    """Return numbers as a flat array, lists of integers as int64."""
     array = np.asarray(value)
     return np.atleast_1d(array if array.dtype.kind in "iufO" else array.astype(float)).ravel()
 
@@ -186,10 +171,7 @@ def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.fl
 
 
 def read_law(noise: Any, cells: int) -> NoiseLaw:
-    """Return the noise law of a law or a declaration.
-
-    This package's measurements have one.
-    """
+    """Return the noise law of a law or of our measurements."""
     if isinstance(noise, NoiseLaw):
         return noise
     weights = np.ones(cells)

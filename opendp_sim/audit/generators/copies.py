@@ -71,10 +71,7 @@ def on_its_own(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def failed(error: BaseException) -> BaseException:
-    """Return OpenDP's exception for a user function's exception.
-
-    An interrupt, and this package's exceptions, are returned unchanged.
-    """
+    """Return OpenDP's exception for one of a user's function."""
     if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("opendp_sim"):
         return error
     return dp.OpenDPException("FFI", f"{type(error).__name__}: {error}")

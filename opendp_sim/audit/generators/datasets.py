@@ -102,10 +102,7 @@ _TAUGHT: dict[type, Callable[[Any], DatasetRecords]] = {}
 def teach(
     descriptor: type,
 ) -> Callable[[Callable[[Any], DatasetRecords]], Callable[[Any], DatasetRecords]]:
-    """Register a builder of datasets for an extrinsic domain.
-
-    By the class of the domain's descriptor.
-    """
+    """Register a builder of datasets for a descriptor's class of domain."""
 
     def keep(reader: Callable[[Any], DatasetRecords]) -> Callable[[Any], DatasetRecords]:
         _TAUGHT[descriptor] = reader
@@ -115,10 +112,7 @@ def teach(
 
 
 def quiet(member: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a domain's membership test without warnings.
-
-    An exception is a no.
-    """
+    """Return a domain's membership test, where an exception is a no."""
 
     def asked(value: Any) -> bool:
         with warnings.catch_warnings():

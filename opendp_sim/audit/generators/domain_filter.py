@@ -78,10 +78,7 @@ class MemberPairs:
         return self.member(pair.left) and (pair.right is pair.left or self.member(pair.right))
 
     def kept(self, given: tuple[Pair, ...]) -> tuple[Pair, ...]:
-        """Return the given pairs that the claim covers.
-
-        A warning names the others.
-        """
+        """Return the covered pairs, with a warning about the others."""
         kept = tuple(pair for pair in given if self.has(pair))
         if len(kept) < len(given):
             warnings.warn(

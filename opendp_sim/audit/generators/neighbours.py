@@ -89,19 +89,13 @@ class RecordSpace:
     # --- making pairs --------------------------------------------------------------
 
     def draw(self, rng: np.random.Generator, distance: int | None = None) -> Pair:
-        """Return a random pair of a random shape.
-
-        The right side is edited ``distance`` times.
-        """
+        """Return a random pair of a random shape, ``distance`` edits apart."""
         distance = self.d_in if distance is None else distance
         base = self._base(rng)
         return self._pair(_Genome(base, self._edits(rng, len(base), base, distance)), distance)
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield structured pairs.
-
-        The empty dataset against a record, equal records, extremes on both sides.
-        """
+        """Yield structured pairs, from the empty dataset to extremes."""
         corners = self.records.source.corners or (self.records.source.draw(rng),)
         sizes = (self.records.size,) if self.records.size is not None else (0, 1, 2, 5)
         for size in sizes:
@@ -197,10 +191,7 @@ class RecordSpace:
         return self._pair(_Genome(tuple(base), tuple(edits)), pair.distance)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield smaller pairs.
-
-        Fewer edits, fewer shared records, simpler values.
-        """
+        """Yield pairs of fewer edits, fewer records or simpler values."""
         genome: _Genome = pair.genome
         base, edits, simple = genome.base, genome.edits, self.records.source.simplest
         for i in range(len(edits)):

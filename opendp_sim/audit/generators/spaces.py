@@ -252,10 +252,7 @@ class MadePairs:
 
 
 def metric_name(metric: dp.Metric) -> str:
-    """Return the bare name of a metric, without parameters.
-
-    This package's metrics by their class.
-    """
+    """Return the bare name of a metric, without parameters."""
     descriptor = getattr(metric, "descriptor", None)
     if descriptor is not None:
         return type(descriptor).__name__

@@ -49,10 +49,7 @@ class PersonSpace:
         return self._pair(_Genome(base, self._script(rng, base, distance), _seed(rng)), distance)
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield a person with equal records, added or removed.
-
-        Few or many records, alone or among others.
-        """
+        """Yield a person with equal records, added or removed among others."""
         corners = self.records.source.corners or (self.records.source.draw(rng),)
         for value in corners[:10]:
             for crowd in _CROWDS:

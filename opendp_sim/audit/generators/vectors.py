@@ -26,10 +26,7 @@ VECTOR_METRICS = (
 
 @dataclass(frozen=True)
 class VectorSpace:
-    """Generate a vector of ``size`` numbers and its shifts.
-
-    Of at most ``d_in``; or a single number.
-    """
+    """Generate a number or vector and its shifts of at most ``d_in``."""
 
     source: ValueSource
     metric: str
@@ -48,10 +45,7 @@ class VectorSpace:
     """The L∞ distance adds the largest rise and the largest fall."""
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        """Return a random base and a shift of the whole distance.
-
-        In one of a few shapes.
-        """
+        """Return a random base and a shift of the whole distance."""
         distance = self.d_in if distance is None else distance
         size = 1 if self.scalar else self.size if self.size is not None else int(rng.integers(1, 9))
         style = rng.integers(3)

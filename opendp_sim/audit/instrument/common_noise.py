@@ -17,10 +17,7 @@ from opendp_sim.audit.generators.copies import copied
 
 
 class Common:
-    """Hold the draws of a round's first run, with their laws.
-
-    In order.
-    """
+    """Hold the draws of a round's first run, in order, with laws."""
 
     def __init__(self) -> None:
         """Begin without rounds."""
@@ -49,10 +46,7 @@ class Common:
         self._spot, self._second = 0, True
 
     def draw(self, law: Any, make: Callable[[], Any]) -> Any:
-        """Return a draw, shared where the laws are equal.
-
-        The k-th draw of the second run is the k-th of the first.
-        """
+        """Return a draw, shared by both runs' k-th draws of equal laws."""
         try:
             hash(law)
         except TypeError:  # parameters that have no place here
@@ -68,10 +62,7 @@ class Common:
         return make()
 
     def number(self, key: Any, make: Callable[[], int]) -> int:
-        """Return a shared whole number.
-
-        As ``draw``; the key determines the law.
-        """
+        """Return a shared whole number of the law that the key determines."""
         spot = self._spot
         self._spot = spot + 1
         if self._second:

@@ -29,10 +29,7 @@ Claim = tuple[str, float, float]
 
 @dataclass
 class View:
-    """Describe a pair by its tapes.
-
-    The left's draws are forced on the right.
-    """
+    """Describe a pair by its tapes, left draws forced on the right."""
 
     loss: float = 0.0
     """Along the path, in units of the claim."""
@@ -51,10 +48,7 @@ class View:
 
 
 def numbers(value: Any) -> list[float] | None:
-    """Return the numbers of an output in order, or None.
-
-    Entries of mappings by their keys.
-    """
+    """Return the numbers of an output in order of keys, or None."""
     out: list[float] = []
     if (
         type(value) in {list, tuple}
@@ -86,20 +80,14 @@ def numbers(value: Any) -> list[float] | None:
 
 
 def alike(first: Any, second: Any) -> bool:
-    """Return whether two outputs are equal by text.
-
-    So NaN equals NaN.
-    """
+    """Return whether two outputs are equal by text, NaN too."""
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return repr(np.asarray(first).tolist()) == repr(np.asarray(second).tolist())
     return repr(unordered(first)) == repr(unordered(second))
 
 
 def claim_of(measure: Any, d_out: Any) -> Claim | None:
-    """Return the claim's unit, size and delta, or None.
-
-    The unit is ``epsilon`` or ``rho``; ``None`` for a curve.
-    """
+    """Return the claim's unit, size and delta, None for a curve."""
     kind, value, delta = str(measure.type), d_out, 0.0
     if isinstance(value, tuple) and value:
         delta = float(value[-1]) if isinstance(value[-1], (int, float)) else 0.0
@@ -239,10 +227,7 @@ class Decoded:
 
 
 def decode(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> Decoded | None:
-    """Locate the noisy values in the output, or return None.
-
-    On fresh tapes of both sides, and forced again.
-    """
+    """Locate the noisy values in outputs of fresh and forced tapes."""
     sides: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
     native = True
     for data in (pair.left, pair.right):

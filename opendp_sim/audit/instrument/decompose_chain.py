@@ -85,10 +85,7 @@ class TakenApart:
 
 
 def taken_apart(made: Any, *, called: bool = False) -> tuple[Run, TakenApart] | None:
-    """Return a chain as a Python function with its stages, or None.
-
-    ``None`` for an object that is no chain.
-    """
+    """Return a chain as a Python function with its stages, or None."""
     parts = TakenApart(called=called)
     try:
         run = parts.measurement(made)
@@ -210,10 +207,7 @@ def _native(known: dict[Any, Any], made: Any, value: Any) -> Any:
 
 
 def handed_on(value: Any, kind: str) -> bool:
-    """Return whether OpenDP would pass a value unchanged.
-
-    Through its own type and back.
-    """
+    """Return whether OpenDP would return a value unchanged."""
     values, kind = (value, kind[4:-1]) if kind.startswith("Vec<") else ([value], kind)
     if type(values) is not list:
         return False
@@ -228,9 +222,6 @@ def handed_on(value: Any, kind: str) -> bool:
 
 
 def kind_of(declared: Any) -> str | None:
-    """Return the name of a declared type, or None.
-
-    ``None`` where an object is passed unchanged.
-    """
+    """Return the name of a declared type, None for passed objects."""
     name = _NAMES.get(declared, str(declared)) if declared is not None else "ExtrinsicObject"
     return None if name == "ExtrinsicObject" else name

@@ -40,20 +40,14 @@ _NOTHING = frozenset(
 
 
 def made_by(made: Any) -> tuple[str, dict[str, Any]]:
-    """Return the constructor and arguments of an OpenDP object.
-
-    From OpenDP's own record.
-    """
+    """Return the constructor and arguments in OpenDP's record of an object."""
     told = getattr(made, "__opendp_dict__", None)
     told = told if isinstance(told, dict) else {}
     return str(told.get("__function__")), told.get("__kwargs__", {})
 
 
 def around_noise(made: Any) -> list[Any]:
-    """Return the parts of a chain or of a measure's conversion.
-
-    Runs may apply the parts one by one.
-    """
+    """Return the parts of a chain or of a measure's conversion."""
     name, parts = made_by(made)
     if name not in (*AROUND, "make_chain_mt", "make_chain_pm", "make_composition"):
         return []
@@ -63,20 +57,14 @@ def around_noise(made: Any) -> list[Any]:
 
 
 def has_maps(made: Any) -> bool:
-    """Return whether an object takes or returns OpenDP's maps.
-
-    Their order is random at every call.
-    """
+    """Return whether an object takes or returns OpenDP's unordered maps."""
     sides = (getattr(made, f"{side}_domain", None) for side in ("input", "output"))
     types = [getattr(side, "carrier_type", "") for side in sides]
     return any(_MAP in str(kind) for kind in (*types, made_by(made)[1].get("TO")))
 
 
 def draws_nothing(made: Any) -> bool:
-    """Return whether a transformation draws nothing outside user functions.
-
-    The order of what it returns is part of that.
-    """
+    """Return whether a transformation draws nothing, not even an order."""
     name, parts = made_by(made)
     if name == _CHAIN:
         return all(draws_nothing(parts[f"transformation{i}"]) for i in (0, 1))

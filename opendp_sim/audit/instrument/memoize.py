@@ -66,10 +66,7 @@ class Constructors:
         self._calls.clear()
 
     def kept(self, real: Callable[..., Any], on: Callable[[], bool]) -> Callable[..., Any]:
-        """Return a constructor that caches its object for equal calls.
-
-        While ``on`` is true.
-        """
+        """Return a constructor that caches equal calls while ``on`` is true."""
         if not _is_librarys(real):
             return real
 
@@ -83,10 +80,7 @@ class Constructors:
         return make
 
     def read(self, name: str, real: property, on: Callable[[], bool]) -> property:
-        """Return a property that caches its object.
-
-        For objects that were made or met here.
-        """
+        """Return a property that caches its object."""
         get = real.fget
         assert get is not None  # noqa: S101 - OpenDP's can be read
 

@@ -48,10 +48,7 @@ _EXACT = 2**53
 
 @dataclass(frozen=True)
 class Law:
-    """Describe ``laplace`` or ``gaussian`` noise of one scale.
-
-    On whole numbers or on floats.
-    """
+    """Describe ``laplace`` or ``gaussian`` noise of one scale, whole or not."""
 
     family: str
     scale: float
@@ -67,25 +64,16 @@ class Law:
 
     @property
     def reach(self) -> float:
-        """Return the range of whole noise.
-
-        Beyond it lies less than 1e-25 of the mass.
-        """
+        """Return the range of whole noise but for 1e-25 of mass."""
         return _FARTHEST * self.scale + 1
 
     @functools.cached_property
     def ends(self) -> float:
-        """Return the largest number far from the type's ends.
-
-        For an argument or whole noise.
-        """
+        """Return the largest number far from the type's ends."""
         return 2.0 ** (int(self.carrier[1:]) - 2)
 
     def clear_of_ends(self, argument: Any) -> bool:
-        """Return whether whole noise at an argument stays in its type.
-
-        OpenDP saturates it at the ends.
-        """
+        """Return whether whole noise at an argument stays in its type."""
         if not self.whole:
             return True
         low = self.reach if self.carrier.startswith("u") else -self.ends
@@ -116,10 +104,7 @@ class Law:
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
     def scout(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Return whole noise drawn fast by numpy.
-
-        For the search, never for a verdict.
-        """
+        """Return whole noise drawn fast by numpy, for searches alone."""
         if self.family == "laplace":
             p = -math.expm1(-1 / self.scale)
             return list((rng.geometric(p, count) - rng.geometric(p, count)).tolist())
@@ -140,10 +125,7 @@ class Law:
         return rng.normal(0.0, self.scale, _REFERENCE)
 
     def window(self, tail: float) -> range:
-        """Return the values of whole noise, up to a tail mass.
-
-        Less than ``tail`` lies outside.
-        """
+        """Return the values of whole noise, up to ``tail`` of mass."""
         if self.family == "laplace":
             reach = math.ceil(self.scale * math.log(2 / tail)) + 1
         else:
@@ -237,10 +219,7 @@ def is_shift(law: Law, made: Any, real: Any) -> bool:
 
 
 def clear(law: Law, argument: Any) -> bool:
-    """Return whether noise at an argument stays in its type.
-
-    False for other arguments.
-    """
+    """Return whether noise at an argument surely stays in its type."""
     try:
         return law.clear_of_ends(argument)
     except (TypeError, ValueError):  # OpenDP says itself what it does not take
@@ -248,10 +227,7 @@ def clear(law: Law, argument: Any) -> bool:
 
 
 def as_taken(argument: Any) -> Any:
-    """Return a float argument after OpenDP's conversion.
-
-    A NaN as 0, an infinity as the largest number.
-    """
+    """Return a float argument as OpenDP converts NaN and infinities."""
     if isinstance(argument, list):
         return [as_taken(cell) for cell in argument]
     if isinstance(argument, float) and not math.isfinite(argument):

@@ -80,10 +80,7 @@ _BULK = 4096
 
 @dataclass
 class Pools:
-    """Hold noise drawn in advance.
-
-    By numpy (``scout``), by a table or OpenDP's vector constructor (``bulk``).
-    """
+    """Hold noise drawn in advance, fast (``scout``) or exactly (``bulk``)."""
 
     rng: np.random.Generator
     pools: dict[Any, list[Any]] = field(default_factory=dict)
@@ -170,10 +167,7 @@ class Ready:
 
     @staticmethod
     def takes(argument: Any) -> bool:
-        """Return whether an argument is a moderate int.
-
-        OpenDP takes it unchanged, and the noise stays far from its type's ends.
-        """
+        """Return whether an argument is an int far from its type's ends."""
         return type(argument) is int and -_LARGEST <= argument <= _LARGEST
 
     def at(self, argument: int) -> int:

@@ -58,10 +58,7 @@ _LEAVES = (type, types.ModuleType, types.FunctionType, np.ndarray, str, bytes, i
 
 @dataclass
 class Holders:
-    """Replace values that functions hold.
-
-    ``instead`` returns the replacement of a value.
-    """
+    """Replace values that functions hold by those of ``instead``."""
 
     instead: Callable[[Any], Any]
     draws: Callable[[Any], bool]

@@ -33,10 +33,7 @@ def lent(
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> Any:
-    """Return a draw shared by the two runs of a round.
-
-    Where both have the same law.
-    """
+    """Return a draw shared by a round's runs where laws are equal."""
     told = tuple(sorted(options.items()))
     if ahead is not None:
         return tape.lent((id(ahead), args, told), ahead.draw, args, options)
@@ -97,10 +94,7 @@ def _at(rows: Any, spots: Any, *, numpys: bool) -> Any:
 
 
 def shuffled(tape: Tape, what: str, real: Callable[..., Any], rows: Any, seeded: str) -> None:
-    """Permute rows in place by the recorded order.
-
-    An order of another length is cut or extended.
-    """
+    """Permute rows in place by the recorded order, cut or extended."""
     _reordered(rows, tape.other(what, lambda: _order(real, len(rows)), seeded=seeded))
 
 

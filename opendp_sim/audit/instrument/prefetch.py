@@ -45,10 +45,7 @@ class Ahead:
     __slots__ = ("_make", "_most", "_pools", "_sizes")
 
     def __init__(self, name: str, make: Callable[..., Any], most: int | None = None) -> None:
-        """Store the drawing function.
-
-        ``most`` parameters may be positional, with numpy's defaults.
-        """
+        """Store the drawing function with its ``most`` positional parameters."""
         self._make = make
         self._most = _PARAMETERS.get(name, -1) if most is None else most
         self._pools: dict[Any, list[Any]] = {}
@@ -87,10 +84,7 @@ class Ahead:
 
 
 def bits_ahead(make: Callable[..., Any]) -> Ahead:
-    """Return whole numbers of a given number of random bits.
-
-    From the operating system, as ``secrets`` draws them.
-    """
+    """Return whole numbers of random bits from the operating system."""
 
     def drawn(bits: int, size: int | None = None) -> Any:
         if size is None or not 0 < bits < _WORD:

@@ -26,10 +26,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class Unfit(dp.OpenDPException):
-    """Reject an answer that OpenDP might convert.
-
-    The run proves nothing.
-    """
+    """Reject an answer that OpenDP might convert, which proves nothing."""
 
 
 class Answering:

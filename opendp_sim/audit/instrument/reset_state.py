@@ -186,10 +186,7 @@ class Kept:
             return False
 
     def restore(self) -> None:
-        """Restore the state.
-
-        Where that fails, the present state stays.
-        """
+        """Restore the state, or leave the present one."""
         self._put([slot.before for slot in self._slots])
 
     def _stop(self, error: Exception) -> None:
@@ -291,10 +288,7 @@ def _tried(slot: Any, values: tuple[Any, ...]) -> None:
 
 
 class FirstCall:
-    """Release as an object in its initial state.
-
-    ``map`` is the object's.
-    """
+    """Release as an object in its initial state, under its ``map``."""
 
     def __init__(self, obj: Any) -> None:
         self._obj, self.map = obj, obj.map

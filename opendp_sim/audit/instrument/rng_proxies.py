@@ -41,10 +41,7 @@ def values_drawn(
 
 
 def located(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the location of a draw, or None.
-
-    Repeated by the size of the draw.
-    """
+    """Return the location of a draw, repeated by size, or None."""
     where = args[0] if args else options.get("loc", options.get("mu", 0.0))
     size = options.get("size", args[2] if len(args) > 2 else None)
     try:
@@ -92,20 +89,14 @@ _NUMBERS = (int, float, np.number)
 
 
 def free_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return the law of Laplace or normal draws, or None.
-
-    Of numpy or ``random``, with one scale.
-    """
+    """Return the law of Laplace or normal draws of scale, or None."""
     family = _FAMILIES.get(name)
     scale = options.get("scale", options.get("sigma", args[1] if len(args) > 1 else 1.0))
     return None if family is None or module == "scipy" else _law(family, scale)
 
 
 def hint_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return the law that orders pairs under a draw, or None.
-
-    ``None`` where nothing is known.
-    """
+    """Return the law that orders pairs under a draw, or None."""
     if module.startswith("scipy.stats."):
         return _of_scipy(module.rpartition(".")[2], args, options)
     if name == "geometric":
@@ -162,10 +153,7 @@ def unknown(
     options: dict[str, Any],
     seeded: str,
 ) -> Any:
-    """Record a draw without a trusted library's law.
-
-    Its value and its arguments.
-    """
+    """Record the value and arguments of a draw of unknown law."""
     tape.resets = tape.resets or name == "seed"
     if tape.mode in _LIVE or tape.inside or tape.foreign_thread:
         return real(*args, **options)
@@ -233,10 +221,7 @@ def _other(
 def _categorical(
     tape: Tape, what: str, real: Any, args: tuple[Any, ...], options: dict[str, Any], seeded: str
 ) -> Any:
-    """Record a categorical draw with its log-probabilities.
-
-    They are its secret argument.
-    """
+    """Record a categorical draw with its secret log-probabilities."""
     items = args[0] if args else options.get("a", ())
     items = tuple(range(items)) if isinstance(items, (int, np.integer)) else tuple(items)
     weights = options.get(
@@ -484,10 +469,7 @@ def bits_maker(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def seeds_maker(real: Any, bits: Callable[[int], int]) -> Callable[..., Any]:
-    """Return a constructor of numpy's seeds.
-
-    Those without entropy take it from ``bits``.
-    """
+    """Return a constructor of numpy's seeds, with entropy from ``bits``."""
 
     def make(entropy: Any = None, **options: Any) -> Any:
         return real(bits(128) if entropy is None else entropy, **options)

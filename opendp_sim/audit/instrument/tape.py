@@ -44,10 +44,7 @@ class Chains:
         """By identity of the object, which is kept, so that no other can get it."""
 
     def of(self, made: Any) -> Callable[[Any], Any] | None:
-        """Return a chain as a Python function, or None.
-
-        None for other objects, and for chains with unknown parts.
-        """
+        """Return a chain of known parts as a Python function, or None."""
         found = self._known.get(id(made))
         if found is not None:
             return found[1]
@@ -69,17 +66,11 @@ _RUNS_A_LOOK = 16
 
 
 class OutOfTimeError(BaseException):
-    """Signal that the layer's CPU seconds are used up.
-
-    No ``Exception``, since exceptions of a run are outputs.
-    """
+    """Signal that a layer's CPU seconds are used, as no ``Exception``."""
 
 
 class TapeEndError(Exception):
-    """Signal a run with more draws than its limit.
-
-    Even where the run catches the signal.
-    """
+    """Signal a run with more draws than its limit, even if caught."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +94,7 @@ class Draw:
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """Return kind, argument and seed.
-
-        Equal draws must agree in all of them.
-        """
+        """Return kind, argument and seed, equal for equal draws."""
         hides = self.law is not None or self.options is not None or self.free is not None
         return self.what, repr(self.argument) if hides else "", self.seeded
 
@@ -144,18 +132,12 @@ class Tape:
         self.constructors, self.chains = Constructors(), Chains()
 
     def serving(self) -> bool:
-        """Return whether draws of the audited function are being served.
-
-        Not inside a library's code.
-        """
+        """Return whether the audited function's own draws are being served."""
         return self.mode != "real" and not self.inside and not self.foreign_thread
 
     @property
     def foreign_thread(self) -> bool:
-        """Return whether another thread draws.
-
-        The order of two threads' draws is on no tape.
-        """
+        """Return whether another thread draws, in an order on no tape."""
         other = threading.get_ident() != self._thread
         self.unseen = self.unseen or other
         return other
@@ -200,10 +182,7 @@ class Tape:
         return run
 
     def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the function with copied outputs and a time limit.
-
-        After it, runs raise ``OutOfTimeError``.
-        """
+        """Return the function with copied outputs and a time limit."""
         runs = 0
 
         def run(data: Any) -> Any:
@@ -306,10 +285,7 @@ class Tape:
         free: Law | None = None,
         hint: Law | None = None,
     ) -> Any:
-        """Serve a draw and record a copy.
-
-        A program may write to its value.
-        """
+        """Serve a draw and record a copy of its value."""
         spot = len(self.draws)
         kept = copied(zero if law is not None else argument)
         if spot >= MOST_DRAWS or (self.mode == "force" and spot >= len(self.forced)):

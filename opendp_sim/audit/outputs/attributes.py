@@ -38,10 +38,7 @@ _PROPERTIES = (property, functools.cached_property)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return an instance's attributes and slots.
-
-    Private names included.
-    """
+    """Return an instance's attributes and slots, private ones included."""
     kept = getattr(value, "__dict__", None)
     out = dict(kept) if isinstance(kept, dict) else {}
     for base in type(value).__mro__:
@@ -59,10 +56,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def own_text(value: Any) -> str:
-    """Return the text of an object's class, or nothing.
-
-    Nothing without a text of its own, or for one of its attributes.
-    """
+    """Return an object's own class text, or nothing."""
     written: Any = type(value).__repr__
     if written is object.__repr__ or hasattr(value, "__dataclass_fields__"):
         return ""
@@ -107,10 +101,7 @@ def is_local(kind: type) -> bool:
 
 
 def class_parts(kind: type) -> dict[str, Any]:
-    """Return the state of local classes.
-
-    Values, and the closures of methods.
-    """
+    """Return the values and closures of local classes."""
     out: dict[str, Any] = {}
     for base in kind.__mro__:
         if is_local(base):
@@ -161,10 +152,7 @@ def _defaults(function: types.FunctionType) -> list[Any]:
 
 
 def function_parts(function: types.FunctionType) -> dict[str, Any]:
-    """Return the state of a function.
-
-    Free variables, defaults, attributes, constants, own globals.
-    """
+    """Return the variables, defaults, attributes, constants and globals of a function."""
     out: dict[str, Any] = {"function": function.__name__, **dict(_cells(function))}
     if defaults := _defaults(function):
         out["defaults"] = defaults
@@ -191,10 +179,7 @@ def _constants(code: types.CodeType) -> Iterator[Any]:
 
 
 def properties_of(kind: type) -> list[str]:
-    """Return a user's class's properties in words.
-
-    They are not computed.
-    """
+    """Return a user's class's properties in words, uncomputed."""
     bases = [base for base in kind.__mro__ if is_users(base) and not _is_frame(base)]
     found = any(isinstance(part, _PROPERTIES) for base in bases for part in vars(base).values())
     return (

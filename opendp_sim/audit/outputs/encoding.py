@@ -33,10 +33,7 @@ def outcome(function: Callable[[Any], Any], data: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Hold the encoded outputs of one side.
-
-    ``symbols`` (n,), ``cells`` (n, m) as released, ``summary`` (n, s).
-    """
+    """Hold one side's encoded outputs, ``symbols``, ``cells`` and ``summary``."""
 
     symbols: NDArray[Any]
     cells: NDArray[np.float64]
@@ -65,10 +62,7 @@ class Encoded:
 
 
 def structure(value: Any) -> str:
-    """Return type and shape of an output.
-
-    An exception's class and text; of values only NaN.
-    """
+    """Return type and shape of an output, with NaN and exceptions."""
     if isinstance(value, Raised):
         return f"raises {value.text}"
     if isinstance(value, np.ndarray):

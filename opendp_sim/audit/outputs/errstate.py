@@ -30,10 +30,7 @@ def numpys_own() -> Iterator[None]:
 
 
 def as_chosen(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a run under the caller's error handling.
-
-    The run's own settings end with it.
-    """
+    """Return a run under the caller's error handling."""
     chosen = _CHOSEN.get()
 
     def under(data: Any) -> Any:

@@ -41,10 +41,7 @@ class Raised:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text shortened with a checksum of the rest.
-
-    Different texts stay different.
-    """
+    """Return a text shortened with a checksum, so that texts differ."""
     if len(text) <= most:
         return text
     rest = text[most:].encode("utf-8", "surrogatepass")
@@ -107,8 +104,5 @@ def _plain(text: str) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without addresses in memory.
-
-    They differ in every run.
-    """
+    """Return a text without addresses in memory, which differ by run."""
     return _ADDRESS.sub("at 0x", text)

@@ -24,10 +24,7 @@ _EXACT = (bool, int, str, bytes, type(None))
 
 
 def literal(value: Any) -> str:
-    """Return an expression that evaluates to this value.
-
-    ``imports_of`` returns the imports that it needs.
-    """
+    """Return an expression that evaluates to this value after ``imports_of``."""
     if isinstance(value, _EXACT) and type(value) in _EXACT:
         return repr(value)
     if isinstance(value, float) and type(value) is float:

@@ -99,10 +99,7 @@ class PlainEvent:
     exceptions: bool = False
 
     def holds(self, output: Any) -> bool:
-        """Return whether an output is in the event.
-
-        False where the expression does not fit.
-        """
+        """Return whether an output fits and is in the event."""
         if isinstance(output, Raised) and not self.exceptions:
             return False
         try:

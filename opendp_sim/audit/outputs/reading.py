@@ -95,18 +95,12 @@ def name_of(value: Any) -> str:
 
 
 def written(value: Any) -> Any:
-    """Return a very long whole number in hexadecimals.
-
-    Python refuses to write it in decimals; other values are unchanged.
-    """
+    """Return a very long whole number in hexadecimals, other values unchanged."""
     return hex(value) if type(value) is int and value.bit_length() > _BITS else value
 
 
 def numeric_parts(value: Any) -> Any:
-    """Return a number or an array as plain parts.
-
-    A plain array unchanged.
-    """
+    """Return a number or an array as plain parts."""
     if isinstance(value, np.ndarray):
         out = _masked(value) if isinstance(value, np.ma.MaskedArray) else _array(np.asarray(value))
         if value.dtype.metadata:
@@ -129,10 +123,7 @@ def _masked(value: Any) -> dict[str, Any]:
 
 
 def plain_array(value: Any) -> bool:
-    """Return whether an array is numeric and owns its memory.
-
-    Of numbers that floats can represent.
-    """
+    """Return whether an array owns its floats' memory."""
     dtype = value.dtype
     if dtype.kind not in "fiub" or dtype.metadata or value.base is not None:
         return False
@@ -160,10 +151,7 @@ def _exact(value: Any) -> bool:
 
 
 def shows_part(view: Any) -> bool:
-    """Return whether a view is of larger memory.
-
-    A holder of the view can reach all of it.
-    """
+    """Return whether a view is of larger, reachable memory."""
     base = view.obj if isinstance(view, memoryview) else view.base
     if base is None:
         return False
@@ -493,8 +481,5 @@ class Reader:
 
 
 def read(value: Any) -> Any:
-    """Return the whole content of an output as plain values.
-
-    Numbers, texts, arrays, lists and mappings.
-    """
+    """Return the whole content of an output as plain values."""
     return Reader().read(value)

@@ -38,10 +38,7 @@ class _Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Twin(_Entry):
-    """Describe a mechanism with exactly one fault.
-
-    The audit must refute it.
-    """
+    """Describe a mechanism with exactly one fault to refute."""
 
     why: str
     """One line: what is wrong, in words a reviewer checks against the code."""

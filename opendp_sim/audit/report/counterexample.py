@@ -55,10 +55,7 @@ _POINTS, _JOINED, _ALIKE = 9, 14, 3
 
 @dataclass(frozen=True)
 class Chosen:
-    """Describe an event, its likelier side and the violated point.
-
-    The point of the claim with the largest excess.
-    """
+    """Describe an event, its likelier side and the claim's point."""
 
     event: PlainEvent
     point: tuple[float, float]
@@ -175,10 +172,7 @@ class Search:
 
 
 def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
-    """Return the affordable number of releases a side.
-
-    In so many CPU seconds, estimated by one of each.
-    """
+    """Return the number of releases a side in CPU seconds."""
     begin = cpu_seconds()
     for data in (pair.left, pair.right):
         outcome(run, data)
@@ -199,10 +193,7 @@ def releases_of(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[list
 def shrunk_pair(
     search: Search, pair: Pair, chosen: Chosen, seconds: float, glanced: int = _GLANCED
 ) -> Pair:
-    """Remove shared records while the event keeps most excess.
-
-    On a few draws.
-    """
+    """Remove shared records while the event keeps excess in few draws."""
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
     end = cpu_seconds() + seconds
@@ -231,10 +222,7 @@ def shrunk_pair(
 
 
 def smaller(pair: Pair) -> Iterator[Pair]:
-    """Yield the pair without parts of its shared records.
-
-    Without half, a quarter, ... or one of them.
-    """
+    """Yield the pair without a half, quarter or one of its records."""
     shared = _shared(pair.left, pair.right)
     size = len(shared)
     while size >= 1:
@@ -271,10 +259,7 @@ _SHARES = 0.3, 1.0
 
 
 def level_of(steps: int) -> float:
-    """Return the risk of one event under multiple testing.
-
-    Three events at each look of so many searches.
-    """
+    """Return the risk of one event under multiple testing."""
     return _RISK / (_TRIED * len(_SHARES) * steps)
 
 

@@ -27,10 +27,7 @@ _LONGEST = 160
 
 
 def shown_pair(evidence: Evidence, witness: Witness | None) -> Pair | None:
-    """Return the pair that the report shows.
-
-    The smaller one, where draws confirm the event on it.
-    """
+    """Return the pair that the report shows, smaller if draws confirm."""
     if witness is not None and witness.certified:
         return witness.pair
     return evidence.pair
@@ -244,28 +241,19 @@ class Report:
 
     @property
     def empty(self) -> bool:
-        """Return whether every release raised equally on all datasets.
-
-        Then there was nothing to audit.
-        """
+        """Return whether all releases raised equally, leaving nothing to audit."""
         return bool(self.raised) and self.evidence is None
 
     @property
     def hints(self) -> list[str]:
-        """Return unconfirmed findings of the tapes.
-
-        Their losses exceed the claim; a reader has to check them.
-        """
+        """Return unconfirmed findings of the tapes for a reader to check."""
         if self.evidence is not None:
             return []
         return [str(layer.facts["hint"]) for layer in self.layers if layer.facts.get("hint")]
 
     @property
     def checks(self) -> str:
-        """Return the layers that ran and the skipped ones.
-
-        The report's rows have the reasons.
-        """
+        """Return the layers that ran, and those skipped with reasons."""
         ran = sorted(layer.layer[:2] for layer in self.layers if layer.status != "skipped")
         skipped = sorted(layer.layer[:2] for layer in self.layers if layer.status == "skipped")
         told = f"{', '.join(ran) or 'nothing'} ran"
@@ -284,10 +272,7 @@ class Report:
 
     @property
     def replay(self) -> str:
-        """Return a script that reproduces the finding.
-
-        It counts the event or compares the outputs; else it repeats the audit.
-        """
+        """Return a script that reproduces the finding, or repeats the audit."""
         evidence = self.evidence
         if self.witness is not None:
             return self.witness.script
@@ -297,10 +282,7 @@ class Report:
 
     @property
     def search(self) -> str:
-        """Return a snippet that repeats this audit.
-
-        With the same search; of a spec the command.
-        """
+        """Return a snippet or command that repeats this audit."""
         target = self.origin or "obj"
         spec = target.removesuffix(" (before the noise)").rpartition("#")[0]
         if spec.endswith((".yaml", ".yml")):

@@ -47,10 +47,7 @@ class Shown:
 
 
 def imported(function: Any) -> str:
-    """Return the line that imports a function as ``drive``.
-
-    Nothing for a function without a module.
-    """
+    """Return the line that imports a module's function as ``drive``."""
     module, name = (getattr(function, f"__{part}__", "") for part in ("module", "qualname"))
     home = sys.modules.get(module or "")
     if home is None or module == "__main__" or getattr(home, name, None) is not function:
@@ -59,10 +56,7 @@ def imported(function: Any) -> str:
 
 
 def is_object(origin: str) -> bool:
-    """Return whether ``module:name`` names an OpenDP object.
-
-    False for a factory.
-    """
+    """Return whether ``module:name`` names an OpenDP object, no factory."""
     module, _, name = origin.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     return isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer))
@@ -165,10 +159,7 @@ def _hit(event: PlainEvent, outputs: Sequence[Any]) -> list[str]:
 
 
 def planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
-    """Return the number of runs that certify the event.
-
-    At these rates, with three standard errors to spare.
-    """
+    """Return the runs to certify the event, by three standard errors."""
     n = 200
     while n < LARGEST:
         p, q = (n * rate for rate in rates)

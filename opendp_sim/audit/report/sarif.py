@@ -105,10 +105,7 @@ def _document(
 
 
 def _results(report: Report, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
-    """Yield SARIF results of a report.
-
-    Refuted is an error; priced, and no noise drawn, are warnings.
-    """
+    """Yield SARIF results of a report, errors and warnings."""
     if report.evidence is not None:
         yield _result(report, report.layer, "error", _told(report.evidence), report.evidence, place)
     if report.priced is not None:

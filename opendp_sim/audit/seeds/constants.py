@@ -132,10 +132,7 @@ class Mined:
 
     @property
     def sizes(self) -> list[int]:
-        """Return numbers of records to try.
-
-        Near every moderate whole constant.
-        """
+        """Return numbers of records near every moderate whole constant."""
         small = sorted(int(c) for c in self.numbers if c == int(c) and 2 <= c <= LARGEST_SIZE)
         near = [n + k for n in small for k in (-1, 0, 1, 2)]
         if len(near) > 4 * MOST_SIZES:
@@ -143,10 +140,7 @@ class Mined:
         return list(dict.fromkeys(near))
 
     def take_type(self, name: str) -> None:
-        """Add the ends of a narrow type.
-
-        Beyond them a sum or a count wraps.
-        """
+        """Add the ends of a narrow type, where sums wrap."""
         if name in _NARROW:
             sign, bits = _NARROW[name]
             ends = (2 ** (bits - 1), -(2 ** (bits - 1))) if sign == "i" else (2**bits,)
@@ -155,10 +149,7 @@ class Mined:
             self.numbers.update(_ROUGH[name])
 
     def take_text(self, text: str) -> None:
-        """Add a word or a longer text.
-
-        It may be a regular expression.
-        """
+        """Add a word, a longer text or an expression."""
         if len(text) <= _LONGEST_TEXT and text.count(" ") <= _MOST_BLANKS:
             self.words.add(text)
             return
@@ -203,10 +194,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) -> Mined:
-    """Return the constants of functions and chains.
-
-    Lists of words among the arguments too.
-    """
+    """Return the constants of functions, chains and their arguments."""
     out = Mined()
     for argument in arguments:
         out.take_list(argument)

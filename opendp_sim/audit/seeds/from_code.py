@@ -253,10 +253,7 @@ def _richer(source: ValueSource, values: list[Any], texts: Texts | None = None) 
 
 @dataclass(frozen=True)
 class GuidedRecords(RecordSpace):
-    """Extend a record space by datasets of mined sizes.
-
-    Of one or two repeated records.
-    """
+    """Extend a record space by mined numbers of repeated records."""
 
     sizes: tuple[int, ...] = ()
     usual: int = 14
@@ -356,10 +353,7 @@ class GuidedRecords(RecordSpace):
                 yield self._pair(_Genome((*(middle,) * (size - 1), last), edits), self.d_in)
 
     def _stairs(self) -> Iterator[Pair]:
-        """Yield datasets of lows and highs at a quantile's border.
-
-        One record more or less carries the order statistic from one to the other.
-        """
+        """Yield datasets whose order statistic moves by one record."""
         count = self._operations(self.d_in)
         sizes = [n for n in (*_STAIRS, *self.sizes) if count < n <= _LONGEST_STAIRS][:_MOST_STAIRS]
         kinds = ("replace",) if self._sized else ("insert", "delete")
@@ -381,10 +375,7 @@ class GuidedRecords(RecordSpace):
 
 
 def extremes(source: ValueSource) -> list[tuple[Any, Any, Any]]:
-    """Return triples of a middle, a lowest and a highest record.
-
-    Of numbers, or of records that differ in one place alone.
-    """
+    """Return triples of a middle, a lowest and a highest record."""
     known = source.corners
     if all(_number(c) for c in known):
         return [(source.simplest, min(known), max(known))] if known else []
@@ -425,10 +416,7 @@ def _overflowing(source: ValueSource, found: Mined) -> list[int]:
 
 
 def guided(space: Any, domain: Any, found: Mined) -> Any:
-    """Return the space extended by constants of the code.
-
-    A space of another kind is unchanged.
-    """
+    """Return the space of records extended by constants of the code."""
     if isinstance(space, RecordSpace) and type(space) is RecordSpace:
         member: Callable[[Any], bool]
         atoms = True

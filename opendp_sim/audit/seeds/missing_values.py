@@ -17,10 +17,7 @@ _NINES = frozenset((-1, *(sign * (10**n - 1) for n in range(1, 7) for sign in (-
 
 
 def sentinels(corners: Sequence[Any]) -> list[Any]:
-    """Return codes for missing values in the domain.
-
-    None, NaN, -1 and numbers of nines, such as -999.
-    """
+    """Return codes for missing values in the domain, such as -999."""
     none = [c for c in corners if c is None][:1]
     numbers = _numbers(corners)
     nan = [c for c in numbers if math.isnan(c)][:1]

@@ -192,9 +192,6 @@ def matching(
 
 
 def low_and_high(patterns: Collection[Pattern]) -> list[tuple[str, str]]:
-    """Return two texts for each expression, differing in their numbers.
-
-    Small numbers, and large ones.
-    """
+    """Return two texts for each expression, of small and large numbers."""
     pairs = [tuple(_texts(pattern, (_LOW, _HIGH))) for pattern in sorted(patterns)]
     return [(p[0], p[1]) for p in pairs if len(p) == 2 and p[0] and p[1] and p[0] != p[1]]

@@ -24,10 +24,7 @@ _TEXT_FIELDS_MANY, _REPEATED, _ALIKE, _FIRST = 40, 3, 24, 3
 
 
 def fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
-    """Return fields of a key and a number, for each separator.
-
-    Several of either, and empty fields.
-    """
+    """Return fields of keys, numbers or nothing, for each separator."""
     out: list[list[str]] = []
     for mark in marks:
         texts = [
@@ -44,10 +41,7 @@ def fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
 
 
 def behind(marks: list[str], words: list[str]) -> list[str]:
-    """Return texts with words of the code as second field.
-
-    Its first ones, and one from the middle.
-    """
+    """Return texts with words of the code as second field."""
     few = [*words[:_FIRST], *words[len(words) // 2 :][:1]]
     return [f"a{mark}{word}" for word in dict.fromkeys(few) for mark in marks]
 
@@ -74,18 +68,12 @@ def mixed(
 
 
 def numbered(keys: list[str]) -> list[str]:
-    """Return many numbered texts with a word.
-
-    A sample by a hash of the record has some of them.
-    """
+    """Return many numbered texts with a word, for hashes."""
     return [f"{(keys or ['a'])[0]} {n}" for n in range(_ALIKE)]
 
 
 def tables(marks: list[str], keys: list[str], widths: Sequence[int]) -> list[str]:
-    """Return texts with many fields, and tables of two separators.
-
-    As many numbers as the code may require.
-    """
+    """Return texts with many fields, and tables of two separators."""
     rows = [m.join([n] * w) for m in marks for w in widths for n in ("1000000", "-1000000")]
     like = keys or ["a"]
     several = [
@@ -98,10 +86,7 @@ def tables(marks: list[str], keys: list[str], widths: Sequence[int]) -> list[str
 
 
 def apart(marks: list[str], keys: list[str], listed: Collection[str]) -> list[tuple[str, str]]:
-    """Return texts of some words, and of the rest.
-
-    A record that moves some counts alone.
-    """
+    """Return texts of some words apart from the rest."""
     keys = keys if len(listed) < 2 else [key for key in keys if key in listed]
     half = (len(keys) + 1) // 2
     sides = [(keys[:half], keys[half:]), (keys[half:], keys[:half]), (keys[:1], keys[1:])]
@@ -164,10 +149,7 @@ def _identifiers(words: Iterable[str]) -> list[str]:
 
 
 def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
-    """Return low and high records of one key.
-
-    In formats that the code may read, alternately.
-    """
+    """Return low and high records of one key, in alternate formats."""
     top, keys, like = shapes.whole[:1] or ("7",), shapes.keys[:1], shapes.members
     fields: list[tuple[str, str]] = []
     for mark in shapes.marks:
@@ -408,10 +390,7 @@ class Texts:
 
 
 def ranked(found: Mined) -> list[str]:
-    """Return short words of the code, those of lists first.
-
-    Lists and tables.
-    """
+    """Return short words of the code, those of lists first."""
     words = [*sorted(found.listed), *sorted(found.words - found.listed)]
     short = [
         w

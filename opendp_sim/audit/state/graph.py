@@ -45,10 +45,7 @@ from opendp_sim.audit.state.snapshot import is_users
 
 
 class CacheSlot(Slot):
-    """Hold a cache that was empty at construction.
-
-    Filling it is no change of state.
-    """
+    """Hold a cache that was empty at construction and may fill."""
 
     def __init__(self, cache: Any) -> None:
         super().__init__(lambda: (cache,), lambda _: None, lambda _: {}, lambda *_: True)

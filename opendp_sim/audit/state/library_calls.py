@@ -86,10 +86,7 @@ class Reads(NamedTuple):
 
 @functools.lru_cache(maxsize=2000)
 def reads_of(code: types.CodeType) -> Reads:
-    """Return the indirect reads of code, nested code included.
-
-    Reads that its names do not show.
-    """
+    """Return the indirect reads of code, nested code included."""
     stored, imported, last = dict[str, None](), dict[tuple[int, str], None](), list[object]()
     for step in dis.get_instructions(code):
         if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"):

@@ -166,10 +166,7 @@ class Public:
         return value != value or (type(value), value) in self._known  # noqa: PLR0124 - NaN
 
     def writes(self, values: Iterable[Any]) -> bool:
-        """Return whether the code writes out a container of these values.
-
-        Just these, in this order.
-        """
+        """Return whether the code writes out just these values, in order."""
         return tuple(values) in self._displays
 
     def _take(self, value: Any) -> None:

@@ -80,10 +80,7 @@ def _parts(obj: Any) -> list[Any]:
 
 
 def arguments_of(obj: Any) -> list[Any]:
-    """Return the arguments of an object's OpenDP constructors.
-
-    Those of its parts too.
-    """
+    """Return the arguments of the OpenDP constructors of an object's parts."""
     told = (getattr(part, "__opendp_dict__", None) or {} for part in _parts(obj))
     return [value for made in told for value in made.get("__kwargs__", {}).values()]
 
@@ -175,10 +172,7 @@ def names_of(code: types.CodeType) -> tuple[str, ...]:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """Return an attribute of an instance or its class.
-
-    No property is run.
-    """
+    """Return an attribute of an instance or class without running properties."""
     try:
         kept = object.__getattribute__(owner, "__dict__")
     except (AttributeError, TypeError):  # slots; a user's ``__getattr__`` is not asked

@@ -20,10 +20,7 @@ _KNOWN = ("opendp_sim.audit.", "opendp.", "numpy", "scipy")
 
 
 def is_users(kind: type) -> bool:
-    """Return whether a class is the user's.
-
-    Neither the standard library's, nor this package's, nor OpenDP's.
-    """
+    """Return whether a class is the user's, of no known library."""
     module = str(kind.__module__)
     known = module.startswith(_KNOWN)
     return not known and module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names - {
@@ -51,10 +48,7 @@ def cell_contents(function: types.FunctionType) -> Iterator[Any]:
 
 
 def cached(cache: Any) -> list[Any]:
-    """Return the contents of a ``functools.lru_cache``.
-
-    Results, some keys, the function.
-    """
+    """Return the results, keys and function of a ``functools.lru_cache``."""
     out: list[Any] = []
     for part in gc.get_referents(cache):
         inner = isinstance(part, dict) and any(type(v).__name__ == _LINK for v in part.values())
@@ -71,10 +65,7 @@ def _of_keywords(part: Any) -> bool:
 
 
 def held_now(value: Any) -> Iterator[Any]:
-    """Yield the contents of a value by identity.
-
-    They are kept alive, so that no identity is given out again.
-    """
+    """Yield the contents of a value by identity, kept alive."""
     if isinstance(value, (np.ndarray, bytearray, array)):
         yield value.tobytes() if not isinstance(value, bytearray) else bytes(value)
         return

@@ -39,10 +39,7 @@ from opendp_sim.audit.statistics.scores import Score
 
 @dataclass(frozen=True)
 class Bet:
-    """Describe a bet.
-
-    An event, a point of the claimed curve, and the stake.
-    """
+    """Describe a bet by event, point of the claim and stake."""
 
     name: str
     score: Score
@@ -64,10 +61,7 @@ class Bet:
 
     @property
     def worst(self) -> float:
-        """Return the largest loss of a round, ``e^eps + delta``.
-
-        In units of the bet.
-        """
+        """Return the largest loss of a round, ``e^eps + delta``, in bets."""
         return math.exp(min(self.epsilon, 60.0)) + self.delta
 
     def holds(self, outputs: Encoded) -> NDArray[np.bool_]:
@@ -95,10 +89,7 @@ class Wealth:
         return 0.0 if self.purses is None else float(np.logaddexp.reduce(self.purses))
 
     def add(self, changes: NDArray[np.float64], goal: float) -> bool:
-        """Multiply in a batch of rounds, and stop at the goal.
-
-        Shape (players, rounds).
-        """
+        """Multiply in rounds, shape (players, rounds), until the goal."""
         players, rounds = changes.shape
         if rounds == 0:
             return False
@@ -125,10 +116,7 @@ class Wealth:
 
 
 def settle_bets(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
-    """Return the log-factors of each wealth by round, (players, rounds).
-
-    On fresh outputs.
-    """
+    """Return the log-factors of each wealth on fresh outputs, (players, rounds)."""
     rounds = min(len(left), len(right))
     gain = _gain(bet, left, right, rounds)
     if bet.against is not None:

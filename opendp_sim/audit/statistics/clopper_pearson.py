@@ -14,18 +14,12 @@ from scipy.stats import beta as beta_law, norm
 
 
 def lower_limit(hits: int, runs: int, risk: float) -> float:
-    """Return the lower confidence limit of a binomial probability.
-
-    The p with P[Binomial(runs, p) >= hits] = risk.
-    """
+    """Return the lower confidence limit of a probability at ``risk``."""
     return 0.0 if hits == 0 else float(beta_law.ppf(risk, hits, runs - hits + 1))
 
 
 def upper_limit(hits: int, runs: int, risk: float) -> float:
-    """Return the upper confidence limit of a binomial probability.
-
-    The p with P[Binomial(runs, p) <= hits] = risk.
-    """
+    """Return the upper confidence limit of a probability at ``risk``."""
     return 1.0 if hits == runs else float(beta_law.ppf(1 - risk, hits + 1, runs - hits))
 
 
@@ -41,10 +35,7 @@ def certified_delta(
 def certified_epsilon(
     hits: tuple[int, int], runs: tuple[int, int], delta: float, risk: float
 ) -> float:
-    """Return a lower confidence bound on epsilon at ``delta``.
-
-    From a fixed event; 0 if none.
-    """
+    """Return a lower confidence bound on epsilon of a fixed event."""
     high = lower_limit(hits[0], runs[0], risk / 2) - delta
     low = upper_limit(hits[1], runs[1], risk / 2)
     return max(0.0, math.log(high / low)) if high > 0 else 0.0
@@ -78,10 +69,7 @@ def draws_needed(
 
 
 def smallest_excess(claimed: float, rounds: int, beta: float, delta: float = 0.0) -> float:
-    """Return the smallest epsilon that ``rounds`` draws a side detect.
-
-    Inf if none.
-    """
+    """Return the smallest epsilon that ``rounds`` draws a side detect, or inf."""
     if rounds == 0:
         return math.inf
     low, high = claimed, claimed + 1e-3

@@ -23,10 +23,7 @@ and that of one who never bets and so keeps what the others lose."""
 
 
 def with_stakes(bet: Bet) -> Bet:
-    """Return the bet with each player's Kelly stake.
-
-    At an excess shrunk for having been the largest of many.
-    """
+    """Return the bet with each player's Kelly stake at shrunk excess."""
     q = (bet.hits[1] * bet.seen[1] + DOUBT) / (bet.seen[1] + 2 * DOUBT)
     allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
     excess = max(bet.hits[0] - allowed, 0.0)

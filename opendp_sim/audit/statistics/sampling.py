@@ -25,10 +25,7 @@ _batches = itertools.count()
 
 
 def begin_coins() -> None:
-    """Reset the coins of an audit.
-
-    The same coins for the same seed.
-    """
+    """Reset the coins of an audit, equal for equal seeds."""
     global _batches  # noqa: PLW0603
     _batches = itertools.count()
 
@@ -50,10 +47,7 @@ Spots = NDArray[np.int64] | None
 
 
 def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[Any]:
-    """Return ``count`` releases, with exceptions of failing runs.
-
-    Wide releases are restricted to a few cells.
-    """
+    """Return ``count`` releases of few cells, with exceptions of runs."""
     if subject.sample is not None:
         return [_narrow(v, spots) for v in subject.releases(data, count)]
     out: list[Any] = []

@@ -121,10 +121,7 @@ def symbol(run: Callable[[Any], Any], data: Any) -> str:
 
 
 def skeleton(value: Any) -> Any:
-    """Return an output without its finite numbers.
-
-    Names, lengths, order, NaN and None stay.
-    """
+    """Return an output without its finite numbers."""
     if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
         return value
     if isinstance(value, (int, float, np.number)):
@@ -149,10 +146,7 @@ def text_of(value: Any) -> str:
 
 
 def valued(run: Callable[[Any], Any], table: dict[str, float]) -> Callable[[Any], list[float]]:
-    """Return the run with outputs replaced by a table's scores.
-
-    Unknown outputs score 0.
-    """
+    """Return the run with outputs scored by a table, else 0."""
 
     def scored(data: Any) -> list[float]:
         return [table.get(symbol(run, data), 0.0)]

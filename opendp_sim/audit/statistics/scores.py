@@ -35,10 +35,7 @@ _CUTS, _POINTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), 8
 
 
 def cells_of(value: Any) -> Cells:
-    """Return the cells of an output as texts.
-
-    An output without cells is a single one.
-    """
+    """Return an output's cells, or itself, as texts."""
     if isinstance(value, str) and 1 < len(value) <= _LONGEST_TEXT:
         return tuple(value)
     if isinstance(value, np.ndarray):
@@ -49,10 +46,7 @@ def cells_of(value: Any) -> Cells:
 
 
 def learned(left: Sequence[Cells], right: Sequence[Cells]) -> dict[tuple[int, str], float]:
-    """Return the shrunk log-ratio of each cell's values.
-
-    Towards 0 for rare values.
-    """
+    """Return the shrunk log-ratio of each cell's values."""
     counts = [
         Counter((i, c) for cells in side for i, c in enumerate(cells)) for side in (left, right)
     ]
@@ -66,10 +60,7 @@ def scored_cells(
     weights: dict[tuple[int, str], float],
     cells: Callable[[Any], Cells] = cells_of,
 ) -> Callable[[Any], list[float]]:
-    """Return the run with outputs replaced by their summed weights.
-
-    The weights of their cells.
-    """
+    """Return the run with outputs replaced by their cells' summed weights."""
 
     def scored(data: Any) -> list[float]:
         try:
@@ -267,10 +258,7 @@ Rows = NDArray[np.float64]
 
 
 def rows_of(values: Sequence[Any]) -> Rows | None:
-    """Return outputs as rows of numbers, or None.
-
-    ``None`` where not all are rows of numbers of one length.
-    """
+    """Return outputs as rows of numbers of one length, or None."""
     rows = [numbers(value) for value in values]
     sizes = {len(row) if row is not None else 0 for row in rows}
     if len(sizes) != 1 or not 0 < max(sizes) <= _PLACES:
@@ -297,10 +285,7 @@ class Leaning:
         return cls(first, np.where(still, first, second), np.maximum(width, 1e-12))
 
     def score(self, rows: Rows) -> Rows:
-        """Return the scores of rows in favour of the left.
-
-        For Laplace noise nearly the log-likelihood ratio.
-        """
+        """Return the scores of rows, nearly log-likelihood ratios, for the left."""
         with np.errstate(over="ignore", invalid="ignore"):
             gain = (np.abs(rows - self.second) - np.abs(rows - self.first)) / self.width
         return np.asarray(
@@ -308,10 +293,7 @@ class Leaning:
         )
 
     def rows(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
-        """Return the run with outputs as rows of numbers.
-
-        Other outputs become a row with score 0.
-        """
+        """Return the run with outputs as rows, unfit ones scored 0."""
         nothing: list[float] = ((self.first + self.second) / 2).tolist()
 
         def one(data: Any) -> list[float]:

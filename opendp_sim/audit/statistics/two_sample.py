@@ -16,10 +16,7 @@ _CELLS = 400
 
 
 def surely_differ(one: list[Any], two: list[Any], risk: float) -> bool:
-    """Return whether two samples of outputs certainly have different laws.
-
-    Wrong with at most this risk.
-    """
+    """Return whether two samples differ in law, wrong at most at risk."""
     first, second = encode(one).cells, encode(two).cells
     if first.shape[1] != second.shape[1]:
         return not any(isinstance(v, (list, dict, str, bytes)) for v in (*one, *two))

@@ -45,10 +45,7 @@ def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
 
 
 def drawn(detail: str, won: Won, tracer: Tracer, words: str, claimed: str = "") -> Evidence:
-    """Return evidence from won bets.
-
-    The plain event is found later.
-    """
+    """Return evidence from won bets, whose plain event comes later."""
     bet = won.bet
     return Evidence(
         "event",
@@ -82,10 +79,7 @@ def bet_on_table(
     count: int = _TABLE,
     seen: Glance | None = None,
 ) -> Evidence | None:
-    """Bet on the log-ratios of whole outputs.
-
-    Learned from draws that the verdict does not use.
-    """
+    """Bet on outputs' log-ratios, learned from draws without verdict."""
     end = cpu_seconds() + seconds
     scout = tracer.obj if tracer.stateful else tracer.mode_run("scout")
     seen = Glance() if seen is None else seen

@@ -57,10 +57,7 @@ class Shift:
 
 
 def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded) -> Shift | None:
-    """Return the shift of a pair, or None.
-
-    ``None`` for several families or unknown ones.
-    """
+    """Return the shift of a pair of one known family, or None."""
     laws = [draw.law or draw.free for draw in draws]
     if (
         not draws
@@ -87,10 +84,7 @@ def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded)
 
 
 def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | None:
-    """Return (claimed, attained) of an excessive shift, or None.
-
-    The loss is exact.
-    """
+    """Return (claimed, attained) of a shift with exact excess, or None."""
     moved = shift.moved
     if not moved.any():
         return None
@@ -154,10 +148,7 @@ def _beyond(attained: float, claimed: tuple[Any, ...], rounding: float) -> tuple
 
 
 def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:
-    """Return whether real releases follow the traced law, by cell.
-
-    After subtraction of the traced arguments.
-    """
+    """Return whether releases less traced arguments follow the traced law."""
     for data, arguments in ((pair.left, shift.first), (pair.right, shift.second)):
         rows = guard_runs(partial(_numbers_of, obj, data))
         if any(row is None or len(row) != shift.decoded.width for row in rows):

@@ -106,10 +106,7 @@ class Tracer:
             self.tape.end = before + self.extra - extra
 
     def risk(self, share: float) -> float:
-        """Take a part of beta for one test.
-
-        Shares are fixed before the audit and add up to one.
-        """
+        """Take a share of beta, fixed before the audit, for one test."""
         share = min(share, max(0.0, 1 - self.spent))
         self.spent += share
         return max(share * self.beta, 1e-300)
@@ -135,10 +132,7 @@ class Tracer:
 
     @property
     def glanced(self) -> Common | None:
-        """Return the noise shared for a search, or None.
-
-        A search needs no proof of soundness.
-        """
+        """Return the noise shared for an unproved search, or None."""
         own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
         return self.tape.common if own else None
 

@@ -32,10 +32,7 @@ _FLOATS = (
 
 
 def support_step(tracer: Tracer) -> Evidence | None:
-    """Bet on outputs of the left without preimage on the right.
-
-    Floats with gaps, few bits.
-    """
+    """Bet on the left's outputs without preimage on the right."""
     found = [
         f for f in tracer.seen.best if f.view.moved and f.view.foreign and len(f.view.draws) == 1
     ]

@@ -31,20 +31,14 @@ arguments, and seconds."""
 
 @dataclass(frozen=True)
 class Tree:
-    """Hold exact probabilities of whole outputs.
-
-    Except for a rest of mass that was not followed.
-    """
+    """Hold exact probabilities of whole outputs, and the rest's mass."""
 
     masses: dict[str, float]
     rest: float
 
 
 def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
-    """Follow every value of every draw, or return None.
-
-    ``None`` for a draw without a finite law, or for too large a tree.
-    """
+    """Follow every value of every draw, or return None."""
     begin, masses = cpu_seconds(), dict[str, float]()
     rest, runs = 0.0, 0
     todo: list[tuple[list[Any], float]] = [([], 1.0)]
@@ -87,10 +81,7 @@ def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
 
 
 def values_of(draw: Draw) -> int:
-    """Return the number of values of a draw.
-
-    More than ``MOST_RUNS`` where a tree is impossible.
-    """
+    """Return the number of values of a draw, however large."""
     if draw.options is not None:
         return len(draw.options)
     law = draw.law
@@ -99,10 +90,7 @@ def values_of(draw: Draw) -> int:
 
 
 def tree_hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
-    """Return a lower bound on delta at epsilon, and its event.
-
-    Sums are rounded against the finding.
-    """
+    """Return a lower bound on delta at epsilon, and its event."""
     factor = math.exp(min(epsilon, 700.0))
     event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
     p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
@@ -124,10 +112,7 @@ def agrees(
 
 
 def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
-    """Return the results of many releases.
-
-    Fewer of a slow object. A guard is a second look, no proof.
-    """
+    """Return many releases' results, fewer of a slow object."""
     begin, out = cpu_seconds(), list[Any]()
     while len(out) < most:
         if len(out) >= _FEWEST_RUNS and cpu_seconds() - begin > _GUARD_SECONDS:

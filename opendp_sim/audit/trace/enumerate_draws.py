@@ -32,10 +32,7 @@ _FAR = 10
 
 
 def tree_step(tracer: Tracer) -> Evidence | None:
-    """Enumerate the draws on a few small pairs.
-
-    Where there are few enough.
-    """
+    """Enumerate the draws on a few small pairs, if few."""
     if tracer.hidden or tracer.stateful:
         return None
     end = cpu_seconds() + min(1.2, tracer.left() - 1.0)

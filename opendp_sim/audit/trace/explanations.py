@@ -30,10 +30,7 @@ _UNLIKE = (
 
 
 def facts_of_trace(tracer: Tracer) -> dict[str, Any]:
-    """Return facts for the report.
-
-    ``noise``, ``never``, ``shown`` and ``advice``.
-    """
+    """Return facts for the report, ``noise``, ``never``, ``shown`` and ``advice``."""
     if tracer.unlike:
         return {"noise": [], "never": [_BESIDE], "shown": True, "advice": ""}
     lines, shown = _noise(tracer), _shown(tracer)
@@ -57,10 +54,7 @@ def facts_of_trace(tracer: Tracer) -> dict[str, Any]:
 
 
 def is_alone(tracer: Tracer) -> str:
-    """Return advice to audit a noiseless function separately, or nothing.
-
-    For noise that is added behind it.
-    """
+    """Return advice to audit a function before its noise, or nothing."""
     if not tracer.hidden or not tracer.functions or _drawn(tracer):
         return ""
     function, probes = tracer.functions[0], [f.pair.left for f in tracer.seen.best[:3]]
@@ -106,10 +100,7 @@ def looked(tracer: Tracer, *, refuted: bool) -> str:
 
 
 def hinted(tracer: Tracer) -> str:
-    """Return a hint of a pair above the claim, or nothing.
-
-    Its loss along its tape exceeds the claim.
-    """
+    """Return a hint of a pair whose tape exceeds the claim."""
     if tracer.unlike or tracer.stateful or tracer.priced is not None or not tracer.seen.best:
         return ""
     if tracer.seen.best[0].loss <= 1 + 1e-9 or not _drawn(tracer) or not _priced(tracer):
@@ -118,10 +109,7 @@ def hinted(tracer: Tracer) -> str:
 
 
 def noiseless(tracer: Tracer) -> str:
-    """Return a warning of a measurement without noise.
-
-    Empty if its claim is infinite, or if it draws.
-    """
+    """Return a warning of a finite claim without noise, or nothing."""
     if tracer.unlike or tracer.stateful or tracer.hidden or not tracer.seen.best or _drawn(tracer):
         return ""
     return (
@@ -198,10 +186,7 @@ def _in_all(share: float, total: float) -> str:
 
 
 def share_of(a: Draw, b: Draw, claim: Claim) -> float:
-    """Return the claim's share of two draws' loss.
-
-    Of a known law.
-    """
+    """Return the claim's share of two draws' known loss."""
     if a.law is None or np.shape(a.argument) != np.shape(b.argument):
         return 0.0
     epsilon, rho = a.law.loss(a.argument, b.argument)

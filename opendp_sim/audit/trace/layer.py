@@ -40,10 +40,7 @@ _SURE, _MORE_OFTEN = 1e-9, 0.5
 
 
 def stand_ins_raise(tracer: Tracer) -> bool:
-    """Return whether only runs with stand-ins raise.
-
-    Where releases of the object do not.
-    """
+    """Return whether runs raise with stand-ins only."""
     rng, begin = public_generator(0, "audit", "stand-ins"), cpu_seconds()
     quiet: list[Any] = []
     for _ in range(_DATASETS):
@@ -76,10 +73,7 @@ def _taped_raises(tracer: Tracer, data: Any) -> bool:
 
 
 def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
-    """Return whether stand-ins change the law of the outputs.
-
-    On a side of a pair.
-    """
+    """Return whether stand-ins change a side's law of outputs."""
     if pair is None:
         return False
     direct = tracer.direct and not tracer.stateful
@@ -211,10 +205,7 @@ def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tu
 def traced_distribution(
     tracer: Tracer, budget: Effort, beta: float, hints: tuple[Pair, ...], events: Any
 ) -> LayerResult:
-    """Run L3 on the pairs from the tapes.
-
-    With OpenDP's noise drawn in bulk where sound.
-    """
+    """Run L3 on the pairs from the tapes, in bulk if sound."""
     from opendp_sim.audit.trace.bets import verdict_run  # noqa: PLC0415
 
     def drawn(subject: Subject, hints: tuple[Pair, ...]) -> LayerResult:

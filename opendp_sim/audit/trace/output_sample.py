@@ -47,10 +47,7 @@ _BORDERS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95
 
 @dataclass(frozen=True)
 class Bins:
-    """Bin numbers that hardly repeat.
-
-    Borders are quantiles of both sides together.
-    """
+    """Bin numbers that hardly repeat, at quantiles of both sides."""
 
     borders: tuple[NDArray[np.float64], ...]
 
@@ -64,10 +61,7 @@ class Bins:
         return cls(tuple(np.unique(np.quantile(c, _BORDERS, method="nearest")) for c in table.T))
 
     def cells(self, value: Any) -> Cells:
-        """Return the cells of an output as texts.
-
-        The bin of each number, and whether it is whole.
-        """
+        """Return the bins of an output's numbers as texts."""
         row = numbers(value)
         if row is None or len(row) != len(self.borders):
             return (repr(value)[:200],)
@@ -114,10 +108,7 @@ class Glance:
         return self
 
     def worth(self, curve: Curve) -> float:
-        """Return the best event's excess over the claim.
-
-        In standard errors.
-        """
+        """Return the best event's excess over the claim, in standard errors."""
         single = max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
         return max(single, self.by_all(curve))
 
@@ -142,10 +133,7 @@ class Glance:
         return max(surplus(curve, a, b), surplus(curve, b, a))
 
     def by_shift(self, curve: Curve) -> float:
-        """Return the excess by shifted numbers, both ways.
-
-        All cells together.
-        """
+        """Return the excess by shifted numbers of all cells, both ways."""
         sides = self._rows()
         if sides is None:
             return 0.0
@@ -157,10 +145,7 @@ class Glance:
         return 0.0 if sides is None else surplus_together(curve, *sides)
 
     def joint(self) -> tuple[Joint, Leaning] | None:
-        """Return the joint score with its rows, or None.
-
-        The score of cells that move against each other.
-        """
+        """Return the joint score of cells with its rows, or None."""
         sides = self._rows()
         return None if sides is None else (Joint.of(*sides), Leaning.of(*sides))
 
@@ -188,10 +173,7 @@ class Glance:
         return left, right
 
     def score(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
-        """Return the run with outputs replaced by learned log-ratios.
-
-        Those of their cells.
-        """
+        """Return the run with outputs replaced by cells' learned log-ratios."""
         bins = self.bins()
         weights = learned(*self._cells(bins))
         cells = cells_of if bins is None else bins.cells

@@ -44,10 +44,7 @@ and the part of the largest loss that a small pair must have."""
 
 
 def loss_step(tracer: Tracer) -> Evidence | None:
-    """Refute the costliest pairs.
-
-    By a closed form, else by bets on the tape's score.
-    """
+    """Refute the costliest pairs by closed forms or bets."""
     over = [found for found in tracer.seen.best if found.loss > 1 + 1e-9]
     stop = max(0.8, (1 - _ALL) * tracer.left()) if tracer.seen.odd else 0.8
     for found in _varied(over, _plenty(tracer)):
@@ -123,10 +120,7 @@ def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
 
 
 def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, View]:
-    """Return the smallest pair with the same excess and finding.
-
-    Among those found; no draws are made.
-    """
+    """Return the smallest pair with the same finding, without draws."""
 
     def side(of: Pair) -> Pair:
         return of.flipped() if flip else of
@@ -198,10 +192,7 @@ def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
 def _calculated(
     tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any]
 ) -> Evidence | None:
-    """Record a closed form as priced, or as a finding.
-
-    A finding needs bets won on real draws.
-    """
+    """Record a closed form as priced, or as finding with bets."""
     if not fits(shift, pair, tracer.obj, tracer.rng):
         return None
     claimed = tracer.curve.text if callable(closed[0]) else closed[0]

@@ -94,10 +94,7 @@ def _cancelling(subject: Subject, pair: Pair) -> tuple[Any, Any] | None:
 
 
 def repeated_releases(subject: Subject, calls: int) -> Subject | None:
-    """Return several calls with OpenDP's composed claim, or None.
-
-    ``None`` for measures with another rule.
-    """
+    """Return several calls with OpenDP's composed claim, or None."""
     kind, single = str(subject.measure and subject.measure.type), subject.privacy_map
     assert single is not None  # noqa: S101 - a measurement
     run = subject.run

@@ -261,10 +261,7 @@ def _conversation(
 def equal_runs(
     tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any, *, ordered: bool = False
 ) -> bool:
-    """Return whether object and function agree on one tape.
-
-    With ``ordered`` the order of keys counts.
-    """
+    """Return whether object and function agree on one tape, perhaps ordered."""
     try:
         out, draws = tape.run(obj, data, "record")
         mine, again = tape.run(function, data, "force", [d.value for d in draws])

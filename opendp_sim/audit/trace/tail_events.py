@@ -36,10 +36,7 @@ _SHORTEST = 1.2
 
 
 def level_step(tracer: Tracer) -> None:
-    """Price events of outputs monotone in one draw.
-
-    Under a claim with a delta.
-    """
+    """Price events of outputs monotone in a draw, with delta."""
     if tracer.hidden or tracer.stateful or not float(tracer.curve.deltas[0]) > 0:
         return
     found = [f for f in tracer.seen.best if f.view.moved and not f.view.finding]
@@ -56,10 +53,7 @@ def level_step(tracer: Tracer) -> None:
 
 @dataclass(frozen=True)
 class _Side:
-    """Describe an output as a function of its one draw.
-
-    In scales of the noise, around the draw.
-    """
+    """Describe an output as a function of its draw, in scales."""
 
     run: Callable[[float], float]
     places: NDArray[np.float64]

@@ -55,10 +55,7 @@ class _Case:
 
 
 def hidden_step(tracer: Tracer) -> Evidence | None:
-    """Race odd and costly pairs, and bet on the best three.
-
-    On fast draws.
-    """
+    """Race odd and costly pairs, and bet on the best three."""
     if tracer.stateful or not (tracer.hidden or _draws(tracer)):
         return None
     ranked = _ranked(tracer)
@@ -115,10 +112,7 @@ def _draws(tracer: Tracer) -> bool:
 
 
 def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
-    """Yield opposed blocks, odd pairs and costliest pairs, each once.
-
-    Members of the input domain only.
-    """
+    """Yield members' opposed blocks, odd pairs and costliest pairs, once each."""
     known, member = set(), quiet_member(tracer.subject.input_domain)
     for name, pair in _all(tracer, levels):
         key = repr(pair.left), repr(pair.right)

@@ -17,16 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.atomic_files import fresh, replacing
-from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.cell import columned, object_array
-
-
-def file_digests(files: Mapping[str, File]) -> dict[str, str]:
-    """Return the sha256 of each file."""
-    return {name: digest_of(path) for name, path in files.items()}
 
 
 def check_writable(path: File, where: str) -> None:
