@@ -112,6 +112,8 @@ def _show(look: Look) -> None:
     say(f"dataset   {look.dataset}, ingest: {look.ingest}")
     for reason in look.found.reasons:
         say(f"found     {reason}")
+    for question in look.found.asked:
+        say(f"asked     {question}")
     for name, cells in look.found.examples.items():
         say(f"unread    column {name}, most often {', '.join(cells)}")
     if look.refused:

@@ -94,7 +94,8 @@ class Look:
     @property
     def is_mended(self) -> bool:
         """Return whether another declaration reads more."""
-        return bool(self.found.options or any(c.better for c in self.columns))
+        found = self.found.options or self.found.holes
+        return bool(found or any(c.better for c in self.columns))
 
     def mended(self, entry: DataEntry) -> dict[str, Any]:
         """Return the dataset's declaration in the found form, with its bounds."""
@@ -108,8 +109,9 @@ class Look:
                 told["columns"][look.name] = {"dtype": look.better} | {
                     k: v for k, v in old.items() if k in kept | {"role"} and v is not None
                 }
-        if self.found.options:
-            told["source"] = _with(entry.source, self.found.options).plain()
+        if self.found.options or self.found.holes:
+            holes = dict.fromkeys(self.found.holes, "???")
+            told["source"] = _with(entry.source, self.found.options | holes).plain()
         return {key: told[key] for key in ("source", "columns", "ingest") if key in told}
 
 
@@ -162,7 +164,10 @@ def entries_of(path: str | File, given: Mapping[str, Any] | None = None) -> list
 
 def _filled(given: Any) -> dict[str, Any] | None:
     """Return a dataset's words without holes; None where its source has one."""
-    if not isinstance(given, dict) or hole_in(given.get("source", HOLE)):
+    if not isinstance(given, dict):
+        return None
+    given = {**given, "source": _without_holes(given.get("source", HOLE))}
+    if hole_in(given["source"]):
         return None
     columns = given.get("columns")
     kept = {k: v for k, v in given.items() if not hole_in(v) and k in ("ingest", "public")}
@@ -176,6 +181,18 @@ def _filled(given: Any) -> dict[str, Any] | None:
             whole = {"dtype": "str"}
         told[name] = whole
     return {"source": given["source"], "columns": told, **kept}
+
+
+def _without_holes(source: Any) -> Any:
+    """Return a source without the options that are holes, other than its file."""
+    if not isinstance(source, dict):
+        return source
+    return {
+        kind: {k: v for k, v in options.items() if k == "file" or not hole_in(v)}
+        if isinstance(options, dict)
+        else options
+        for kind, options in source.items()
+    }
 
 
 def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
@@ -194,7 +211,7 @@ def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
     data = writer.load(text.replace("???", _HOLE))
     for name, told in looks.items():
         entry = data["data"][name]
-        entry["source"] = told["source"]
+        entry["source"] = _marked(told["source"])
         for column, words in told["columns"].items():
             have = entry["columns"][column]
             if isinstance(have, dict) and have.get("dtype") not in (words["dtype"], _HOLE):
@@ -204,6 +221,16 @@ def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
     stream = io.StringIO()
     writer.dump(data, stream)
     return stream.getvalue().replace(_HOLE, "???")
+
+
+def _marked(source: dict[str, Any]) -> dict[str, Any]:
+    """Return a source whose holes the writer leaves without quotes."""
+    return {
+        kind: {k: _HOLE if v == "???" else v for k, v in given.items()}
+        if isinstance(given, dict)
+        else given
+        for kind, given in source.items()
+    }
 
 
 _HOLE = "\ue000\ue000\ue000"

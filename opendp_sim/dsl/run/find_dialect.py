@@ -52,11 +52,15 @@ class DialectFit:
         options: of the source, those that differ from the declared ones.
         reasons: what was found and what is proposed for it, a line each.
         examples: up to three cells by column that the found dialect does not read.
+        asked: questions that only the data's curator can answer, a line each.
+        holes: options that these are about, for which nothing is proposed.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    holes: list[str] = field(default_factory=list)
 
 
 def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> DialectFit:
@@ -78,7 +82,8 @@ def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Di
         cells, _ = _sample(read_place({**options, **found.options}, folder, "csv"), records)
     numbers = {c.name: cells[c.name] for c in records.columns if _is_number(c)}
     base = read_place({**options, **found.options}, folder, "csv").dialect
-    _numbers(base, numbers, records, found)
+    declared = not {"decimal", "thousands"}.isdisjoint(given)
+    _numbers(base, numbers, records, found, ask=not declared)
     _heaps({**options, **found.options}, numbers, records, folder, found)
     return found
 
@@ -210,12 +215,13 @@ def _read(dialect: Dialect, cells: list[str], column: Column) -> Iterator[bool]:
 
 
 def _numbers(
-    base: Dialect, numbers: dict[str, list[str]], records: Records, found: DialectFit
+    base: Dialect, numbers: dict[str, list[str]], records: Records, found: DialectFit, *, ask: bool
 ) -> None:
     """Find the first form of numbers that reads most cells."""
     columns = {c.name: c for c in records.columns}
     strips = [base.strip, tuple(dict.fromkeys((*base.strip, *_affixes(numbers, columns, base))))]
     best, most = base, -1
+    tied: list[Dialect] = []
     for strip, form in product(dict.fromkeys(strips), (None, *_FORMS)):
         marks = (
             {"decimal": base.decimal, "thousands": base.thousands}
@@ -225,11 +231,31 @@ def _numbers(
         tried = _with(base, strip=strip, **marks)
         count = sum(sum(_read(tried, numbers[name], columns[name])) for name in numbers)
         if count > most:
-            best, most = tried, count
+            best, most, tied = tried, count, []
+        elif count == most and tried.strip == best.strip:
+            tied.append(tried)
+    if ask:
+        _ask(base, best, tied, numbers, found)
+    _propose(base, best, numbers, columns, found)
+    for name, cells in numbers.items():
+        reads = _read(best, cells, columns[name])
+        odd = [cell for cell, good in zip(cells, reads, strict=True) if not good]
+        if odd:
+            found.examples[name] = [ascii(c)[:40] for c, _ in Counter(odd).most_common(3)]
+
+
+def _propose(
+    base: Dialect,
+    best: Dialect,
+    numbers: dict[str, list[str]],
+    columns: Mapping[str, Column],
+    found: DialectFit,
+) -> None:
+    """Propose the signs of a form, with the cells that each reads."""
     said_of = {"decimal": "a decimal", "thousands": "a thousands sign", "strip": "texts around"}
     for name, said in said_of.items():
         value = getattr(best, name)
-        if value == getattr(base, name):
+        if value == getattr(base, name) or name in found.holes:
             continue
         found.options[name] = list(value) if name == "strip" else value
         plain = _with(best, **{name: getattr(base, name)})
@@ -241,11 +267,55 @@ def _numbers(
                 found.reasons.append(
                     f"column {where}: {lost:,} of the first {len(cells):,} cells have {said} ({signs})"
                 )
+
+
+def _ask(
+    base: Dialect,
+    best: Dialect,
+    tied: list[Dialect],
+    numbers: dict[str, list[str]],
+    found: DialectFit,
+) -> None:
+    """Ask which of two forms is meant that read all the same cells as other numbers.
+
+    1,234 is 1234 or 1.234, and no cell of the column tells which. The plain form stays as it is.
+    """
+    name_of = "thousands" if best.thousands else "decimal"
+    proposed = getattr(best, name_of) != getattr(base, name_of)
     for name, cells in numbers.items():
-        reads = _read(best, cells, columns[name])
-        odd = [cell for cell, good in zip(cells, reads, strict=True) if not good]
-        if odd:
-            found.examples[name] = [ascii(c)[:40] for c, _ in Counter(odd).most_common(3)]
+        for other in tied:
+            pairs = [(c, _value(best, c), _value(other, c)) for c in cells]
+            unlike = [(c, one, two) for c, one, two in pairs if one != two]
+            if len(unlike) < _TIED:
+                continue
+            cell, one, two = unlike[0]
+            found.asked.append(
+                f"column {name}: {len(unlike):,} of the first {len(cells):,} cells, such as {cell!a}, "
+                f"are {one:.12g} with {_form_text(best)} and {two:.12g} with {_form_text(other)}, and no "
+                f"cell tells which: declare one"
+            )
+            found.holes += [name_of] if proposed and name_of not in found.holes else []
+            break
+
+
+_TIED = 3
+"""Cells that two forms read as other numbers, from which it is asked which form is meant."""
+
+
+def _value(dialect: Dialect, cell: str) -> float:
+    """Return a cell's number; zero for none, which both forms read as none."""
+    number = dialect.number(cell)
+    found = 0.0 if number is None else real(number)
+    return found if abs(found) < float("inf") else 0.0
+
+
+def _form_text(dialect: Dialect) -> str:
+    signs = {"decimal": dialect.decimal, "thousands": dialect.thousands}
+    told = [f'{name}: "{sign}"' for name, sign in signs.items() if sign and (name, sign) != _PLAIN]
+    return f"`{', '.join(told)}`" if told else "the plain form"
+
+
+_PLAIN = ("decimal", ".")
 
 
 def _with(dialect: Dialect, **changes: Any) -> Dialect:

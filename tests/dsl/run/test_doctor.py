@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -165,6 +166,58 @@ def test_the_steward_needs_no_bounds_and_gets_a_spec_that_reads(tmp_path: Path) 
     assert kept.tolist() == expected
     again = CliRunner().invoke(app, ["doctor", spec, "--private-look", "-o", str(mended)])
     assert again.exit_code == 1  # it overwrites nothing
+
+
+def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path: Path) -> None:
+    """Only holes are filled in between: the name, public bounds, and columns that are not wanted go."""
+    air(tmp_path)
+    (tmp_path / "places.csv").write_text("co,t\n3.0,5.5\n")
+
+    def command(*words: str) -> Any:
+        run = CliRunner().invoke(app, [str(word) for word in words])
+        assert run.exit_code == 0, run.output
+        return run
+
+    spec, mended = tmp_path / "air.yaml", tmp_path / "mended.yaml"
+    command("init", spec, "--data", "air.csv", "--recipe", "density")
+    command("doctor", spec, "--private-look", "-o", mended)
+    text = mended.read_text()
+    for hole, value in (("name: ???", "name: air"), ("co: {dtype: float64, bounds: [???, ???]}",
+                        "co: {dtype: float64, bounds: [0, 10]}"), ("[???, ???]", "[-50, 50]"),
+                        ("limit: {epsilon: 3.0", "limit: {epsilon: 9999.0"),
+                        ("budget: {epsilon: 1.0", "budget: {epsilon: 1000.0")):  # fmt: skip
+        assert hole in text
+        text = text.replace(hole, value)
+    mended.write_text(text)
+    command("apply", mended)
+    asked = ["--queries", tmp_path / "places.csv", "--post", "density", "--json"]
+    table = json.loads(command("answer", tmp_path / "out" / "release.npz", *asked).output)
+    told = dict(zip(table["columns"], table["rows"][0], strict=True))
+    rows = [
+        (at % 7 + at % 10 / 10, at % 30 - 8 + (0.5 if at % 30 >= 8 else -0.5))
+        for at in range(300)
+        if at % 6 and at % 9
+    ]
+    apart = [((co - 3) / 10 / 0.1) ** 2 + ((t - 5.5) / 100 / 0.1) ** 2 for co, t in rows]
+    truth = sum(np.exp(-np.array(apart)))
+    assert told["lower"] <= truth <= told["upper"]
+    assert abs(told["density"] - truth) < 2
+    assert abs(told["records"] - len(rows)) < 2
+
+
+def test_a_tie_is_a_hole_in_the_mended_spec(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("co;t\n" + "1,234;5\n" * 9)
+    spec, mended = tmp_path / "s.yaml", tmp_path / "mended.yaml"
+    assert CliRunner().invoke(app, ["init", str(spec), "--data", "t.csv"]).exit_code == 0
+    words = ["doctor", str(spec), "--private-look", "-o", str(mended)]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.output
+    said = " ".join(run.output.split())
+    assert "asked column co: 9 of the first 9 cells, such as '1,234', are 1234 with" in said
+    assert "thousands: ???" in mended.read_text()
+    assert CliRunner().invoke(app, ["check", str(mended)]).exit_code == 1
+    again = CliRunner().invoke(app, ["doctor", str(mended), "--private-look"])
+    assert "asked column co" in " ".join(again.output.split())
 
 
 def test_a_hole_in_the_source_is_named(tmp_path: Path) -> None:
