@@ -184,7 +184,7 @@ def _filled(given: Any) -> dict[str, Any] | None:
 
 
 def _without_holes(source: Any) -> Any:
-    """Return a source without the options that are holes, other than its file."""
+    """Return a source without holes, other than its file."""
     if not isinstance(source, dict):
         return source
     return {

@@ -251,7 +251,7 @@ def _propose(
     columns: Mapping[str, Column],
     found: DialectFit,
 ) -> None:
-    """Propose the signs of a form, with the cells that each reads."""
+    """Propose the signs of a form with their gains."""
     said_of = {"decimal": "a decimal", "thousands": "a thousands sign", "strip": "texts around"}
     for name, said in said_of.items():
         value = getattr(best, name)
@@ -276,7 +276,7 @@ def _ask(
     numbers: dict[str, list[str]],
     found: DialectFit,
 ) -> None:
-    """Ask which of two forms is meant that read all the same cells as other numbers.
+    """Ask which of two equally good forms is meant.
 
     1,234 is 1234 or 1.234, and no cell of the column tells which. The plain form stays as it is.
     """
@@ -303,7 +303,7 @@ _TIED = 3
 
 
 def _value(dialect: Dialect, cell: str) -> float:
-    """Return a cell's number; zero for none, which both forms read as none."""
+    """Return a cell's number, zero for a missing one."""
     number = dialect.number(cell)
     found = 0.0 if number is None else real(number)
     return found if abs(found) < float("inf") else 0.0
