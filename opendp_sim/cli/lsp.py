@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opendp_sim.cli._run import AsJson, handled
+from opendp_sim.cli._stop import unread
 
 
 def lsp_command(json_: AsJson = False) -> None:
@@ -17,4 +18,7 @@ def lsp_command(json_: AsJson = False) -> None:
     with handled(as_json_text=json_):
         from opendp_sim.lsp.server import serve_stdio  # noqa: PLC0415 - at first use
 
-        serve_stdio()
+        try:
+            serve_stdio()
+        except OSError as error:
+            raise unread(error) from None

@@ -6,6 +6,7 @@ pygls; the content is ``language.py``'s.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ def serve_stdio() -> None:
 
     Raises:
         DataError (OS606): pygls is not installed.
+        OSError: nobody reads what it answers any more.
     """
     try:
         servers, types = import_module("pygls.server"), import_module("lsprotocol.types")
@@ -36,7 +38,48 @@ def serve_stdio() -> None:
         ) from None  # fmt: skip
     server = servers.LanguageServer("opendp-sim", __version__)
     _Editor(server, types).register()
-    server.start_io()
+    streams = _Streams()
+    server.start_io(streams, streams)
+    if streams.failed is not None:
+        raise streams.failed
+
+
+class _Streams:
+    """Standard input and output, which both end where output takes no more.
+
+    pygls answers a failed write with a message about it, whose write fails, for ever.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = sys.stdin.buffer, sys.stdout.buffer
+        self.failed: OSError | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether no further message is read."""
+        return self._reader.closed or self.failed is not None
+
+    def readline(self) -> bytes:
+        """Read one line."""
+        return self._reader.readline()
+
+    def read(self, size: int) -> bytes:
+        """Read the body of a message."""
+        return self._reader.read(size)
+
+    def write(self, data: bytes) -> None:
+        """Write, or end both."""
+        try:
+            self._writer.write(data)
+            self._writer.flush()
+        except OSError as error:
+            self.failed = error
+
+    def flush(self) -> None:
+        """Do nothing; each message is flushed."""
+
+    def close(self) -> None:
+        """Close neither: the process ends, and says how."""
 
 
 def _plain(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
