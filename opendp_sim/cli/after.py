@@ -67,6 +67,14 @@ def answer_command(
         str | None, typer.Option("--output", "-o", "--save", help="Write .csv, .json or .npz.")
     ] = None,
     force: Force = False,
+    spreadsheet: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet",
+            help="Change texts of a .csv that a spreadsheet would run: an apostrophe before formulas, "
+            "control characters escaped.",
+        ),
+    ] = False,
     json_: AsJson = False,
 ) -> None:
     """Answer public queries from a saved release.
@@ -77,6 +85,10 @@ def answer_command(
         if save is not None and not save.endswith((".csv", ".json", ".npz")):
             raise refuse_usage(
                 "--output ending in .csv, .json or .npz", save, "choose one of them."
+            )
+        if spreadsheet and not (save or "").endswith(".csv"):
+            raise refuse_usage(
+                "--spreadsheet with --output of a .csv", save or "no file", "leave it out."
             )
         if save is not None:
             named = (("the queries", queries), ("the public points", public))
@@ -89,7 +101,7 @@ def answer_command(
         answers = _beside(asked, found)
         notes = answer_notes(loaded, opened[0], post, found, opened[1])
         if save is not None:
-            write_output(File(save), answers, domain)
+            write_output(File(save), answers, domain, spreadsheet=spreadsheet)
             note_written(save)
             notes = [*notes, *filter(None, [formula_note(File(save))])]
             if json_:

@@ -79,7 +79,7 @@ class _Streams:
         """Do nothing; each message is flushed."""
 
     def close(self) -> None:
-        """Close neither: the process ends, and says how."""
+        """Leave both open until the process ends."""
 
 
 def _plain(method: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import opendp_sim as sim
 from opendp_sim import __version__
@@ -19,6 +22,10 @@ from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.dsl.files.write import formula_note, write_output
 from opendp_sim.dsl.grammar.pages import CHOOSING
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import plan_of
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.text.diagnostic import Refused
 from tests._cli import run as _run
 
 TABLE = {
@@ -269,6 +276,10 @@ def test_the_help_of_a_refusal_is_no_continuation():
         (["+cmd"], True),
         (["-cmd|' /C calc'!A0"], True),
         (["a\x1b[2Jb"], True),
+        (["a\x9b2Jb"], True),
+        ([" =1+1"], True),
+        (["a;=1+1"], True),
+        (["\uff1d1+1"], True),
         (["-3.5", "+1e-7", "-inf", "a=b", "Łódź", "x\ny", ""], False),
     ],
 )
@@ -280,6 +291,92 @@ def test_texts_that_a_spreadsheet_would_run_are_named(tmp_path, cells, acts):
     assert formula_note(tmp_path / "top.json") == ""
 
 
+INERT = {
+    "=1+1": "'=1+1",
+    "-cmd|' /C calc'!A0": "'-cmd|' /C calc'!A0",
+    " @SUM(A1)": " '@SUM(A1)",
+    "a;=1+1": "a;'=1+1",
+    "\uff1d1": "'\uff1d1",
+    "a\x1b[2Jb\x9b": "a\\x1b[2Jb\\x9b",
+    "\t=1": "\\t'=1",
+    "x\ny": "x\\ny",
+    "-3.5": "-3.5",
+    "Łódź": "Łódź",
+    "a=b": "a=b",
+    "": "",
+}
+
+
+def test_texts_for_a_spreadsheet_are_inert(tmp_path):
+    """Quotes stop no spreadsheet: it reads `"=1+1"` as a formula, too."""
+    path, cells = tmp_path / "top.csv", np.array(list(INERT), dtype=object)
+    numbers = np.linspace(-1, 1, len(cells))
+    write_output(path, {"item": cells, "=count": numbers}, None, spreadsheet=True)
+    assert formula_note(path) == ""
+    with path.open(encoding="utf-8", newline="") as stream:
+        (item, count), *rows = csv.reader(stream)
+    assert (item, count) == ("item", "'=count")
+    assert [row[0] for row in rows] == list(INERT.values())
+    assert [float(row[1]) for row in rows] == numbers.tolist()
+    assert '"a;\'=1+1"' in path.read_text(
+        "utf-8"
+    )  # and no cell ends where a country's reader parts them
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), min_size=1, max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_no_text_for_a_spreadsheet_is_named(texts):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "top.csv"
+        write_output(path, {"item": np.array(texts, dtype=object)}, None, spreadsheet=True)
+        assert formula_note(path) == ""
+
+
+def test_a_spec_and_answer_write_for_a_spreadsheet(tmp_path):
+    (tmp_path / "q.csv").write_text("a\n0.1\n")
+    columns = {
+        "a": {"dtype": "float64", "bounds": [0, 1]},
+        "k": {"dtype": "category", "keys": ["=u()", "v"]},
+    }
+    steps = [
+        {"select": {"features": ["a"], "label": "k"}},
+        {"quantize": {"bits": 8}},
+        {"moments_sketch": {"per_label": True}},
+    ]
+    output = {
+        "from": "n",
+        "post": [{"nearest_class": {}}],
+        "queries": {"csv": str(tmp_path / "q.csv")},
+    }
+    spec = {
+        "spec": "opendp_sim/1",
+        "name": "top",
+        "data": {"d": {"source": {"memory": "d"}, "columns": columns}},
+        "privacy": {
+            "unit": {"add_remove": 1, "of": "row"},
+            "measure": "pure",
+            "budget": {"epsilon": 900},
+        },
+        "flow": {
+            "v": {"from": "d", "steps": steps},
+            "n": {"from": "v", "release": {"noise": "laplace", "spend": "100%"}},
+        },
+        "outputs": {"o": output | {"save": "o.csv", "texts": "spreadsheet"}},
+    }
+    plan = plan_of(draft_of(spec))
+    table = {"a": np.linspace(0, 1, 18), "k": ["=u()"] * 9 + ["v"] * 9}
+    done = apply(plan, memory={"d": table}, into=tmp_path)
+    assert "'=u()" in done.files["o"].read_text("utf-8")
+    assert formula_note(done.files["o"]) == ""
+    spec["outputs"]["o"] = output | {"save": "o.csv"}
+    assert (
+        "texts" not in plan_of(draft_of(spec)).program.plain()["outputs"]["o"]
+    )  # of before: its hash
+    spec["outputs"]["o"] = output | {"save": "o.json", "texts": "spreadsheet"}
+    with pytest.raises(Refused, match=r"`texts` is for a table in a \.csv"):
+        plan_of(draft_of(spec))
+
+
 def test_answer_says_that_a_table_holds_formulas(tmp_path):
     fit = sim.means({"a": (0, 1), "b": (0, 90)}, label="kind", keys=["=u()", "v"], epsilon=1e3)
     fit.apply(TABLE | {"kind": ["=u()"] * 100 + ["v"] * 100}, into=tmp_path)
@@ -288,3 +385,10 @@ def test_answer_says_that_a_table_holds_formulas(tmp_path):
         asked = ("answer", tmp_path / "release.npz", "--queries", tmp_path / "q.csv")
         shown = _run(*asked, "--post", "nearest_class", "-o", tmp_path / f"a.{ends}").output
         assert ("a spreadsheet would" in " ".join(shown.split())) is named
+    shown = _run(
+        *asked, "--post", "nearest_class", "-o", tmp_path / "s.csv", "--spreadsheet"
+    ).output
+    assert "a spreadsheet would" not in " ".join(shown.split())
+    assert "'=u()" in (tmp_path / "s.csv").read_text("utf-8")
+    refused = _run(*asked, "--post", "nearest_class", "--spreadsheet")
+    assert (refused.exit_code, "--spreadsheet" in refused.output) == (2, True)

@@ -135,11 +135,11 @@ def write(folder: Path, data: dict[str, Any], files: int = 3, groups: int = 2) -
     pq.write_table(whole.slice(0, 0), folder / "files" / "p00.parquet")
 
 
-def one_machine(plan: Any) -> Any:
+def one_machine(plan: Any, release: str = "n") -> Any:
     """Return what one machine makes of a plan's release, before noise."""
     nothing = lambda _phase, _rows: None  # noqa: E731 - told nothing
     inputs = open_private(plan, {}, nothing, open_public(plan, {}, nothing))
-    return data_of(plan.releases["n"], inputs, 1, nothing)
+    return data_of(plan.releases[release], inputs, 1, nothing)
 
 
 def same(one: Any, two: Any) -> bool:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl import apply
+from opendp_sim.dsl import apply, plan_file
 from opendp_sim.engines.engine import engine_of
 from opendp_sim.engines.on_connect import Connect
 from opendp_sim.engines.on_dask import Dask, _spills
 from opendp_sim.engines.on_spark import Spark
+from tests import test_five_systems as five_systems
+from tests.accounting.conftest import server  # noqa: F401 - a fixture
 
 from . import clusters, made
 
@@ -71,6 +73,38 @@ def test_a_release_is_charged_once(
     plan = made.plan_for("persons", tmp_path, ledger=ledger)
     assert apply(plan, into=tmp_path, engine=engine(name, request, 3)).charge is not None
     assert made.kinds(tmp_path) == ["reserve", "charge", "outcome"]
+
+
+@pytest.mark.parametrize("source", ["builtin", "parquet", "csv"])
+@pytest.mark.parametrize("name", ["dask", "spark"])
+def test_the_five_systems_in_one_run(
+    name: str, source: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Four are sums, which an engine makes; the fifth is a session, whose store this machine makes."""
+    spec = five_systems.spec_of(tmp_path, source)
+    plan, own = plan_file(spec), engine(name, request, 3)
+    sums = own.sums(plan)
+    assert set(sums) == {"tree", "waves", "buckets", "common"}
+    assert all(made.same(made.one_machine(plan, one), sums[one]) for one in sums)
+    done = apply(plan, into=tmp_path, engine=own)
+    five_systems.check_run(done, plan)
+    for _ in range(2):
+        assert five_systems.asked(spec, tmp_path) == 10
+    five_systems.check_ledger(tmp_path / "five-systems.ledger", plan)
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("name", ["dask", "spark"])
+def test_the_five_systems_with_a_ledger_and_a_store_that_others_share(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    ledger, store = (f"postgresql:one/five-{name}-{of}" for of in ("ledger", "store"))
+    spec = five_systems.spec_of(tmp_path, "parquet", ledger=ledger, store=store)
+    plan = plan_file(spec)
+    five_systems.check_run(apply(plan, into=tmp_path, engine=engine(name, request, 3)), plan)
+    for _ in range(2):
+        assert five_systems.asked(spec, tmp_path) == 10
+    five_systems.check_ledger(ledger, plan)
 
 
 def broken(folder: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os.path
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path as File
@@ -52,8 +53,17 @@ def unwritable(where: str, got: str, hint: str = "") -> DataError:
     )  # fmt: skip
 
 
-def write_output(path: File, value: Any, domain: Domain | None) -> None:
-    """Write a release (.npz), arrays (.npz), or a table (.csv, .json), atomically."""
+def write_output(
+    path: File, value: Any, domain: Domain | None, *, spreadsheet: bool = False
+) -> None:
+    """Write a release (.npz), arrays (.npz), or a table (.csv, .json), atomically.
+
+    Args:
+        path: the file, whose ending decides.
+        value: a release, or answers.
+        domain: of the answers; its labels name columns.
+        spreadsheet: whether texts of a ``.csv`` are changed so that no spreadsheet runs them.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(value, Release):
         value.save(path)
@@ -63,17 +73,41 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
     elif path.suffix == ".csv":
         names, rows = answer_table(value, getattr(domain, "labels", None))
         with replacing(path, "w") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(names)
-            writer.writerows(rows)
+            quoting = csv.QUOTE_NONNUMERIC if spreadsheet else csv.QUOTE_MINIMAL
+            writer = csv.writer(stream, lineterminator="\n", quoting=quoting)
+            shown = inert if spreadsheet else _unchanged
+            writer.writerow(map(shown, names))
+            writer.writerows(map(shown, row) for row in rows)
     else:
         with replacing(path, "w") as stream:
             json.dump(_plain(_named(value, getattr(domain, "labels", None))), stream, indent=1)
             stream.write("\n")
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet runs."""
+_FORMULA = re.compile(r"(?:^|[;\t])\s*(?=[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r])")
+"""Where a cell begins that a spreadsheet runs.
+
+At the start of a text, or behind a mark that parts cells in some countries; the wide signs are of East
+Asian keyboards.
+"""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that a terminal or a reader of lines acts on."""
+
+
+def _unchanged(cell: Any) -> Any:
+    return cell
+
+
+def inert(cell: Any) -> Any:
+    r"""Return a text that no spreadsheet runs; other cells are unchanged.
+
+    An apostrophe comes before what would be a formula, and control characters are escaped (``\x1b``).
+    A text that is a number stays one. It is no longer the text that was counted.
+    """
+    if not isinstance(cell, str) or _is_number(cell):
+        return cell
+    held = _FORMULA.sub(lambda found: f"{found[0]}'", cell)
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], held)
 
 
 def formula_note(path: File) -> str:
@@ -82,7 +116,7 @@ def formula_note(path: File) -> str:
     Texts that a spreadsheet would run.
 
     A text is a key or an item that many people named; anybody can name ``=HYPERLINK(...)``. The file
-    holds it as it is, for programs.
+    holds it as it is, for programs: quotes stop no spreadsheet, and an apostrophe is another text.
     """
     if path.suffix != ".csv":
         return ""
@@ -91,19 +125,25 @@ def formula_note(path: File) -> str:
             return ""
     return (
         f"{path} has texts that begin with =, +, - or @, or hold control characters: a spreadsheet would "
-        "run them as formulas. Import its columns as text, or save as .json"
+        "run them as formulas. Write `texts: spreadsheet` beside `save` (`answer --spreadsheet`), which "
+        "changes such texts, import its columns as text, or save as .json"
     )
 
 
 def _acts(cell: str) -> bool:
     """Return whether a cell is a formula or a control sequence."""
-    if not cell.startswith(_FORMULA):
-        return any(ord(char) < 32 and char not in "\n\t\r" for char in cell)
+    if _is_number(cell):
+        return False
+    rest = cell.replace("\n", "").replace("\t", "").replace("\r", "")
+    return _FORMULA.search(cell) is not None or _CONTROL.search(rest) is not None
+
+
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _arrays(value: Any) -> dict[str, Any]:

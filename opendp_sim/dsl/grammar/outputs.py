@@ -67,6 +67,13 @@ first.""",
         refusal=Refusal("`save` ends in .npz, .csv, .json",
                         ".npz holds a release or arrays, .csv and .json a table."),
     )  # fmt: skip
+    texts: Literal["spreadsheet"] | None = word(
+        """\
+How texts are written to a .csv. Without it as they are, for programs. `spreadsheet`: what a spreadsheet
+would run as a formula begins with an apostrophe, and control characters are escaped; this changes the
+text.""",
+        None,
+    )
     serve: Literal["queryable", "session"] | None = word(
         "`session`: answers one question after another; `queryable`: to a program in Python.", None
     )

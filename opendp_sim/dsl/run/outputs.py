@@ -141,7 +141,12 @@ def _finished(output: OutputType, made: Mapping[str, Any], public: Inputs) -> No
     found, save = result_of(output, made[output.stage.name], public), output.decl.save
     if save is not None and not isinstance(found, Release):
         with suppress(OSError), TemporaryDirectory() as folder:  # of this disk, not of the run's
-            write_output(File(folder) / f"output{File(save).suffix}", found, output.domain)
+            write_output(
+                File(folder) / f"output{File(save).suffix}",
+                found,
+                output.domain,
+                spreadsheet=output.decl.texts is not None,
+            )
 
 
 def _tried(where: str, step: Callable[[], Any]) -> Any:

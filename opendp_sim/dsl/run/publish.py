@@ -110,7 +110,9 @@ def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) ->
             if output.decl.save is None or name not in done.results:
                 continue  # not saved, or its last step failed
             file = waiting.path / f"{place}{File(output.decl.save).suffix}"
-            write_output(file, done.results[name], output.domain)
+            write_output(
+                file, done.results[name], output.domain, spreadsheet=output.decl.texts is not None
+            )
             about = {
                 "name": File(output.decl.save).name,
                 "sha256": digest_of(file),

@@ -285,6 +285,11 @@ def _saves(output: OutputType, notes: Notes) -> bool:
                     part="key", label="nobody answers",
                     help="add for example `post: [density: {}]`.")  # fmt: skip
         return False
+    if decl.texts is not None and not (decl.save or "").endswith(".csv"):
+        notes.error("OS305", "`texts` is for a table in a .csv", (*path, "texts"), part="key",
+                    label="nothing that a spreadsheet opens", help="leave it out, or write `save: "
+                    "out/name.csv`.")  # fmt: skip
+        return False
     if decl.save is None or decl.save.endswith(".npz"):
         return True
     if released:
