@@ -73,8 +73,11 @@ def write_output(
     elif path.suffix == ".csv":
         names, rows = answer_table(value, getattr(domain, "labels", None))
         with replacing(path, "w") as stream:
-            quoting = csv.QUOTE_NONNUMERIC if spreadsheet else csv.QUOTE_MINIMAL
-            writer = csv.writer(stream, lineterminator="\n", quoting=quoting)
+            writer = csv.writer(
+                stream,
+                lineterminator="\n",
+                quoting=csv.QUOTE_NONNUMERIC if spreadsheet else csv.QUOTE_MINIMAL,
+            )
             shown = inert if spreadsheet else _unchanged
             writer.writerow(map(shown, names))
             writer.writerows(map(shown, row) for row in rows)
