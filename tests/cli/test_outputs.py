@@ -391,4 +391,5 @@ def test_answer_says_that_a_table_holds_formulas(tmp_path):
     assert "a spreadsheet would" not in " ".join(shown.split())
     assert "'=u()" in (tmp_path / "s.csv").read_text("utf-8")
     refused = _run(*asked, "--post", "nearest_class", "--spreadsheet")
-    assert (refused.exit_code, "--spreadsheet" in refused.output) == (2, True)
+    assert refused.exit_code
+    assert "--spreadsheet" in refused.output

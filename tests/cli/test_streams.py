@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.audit import Budget, audit
+from opendp_sim.audit import Effort, audit
 from opendp_sim.cli import COMMANDS, audit as command
 from tests._forks import Ended, forked, warm
 
@@ -166,7 +166,7 @@ WRITES = {
     "plot": "рис.svg",
     "session": "служба.session",
 }
-BESIDE = re.compile(r"warning: Glyph|\[1/1\] проба:сумма$")
+BESIDE = re.compile(r"warning: Glyph|\w+, \d+ s$|\[1/1\] проба:сумма$")
 """What commands say of their work on standard error: a font's letters, an audit's objects."""
 AFTER = {"plan -o"}
 """Commands that print first and write then: what they could not print they did not do."""
@@ -204,7 +204,7 @@ STREAMS: dict[str, tuple[Callable[[], None], int]] = {
 
 
 SHORT = replace(
-    Budget.of("quick"), seconds=0.2, trace_seconds=0.2, stability_seconds=0.1, total=0.4
+    Effort.of("quick"), seconds=0.2, trace_seconds=0.2, stability_seconds=0.1, total=0.4
 )
 
 
