@@ -122,6 +122,12 @@ class ProtectedUnit:
         kind = "replace" if "replace" in unit else "add_remove"
         return cls(str(unit.get("of", "row")), int(unit.get(kind, 1)), kind == "replace")
 
+    @classmethod
+    def of_text(cls, text: str) -> ProtectedUnit:
+        """Read a unit as a ledger states it, such as ``add_remove 1 of row``."""
+        kind, number, _, of = (*text.split(" ", 3), "", "", "")[:4]
+        return cls(of or "row", int(number) if number.isdigit() else 1, kind == "replace")
+
     @property
     def by_row(self) -> bool:
         """Whether rows are protected, and not all rows of one name."""

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from opendp_sim.accounting.file_schemas import Plain, Strict, read_strictly
+from opendp_sim.audit.report.report import nothing_found
 from opendp_sim.core.errors import AuditError, SimError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import regular
@@ -122,9 +123,7 @@ def audit_facts(path: Path) -> Facts:
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
     out = Facts("Audit: an attempt to refute a privacy claim", name)
     word = {"refuted": "Refuted", "priced": "To be looked at", "not refuted": "Not refuted"}
-    pairs = sum(_pairs(audit) for audit in found.audits)
-    tried = f" in {pairs:,} pairs" if pairs else ""
-    text = _SENTENCES.get(found.verdict, f"No problem found{tried}. This is not a proof.")
+    text = _SENTENCES.get(found.verdict) or _nothing(found)
     out.verdict = Judgement("Verdict", word[found.verdict], text, _LOOKED)
     many = len(found.audits)
     out.tiles = [
@@ -176,6 +175,16 @@ def audit_facts(path: Path) -> Facts:
     ]
     out.choices = ("noted", "look longer: ____ seconds", "not to be used")
     return out
+
+
+def _nothing(found: Audits) -> str:
+    """Return the sentence for claims of which none was refuted."""
+    facts = [layer.facts for audit in found.audits for layer in audit.layers]
+    if any(one.get("raised") for one in facts):
+        return "Releases raised, so that nothing was released. This is not a proof."
+    if hints := [str(one["hint"]) for one in facts if one.get("hint")]:
+        return f"Not confirmed, and to be checked by a person: {hints[0]}"
+    return nothing_found(sum(_pairs(audit) for audit in found.audits))
 
 
 def _pairs(audit: _Audit) -> int:

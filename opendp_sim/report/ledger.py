@@ -72,7 +72,7 @@ def ledger_facts(file: Path) -> Facts:
     alone = [total_of([charge], terms.measure, terms.limit) for charge in charges[-_ROWS:]]
     parts = [after.share - before.share for before, after in pairwise(sums)]
     percents = whole_percents([*parts, 1 - sums[-1].share])
-    unit = ProtectedUnit.read(_unit(str(terms.unit)))
+    unit = ProtectedUnit.of_text(str(terms.unit))
     facts = Facts(f"Ledger `{file.name}`", f"What `{file.stem}` has spent".replace("`", ""))
     facts.lead = (
         "Every run on these data is recorded before its result leaves. None may pass the limit."
@@ -187,12 +187,6 @@ def _loss(total: Total) -> str:
     if total.epsilon is not None:
         return short_number(total.epsilon)
     return total.text.partition(" ")[2]
-
-
-def _unit(text: str) -> dict[str, Any]:
-    """Return a ledger's unit, as `add_remove 1 of row` says it."""
-    kind, number, _, of = (*text.split(" ", 3), "", "", "")[:4]
-    return {kind: int(number) if number.isdigit() else 1, "of": of or "row"}
 
 
 def _name(entry: Entry) -> str:

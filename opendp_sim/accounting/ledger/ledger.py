@@ -23,6 +23,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
+from opendp_sim.accounting.claim_text import (
+    ProtectedUnit,
+    Statement,
+    html_card,
+    odds_statement,
+    unit_statement,
+)
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.file_schemas import time_now
 from opendp_sim.accounting.ledger._entries import (
@@ -40,6 +47,7 @@ from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
 from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.core.system.event_log import log_event
 
 __all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of", "is_there"]
@@ -103,6 +111,18 @@ class Ledger(LedgerHistory):
             ledger.close()
             raise
         return ledger
+
+    def _repr_html_(self) -> str:
+        """Return who is protected, the odds, and the budget, for a notebook."""
+        total, unit = self.total(), ProtectedUnit.of_text(str(self.terms.unit))
+        spent = (
+            Statement("spent", "", f"{total.text}, of {total.limit_text}"),
+            Statement("left", "", total.left_text),
+        )
+        odds = odds_statement(attacker_of(total.measure, total.loss), unit, several=False)
+        runs = len(self.charges)
+        title = f"ledger of {runs} run{'' if runs == 1 else 's'}"
+        return html_card(title, [unit_statement(unit), odds, *spent])
 
     def _check_terms(self, terms: Terms | None) -> None:
         if terms is not None and terms != self.terms:

@@ -10,7 +10,6 @@ every public matrix. Loading re-draws the matrices from their seeds and compares
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import math
 import os
@@ -28,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.atomic_files import replacing
-from opendp_sim.accounting.claim_text import claim_sentence
+from opendp_sim.accounting.claim_text import Statement, claim_sentence, claim_statements, html_card
 from opendp_sim.accounting.file_schemas import Digest, Plain, Strict, is_heavy, read_both
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import answers_of, questions_of
@@ -359,7 +358,9 @@ class Release(Questions):
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook; every text is escaped."""
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        steps = " -> ".join(key for step in self.header["steps"] for key in step)
+        asked = Statement("asks", "", f"{', '.join(self.ops)}, as often as you like")
+        return html_card(f"release of {steps}", [*claim_statements(self.header["privacy"]), asked])
 
     # --- the file -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.accounting.claim_text import Statement, html_card
 from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.counterexample import Witness
@@ -152,6 +153,11 @@ def _short(value: Any) -> str:
 
 _INNER = frozenset({"genome", "turned"})
 """What parts of a report are for the search and no reader."""
+
+
+def nothing_found(pairs: int) -> str:
+    """Return the sentence for an audit that refuted nothing."""
+    return f"No problem found{f' in {pairs:,} pairs' if pairs else ''}. This is not a proof."
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,18 @@ class Report:
 
     # --- rendering -----------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        """Return the verdict, the finding and the work for a notebook."""
+        found = self.evidence or self.priced
+        told = found.detail if found is not None else nothing_found(self.tried)
+        told = "; ".join(self.hints) or (
+            f"nothing was released: {self.raised}" if self.empty else told
+        )
+        lines = [Statement("verdict", "", self.verdict), Statement("found", "", told)]
+        lines += [Statement("claim", "", self.claim)] if self.claim else []
+        lines.append(Statement("checks", "", self.checks))
+        return html_card(f"audit of {self.origin or self.subject}", lines)
+
     def __str__(self) -> str:
         name = self.origin or self.subject
         empty = ", but nothing was released" if self.empty else ""
@@ -322,8 +340,7 @@ class Report:
         if self.claim:
             lines.append(f"  claim: {self.claim}")
         if self.verdict == "not refuted" and not (self.empty or self.hints):
-            pairs = f" in {self.tried:,} pairs" if self.tried else ""
-            lines.append(f"  No problem found{pairs}. This is not a proof.")
+            lines.append(f"  {nothing_found(self.tried)}")
         lines += [f"  warning: {text}" for text in self.warnings]
         lines += [f"  {text}" for text in self.hints]
         if self.drive:
