@@ -1,4 +1,1 @@
-"""Provide verbs and recipes in Python.
-
-On top of the language.
-"""
+"""Provide verbs and recipes in Python on top of the language."""

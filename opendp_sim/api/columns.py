@@ -1,7 +1,4 @@
-"""Read public bounds of a table's columns.
-
-Pairs of numbers, or of dates.
-"""
+"""Read public bounds of a table's columns, numbers or dates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Choose row maps and sketch of a Gaussian kernel density.
-
-Over a table's columns.
-"""
+"""Choose row maps and sketch of a Gaussian kernel density."""
 
 from __future__ import annotations
 

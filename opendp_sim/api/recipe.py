@@ -1,7 +1,4 @@
-"""Plan one release over one table.
-
-Nothing opens before ``apply``.
-"""
+"""Plan one release over one table, which ``apply`` opens."""
 
 from __future__ import annotations
 

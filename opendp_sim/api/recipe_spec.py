@@ -1,7 +1,4 @@
-"""Build a recipe's program.
-
-Its words, its columns, its row maps and its sketch.
-"""
+"""Build a recipe's program from words, columns, row maps and sketch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write template specs with holes.
-
-``opendp-sim init --recipe density``; a person fills the holes.
-"""
+"""Write template specs with holes, as ``init --recipe`` does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Try to refute privacy claims of OpenDP objects.
-
-A verdict is ``refuted``, ``priced`` or ``not refuted``, never "private".
-"""
+"""Try to refute privacy claims of OpenDP objects, never certify them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe the results of a layer.
-
-A refutation with its evidence, or the power of a search without one.
-"""
+"""Describe a layer's refutation with evidence, or its power."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find the OpenDP objects and factories of a module.
-
-Factories are functions without required arguments.
-"""
+"""Find the OpenDP objects and factories without arguments in a module."""
 
 from __future__ import annotations
 

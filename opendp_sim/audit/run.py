@@ -1,7 +1,4 @@
-"""Run an audit.
-
-Read the object, run the layers up to the first refutation, report.
-"""
+"""Run the layers of an audit up to the first refutation."""
 
 from __future__ import annotations
 

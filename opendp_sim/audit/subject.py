@@ -1,7 +1,4 @@
-"""Describe an audited object as a function with a claim.
-
-And with its input domain.
-"""
+"""Describe an audited object as a function with domain and claim."""
 
 from __future__ import annotations
 

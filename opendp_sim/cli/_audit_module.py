@@ -1,7 +1,4 @@
-"""Find the objects of a module to audit.
-
-Errors of the module are named by kind and place.
-"""
+"""Find the objects of a module to audit, or its errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find the auditable parts of a spec.
-
-Every release with everything before it, and that part alone.
-"""
+"""Find the auditable parts of a spec, with and without releases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Share errors, exit codes and parameters among commands.
-
-Errors become text or JSON.
-"""
+"""Share errors, exit codes and parameters among commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run commands after a release.
-
-``answer``, ``verify``, and ``ledger show`` and ``verify``.
-"""
+"""Run commands after a release, ``answer``, ``verify`` and ``ledger``."""
 
 from __future__ import annotations
 

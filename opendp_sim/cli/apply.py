@@ -1,7 +1,4 @@
-"""Run specs with ``apply``.
-
-``check`` and ``plan`` import nothing of it.
-"""
+"""Run specs with ``apply``, which ``check`` and ``plan`` never import."""
 
 from __future__ import annotations
 

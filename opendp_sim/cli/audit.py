@@ -1,7 +1,4 @@
-"""Audit a spec, or any OpenDP object.
-
-``opendp-sim audit`` tries to refute it.
-"""
+"""Audit a spec, or any OpenDP object, to refute it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Define the command ``doctor``.
-
-For the curator alone: it shows the effect of the gate on the data, behind a flag.
-"""
+"""Define the curator's command ``doctor``, with the gate's effect on data."""
 
 from __future__ import annotations
 

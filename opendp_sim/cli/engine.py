@@ -1,7 +1,4 @@
-"""Check an engine's bits on public generated data.
-
-Against one machine's.
-"""
+"""Check an engine's bits on public data against one machine's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Serve a session by JSON lines.
-
-One answer a line, charged before it leaves.
-"""
+"""Serve a session by JSON lines, each charged before its answer."""
 
 from __future__ import annotations
 

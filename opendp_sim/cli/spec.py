@@ -1,7 +1,4 @@
-"""Run commands that open no data.
-
-``check``, ``types``, ``plan``.
-"""
+"""Run commands that open no data, ``check``, ``types``, ``plan``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read parameters from their one declaration.
-
-For docs, errors, schema and commands.
-"""
+"""Read parameters from their declaration, for docs, errors, schema and commands."""
 
 from __future__ import annotations
 

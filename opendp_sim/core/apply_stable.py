@@ -1,7 +1,4 @@
-"""Apply a stable claim to a whole dataset.
-
-A claim states its function in one of four ways.
-"""
+"""Apply a stable claim, of any form, to a whole dataset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Define the claims that ``bind`` returns for one space.
-
-Only the bridge makes OpenDP's objects of them.
-"""
+"""Define the claims that ``bind`` returns for one space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Contain exceptions of private functions.
-
-Their texts and frames could contain a record.
-"""
+"""Contain exceptions of private functions, whose texts could contain records."""
 
 from __future__ import annotations
 

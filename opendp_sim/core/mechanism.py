@@ -1,7 +1,4 @@
-"""Define mechanisms.
-
-A mechanism is public parameters and one function from a space to a proved claim.
-"""
+"""Define mechanisms, public parameters with a proved claim on a space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bind mechanisms one after another and run them.
-
-On blocks of data or on public queries.
-"""
+"""Bind mechanisms one after another, and run them on blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Estimate the records that a classifier needs at a loss.
-
-As measured, once for all advice.
-"""
+"""Estimate the records that a classifier needs at a loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find the place of a cell among public keys.
-
-Texts are compared as texts, numbers as numbers.
-"""
+"""Find the place of a cell among public keys of its type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check the space that a mechanism is bound to.
-
-Each check returns the descriptor or refuses.
-"""
+"""Check the space that a mechanism is bound to, or refuse."""
 
 from __future__ import annotations
 

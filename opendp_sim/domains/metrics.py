@@ -1,7 +1,4 @@
-"""Define metrics on datasets and on vectors.
-
-Symmetric distance by record or by person, and norms, plain or weighted by block.
-"""
+"""Define metrics on datasets and on vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe a dataset of named, typed columns.
-
-A spec's ``data`` entry declares it.
-"""
+"""Describe a dataset of named, typed columns, as ``data`` declares."""
 
 from __future__ import annotations
 

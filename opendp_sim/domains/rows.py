@@ -1,7 +1,4 @@
-"""Describe datasets of vectors.
-
-With or without public labels, as floats or on an integer grid.
-"""
+"""Describe datasets of labelled or bare vectors, floats or grid."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Convert descriptors to plain JSON and back.
-
-A closed table of names; no import paths.
-"""
+"""Convert descriptors to plain JSON and back by a closed table."""
 
 from __future__ import annotations
 

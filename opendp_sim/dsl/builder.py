@@ -1,7 +1,4 @@
-"""Build programs in Python.
-
-A fluent program has the same typed form and hash as its YAML.
-"""
+"""Build programs in Python that equal their YAML in hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""Sum records in parts on threads, Dask or Spark.
-
-The same bits everywhere; ``engines.md``.
-"""
+"""Sum records in parts on threads, Dask or Spark (``engines.md``)."""

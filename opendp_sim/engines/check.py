@@ -1,7 +1,4 @@
-"""Check an engine on public generated data.
-
-The whole machinery of a job; failures are explained.
-"""
+"""Check an engine's whole machinery on public generated data."""
 
 from __future__ import annotations
 

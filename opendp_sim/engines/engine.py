@@ -1,7 +1,4 @@
-"""Define engines.
-
-An engine runs pure functions over tasks and returns messages, which the driver checks.
-"""
+"""Define engines, which run pure functions over tasks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Cut one release's sum into tasks.
-
-Tasks hold names of files and no data.
-"""
+"""Cut one release's sum into tasks without data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run on a remote server through Spark Connect.
-
-This process is a thin client.
-"""
+"""Run on a remote server through Spark Connect, as thin client."""
 
 from __future__ import annotations
 

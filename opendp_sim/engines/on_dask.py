@@ -1,7 +1,4 @@
-"""Run on Dask.
-
-Tasks by name, keys of this job alone, merged in a tree; no data in a key or log.
-"""
+"""Run on Dask, by tasks merged in a tree without logged data."""
 
 from __future__ import annotations
 

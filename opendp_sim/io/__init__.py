@@ -1,4 +1,1 @@
-"""Read records through the gate.
-
-Arrays, frames, CSV and Parquet files.
-"""
+"""Read records of arrays, frames and files through the gate."""

@@ -1,7 +1,4 @@
-"""Bound the records of a block.
-
-A block is a dict of column name to array.
-"""
+"""Bound the records of a block, a dict of columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Provide the package's data sets.
-
-Small, real, and documented in ``data/README.md``.
-"""
+"""Provide the package's small, real data sets (``data/README.md``)."""
 
 from __future__ import annotations
 

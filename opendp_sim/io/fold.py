@@ -1,7 +1,4 @@
-"""Sum a source into a sketch, with threads.
-
-Block by block; one thread or several give the same bits.
-"""
+"""Sum a source into a sketch, block by block, with threads."""
 
 from __future__ import annotations
 

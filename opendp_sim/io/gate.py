@@ -1,7 +1,4 @@
-"""Check every record once, before the first release.
-
-Proof that a gate is 1-stable where it changes anything: ``ingest.md``, beside this file.
-"""
+"""Check every record once, before the first release (``ingest.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read ``.parquet`` files through pyarrow, in batches.
-
-The extra ``parquet``.
-"""
+"""Read ``.parquet`` files through pyarrow, in batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Define sources of records.
-
-They can be read, block by block, as often as needed.
-"""
+"""Define sources of records, readable in blocks as often as needed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Locate a cursor in an incomplete spec.
-
-The keys above it, by layout alone.
-"""
+"""Locate a cursor in an incomplete spec, by layout alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe a spec's text for an editor.
-
-No data is opened and nothing is written.
-"""
+"""Describe a spec's text for an editor, without data or writing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run the language server over stdio (extra ``lsp``).
-
-pygls; the content is ``language.py``'s.
-"""
+"""Run the language server over stdio (extra ``lsp``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Share axes, colours, text and files of pictures.
-
-Colour-blind readers distinguish the colours.
-"""
+"""Share axes, colours, text and files of pictures."""
 
 from __future__ import annotations
 

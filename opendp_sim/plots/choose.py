@@ -1,7 +1,4 @@
-"""Choose a file's picture by kind or name.
-
-The name is the command line's.
-"""
+"""Choose a file's picture by kind or the command's name."""
 
 from __future__ import annotations
 

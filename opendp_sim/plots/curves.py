@@ -1,7 +1,4 @@
-"""Draw a plan's error and attacker curves.
-
-Before anything is spent.
-"""
+"""Draw a plan's error and attacker curves, before anything is spent."""
 
 from __future__ import annotations
 

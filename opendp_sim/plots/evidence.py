@@ -1,7 +1,4 @@
-"""Draw an audit's evidence.
-
-Each layer's runs, and its distance from a refutation.
-"""
+"""Draw an audit's evidence, runs and distances of layers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draw the items of a private selection.
-
-With counts or ranks where those were released too.
-"""
+"""Draw the items of a private selection, with released counts."""
 
 from __future__ import annotations
 

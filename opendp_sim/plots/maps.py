@@ -1,7 +1,4 @@
-"""Draw densities and classes over columns.
-
-From a release alone; no colour where noise decides.
-"""
+"""Draw densities and classes over columns, from a release alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Predict a released model's label of greatest score.
-
-Why this costs nothing, and what a score is: ``predict.md``, beside this file.
-"""
+"""Predict a released model's label of greatest score (``predict.md``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""Write one page for the person who decides.
-
-About a spec, plan, certificate, ledger or audit.
-"""
+"""Write one page for the person who decides."""

@@ -1,7 +1,4 @@
-"""Report an audit.
-
-The verdict, the counterexample, and the checked pairs.
-"""
+"""Report an audit's verdict, counterexample and checked pairs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draw small SVG charts.
-
-Axes, lines and bars; every text is escaped and nothing is fetched.
-"""
+"""Draw small SVG charts of escaped text, without fetches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""List commands for a page's reader.
-
-Compare with an own spec, make and check a signature.
-"""
+"""List commands for a page's reader to compare and sign."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""State a program's inputs and disclosures.
-
-Columns and bounds, rows of a person, the kind of a release.
-"""
+"""State a program's inputs and disclosures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draw a record's way to one release.
-
-One box a step.
-"""
+"""Draw a record's way to one release, one box a step."""
 
 from __future__ import annotations
 

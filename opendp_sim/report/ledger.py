@@ -1,7 +1,4 @@
-"""Report a ledger.
-
-The spent budget, its runs, and the rest.
-"""
+"""Report a ledger's spent budget, its runs, and the rest."""
 
 from __future__ import annotations
 

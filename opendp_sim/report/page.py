@@ -1,7 +1,4 @@
-"""Write one self-contained page.
-
-Without scripts; it fetches nothing.
-"""
+"""Write one self-contained page, without scripts or fetches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Report a session's store.
-
-Questions answered and left, its cost, and the rest.
-"""
+"""Report a session's questions, cost and rest from its store."""
 
 from __future__ import annotations
 

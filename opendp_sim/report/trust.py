@@ -1,7 +1,4 @@
-"""List a page's assumptions and excluded promises.
-
-About this program and in plain words.
-"""
+"""List a page's assumptions and excluded promises, in plain words."""
 
 from __future__ import annotations
 

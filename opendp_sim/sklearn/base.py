@@ -1,7 +1,4 @@
-"""Check, plan, charge and apply in every private estimator.
-
-Then answer from the release alone.
-"""
+"""Check, plan, charge and apply in every private estimator."""
 
 from __future__ import annotations
 

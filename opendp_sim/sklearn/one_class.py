@@ -1,7 +1,4 @@
-"""Detect outliers where private records are rare.
-
-At a stated rate of false alarms.
-"""
+"""Detect outliers where private records are rare, at stated false alarms."""
 
 from __future__ import annotations
 

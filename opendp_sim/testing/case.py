@@ -1,7 +1,4 @@
-"""Describe one mechanism on one space, with neighbours.
-
-And how to draw neighbouring datasets in it.
-"""
+"""Describe one mechanism on one space, with drawn neighbours."""
 
 from __future__ import annotations
 

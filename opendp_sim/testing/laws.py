@@ -1,7 +1,4 @@
-"""Check laws of every mechanism.
-
-The record, its words, its space.
-"""
+"""Check laws of every mechanism's record, words and space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check laws of domains.
-
-A mechanism takes every member of its declared domain, and of OpenDP's for it.
-"""
+"""Check laws of domains, whose every member a mechanism takes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check laws of transformations.
-
-Row maps are row-local bit for bit, sketches stay within their sensitivity.
-"""
+"""Check laws of row-local maps and of sketches' sensitivity."""
 
 from __future__ import annotations
 

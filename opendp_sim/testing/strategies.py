@@ -1,7 +1,4 @@
-"""Draw neighbouring datasets with adversarial corners.
-
-Extremes, ties, duplicates, empty.
-"""
+"""Draw neighbouring datasets with extremes, ties, duplicates and none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""Transform records into rows, and rows into sketches.
-
-A sketch sums one bounded vector a record.
-"""
+"""Transform records into rows, and rows into summed sketches."""

@@ -1,7 +1,4 @@
-"""Store a ledger's rows in one SQLite file.
-
-Locked from opening to closing.
-"""
+"""Store a ledger's rows in one SQLite file, locked while open."""
 
 from __future__ import annotations
 

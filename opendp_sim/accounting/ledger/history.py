@@ -1,7 +1,4 @@
-"""Read a ledger's spending, its rest, and each run's outcome.
-
-Nothing is written or locked here: ``ledger`` does that.
-"""
+"""Read a ledger's spending, its rest, and each run's outcome."""
 
 from __future__ import annotations
 

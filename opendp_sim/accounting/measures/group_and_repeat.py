@@ -1,7 +1,4 @@
-"""Bound protection over several runs and several records.
-
-Both follow from a claim alone, whatever ran. Proofs: Lemmas A4 and A5 of ``attackers.md``.
-"""
+"""Bound protection over runs and records (Lemmas A4, A5 of ``attackers.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Arrange a release's answers to public queries as a table.
-
-One row for each query, or query and class.
-"""
+"""Arrange answers to public queries as a table of rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ask a release in Python.
-
-Public queries in, answers out, no further loss.
-"""
+"""Ask a release in Python public queries at no further loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Declare a release's question methods for type checkers.
-
-In ``questions.pyi``, which is generated.
-"""
+"""Declare a release's question methods for type checkers in ``questions.pyi``."""
 
 from __future__ import annotations
 

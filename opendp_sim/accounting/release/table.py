@@ -1,7 +1,4 @@
-"""Show released columns as a small table.
-
-numpy, pandas, Polars, Arrow and a notebook read it.
-"""
+"""Show released columns as a small table for numpy, frames and notebooks."""
 
 from __future__ import annotations
 

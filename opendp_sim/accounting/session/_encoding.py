@@ -1,7 +1,4 @@
-"""Encode session entries as integers and plain arrays.
-
-No pickle.
-"""
+"""Encode session entries as integers and plain arrays, without pickle."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Serve an interactive release across processes.
-
-Its purses and transcript are stored.
-"""
+"""Serve an interactive release across processes, with stored purses and transcript."""
 
 from __future__ import annotations
 

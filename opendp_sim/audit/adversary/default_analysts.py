@@ -1,7 +1,4 @@
-"""Build default analysts of interactive releases.
-
-From the domain, where the user gives none.
-"""
+"""Build default analysts of interactive releases from the domain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Generate record values at extremes and boundaries.
-
-NaN, signed zeros and near-duplicates too.
-"""
+"""Generate record values at extremes and boundaries, near-duplicates too."""
 
 from __future__ import annotations
 

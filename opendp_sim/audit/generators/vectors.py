@@ -1,7 +1,4 @@
-"""Generate neighbours of numbers and vectors within ``d_in``.
-
-In an absolute or an Lp metric.
-"""
+"""Generate neighbours of numbers and vectors within ``d_in`` of a metric."""
 
 from __future__ import annotations
 

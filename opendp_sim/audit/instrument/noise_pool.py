@@ -1,7 +1,4 @@
-"""Draw noise in advance, many values of a law at once.
-
-For runs that take them one by one.
-"""
+"""Draw noise in advance, many values of a law at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Replace sources of randomness by recording proxies.
-
-The draws have the real laws.
-"""
+"""Replace sources of randomness by recording proxies of real laws."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe events of an output as plain Python expressions.
-
-``output >= 3``, ``output is None``, ``len(output) >= 5``.
-"""
+"""Describe events of an output as Python expressions, ``output >= 3``."""
 
 from __future__ import annotations
 

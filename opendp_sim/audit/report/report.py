@@ -1,7 +1,4 @@
-"""Write the report of an audit.
-
-Verdict, evidence, and each layer's work and power.
-"""
+"""Write the report of an audit, with each layer's power."""
 
 from __future__ import annotations
 

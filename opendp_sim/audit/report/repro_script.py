@@ -1,7 +1,4 @@
-"""Write scripts that reproduce a finding.
-
-Draw from both sides, count a plain event, print the bound.
-"""
+"""Write scripts that count a finding's event and print the bound."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write a report as SARIF 2.1.0.
-
-A code host shows a refutation beside the code.
-"""
+"""Write a report as SARIF 2.1.0 for code hosts."""
 
 from __future__ import annotations
 

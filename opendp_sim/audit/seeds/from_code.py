@@ -1,7 +1,4 @@
-"""Generate datasets from the audited code's constants.
-
-As values, sizes and borders.
-"""
+"""Generate datasets from the audited code's constants, as sizes and borders."""
 
 from __future__ import annotations
 

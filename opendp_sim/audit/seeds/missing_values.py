@@ -1,7 +1,4 @@
-"""Generate records with codes for missing answers.
-
-Many of them, and one record that determines the imputed value.
-"""
+"""Generate records with codes for missing answers, for imputed values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Generate texts of common formats.
-
-Separated fields, numbers, spellings, JSON, dates.
-"""
+"""Generate texts of common formats, such as JSON and dates."""
 
 from __future__ import annotations
 

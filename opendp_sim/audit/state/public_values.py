@@ -1,7 +1,4 @@
-"""Recognise public values.
-
-Constants that the modules write out, and containers of them.
-"""
+"""Recognise public values, constants that modules write out."""
 
 from __future__ import annotations
 

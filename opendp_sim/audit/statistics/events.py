@@ -1,7 +1,4 @@
-"""Choose the event to bet on.
-
-Among past outputs, the one with the greatest excess over the claim.
-"""
+"""Choose the past output's event with the greatest excess over the claim."""
 
 from __future__ import annotations
 

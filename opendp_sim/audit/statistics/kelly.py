@@ -1,7 +1,4 @@
-"""Compute Kelly's stakes.
-
-At an excess shrunk for being the largest of many.
-"""
+"""Compute Kelly's stakes at an excess shrunk for selection."""
 
 from __future__ import annotations
 

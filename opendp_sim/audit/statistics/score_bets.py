@@ -1,7 +1,4 @@
-"""Bet on one score that is fixed before the draws.
-
-Flat numbers only, microseconds a draw.
-"""
+"""Bet on one numeric score that is fixed before the draws."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test whether two samples of outputs have different laws.
-
-Kolmogorov and Smirnov's test of every cell.
-"""
+"""Test whether outputs' laws differ, by Kolmogorov and Smirnov."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bet on draws of a traced pair.
-
-Tables of whole outputs, opposed blocks, repeated calls.
-"""
+"""Bet on draws of a traced pair, whole outputs or blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hold the state of a traced audit.
-
-The function, its tape, the seconds, and the risk that its steps share.
-"""
+"""Hold a traced audit's function, tape, seconds and risk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find outputs of one side that the other cannot reach.
-
-No value of the draw leads to them.
-"""
+"""Find outputs of one side that no draw gives the other."""
 
 from __future__ import annotations
 

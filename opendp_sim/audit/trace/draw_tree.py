@@ -1,7 +1,4 @@
-"""Enumerate the draws of an opaque function.
-
-Exact probabilities of its outputs, where the tree is small.
-"""
+"""Enumerate an opaque function's draws for exact probabilities."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Refute by enumerated draws (step R4).
-
-Every value of every draw of an opaque function, where there are few.
-"""
+"""Refute by enumerated draws of an opaque function (step R4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Explain a trace without refutation.
-
-Power for each draw, untried inputs, and ways to a stronger audit.
-"""
+"""Explain a trace without refutation by powers and untried inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run the steps of layer LT in order.
-
-Each uses the scan's findings, and returns evidence or nothing.
-"""
+"""Run the steps of layer LT in order, each on the scan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Audit repeated calls.
-
-Where calls share state, two together are tested against twice the claim.
-"""
+"""Audit repeated calls, together against the multiple of the claim."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Scan pairs along their tapes, without draws.
-
-The costliest pairs and odd findings are kept.
-"""
+"""Scan pairs along their tapes, without draws, for costly ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Fold long printed lines at blanks.
-
-Quoted files, columns and code stay as they are.
-"""
+"""Fold long printed lines at blanks, but no quotes or code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Decide whether the running command prints.
-
-A module of its own, since help must be quick.
-"""
+"""Decide whether the running command prints, without slow imports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draw a plan as a tree from data to answers.
-
-One number a stage; shared parts are drawn once.
-"""
+"""Draw a plan as a tree from data to answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bound the records of an int64 sum.
-
-Fewer than 2**31, as no feature of one is above 2**32.
-"""
+"""Bound the records of an int64 sum to fewer than 2**31."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bound e**-x in integers without silent rounding.
-
-Lemma E1 in ``../../measurements/noise/_impl/bulk_laplace.md``.
-"""
+"""Bound e**-x in integers (Lemma E1 of ``bulk_laplace.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Convert numbers of numpy to Python's, exactly.
-
-The one place where parameters are converted.
-"""
+"""Convert numbers of numpy to Python's, exactly, for all parameters."""
 
 from __future__ import annotations
 

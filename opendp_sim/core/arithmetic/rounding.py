@@ -1,7 +1,4 @@
-"""Round outward.
-
-A bound printed as a float is never below the real number.
-"""
+"""Round outward, so that no bound is below the real number."""
 
 from __future__ import annotations
 

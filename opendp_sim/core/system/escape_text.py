@@ -1,7 +1,4 @@
-"""Escape text from outside.
-
-Characters that steer a terminal or look empty are spelled out.
-"""
+"""Escape characters of outside text that steer a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Sum a dataset with one or several workers.
-
-Threads: ``io.ordered_threads``.
-"""
+"""Sum a dataset with one or several workers."""
 
 from __future__ import annotations
 

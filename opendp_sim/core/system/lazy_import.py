@@ -1,7 +1,4 @@
-"""Import modules at their first use.
-
-They are a third of a start-up otherwise.
-"""
+"""Import modules at their first use, for a quick start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Refuse files that cannot be read to their end twice.
-
-A pipe may never end, and a device has no size.
-"""
+"""Refuse pipes and devices, which cannot be read twice."""
 
 from __future__ import annotations
 

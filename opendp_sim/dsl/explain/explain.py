@@ -1,7 +1,4 @@
-"""Explain a mechanism, an error code or a stage.
-
-Plain text made from the declarations.
-"""
+"""Explain a mechanism, an error code or a stage from declarations."""
 
 from __future__ import annotations
 

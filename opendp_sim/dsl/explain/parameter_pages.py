@@ -1,7 +1,4 @@
-"""Explain parameters.
-
-Which mechanisms have one of a name, and its meaning in each.
-"""
+"""Explain parameters by name, in each mechanism that has one."""
 
 from __future__ import annotations
 

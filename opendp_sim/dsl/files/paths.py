@@ -1,7 +1,4 @@
-"""Check the places that a program reads and writes.
-
-Private data is no query, and no output lands on an input.
-"""
+"""Check the places that a program reads and writes."""
 
 from __future__ import annotations
 

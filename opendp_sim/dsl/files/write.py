@@ -1,7 +1,4 @@
-"""Write releases and tables atomically.
-
-Each to a temporary file that is renamed when complete.
-"""
+"""Write releases and tables atomically, by renamed temporary files."""
 
 from __future__ import annotations
 

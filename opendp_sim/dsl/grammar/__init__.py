@@ -1,4 +1,1 @@
-"""Declare every section of a spec once.
-
-See ``section.py``.
-"""
+"""Declare every section of a spec once."""

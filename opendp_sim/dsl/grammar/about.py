@@ -1,7 +1,4 @@
-"""Declare the ``about`` section.
-
-For the people who decide about a program; no number depends on it.
-"""
+"""Declare the ``about`` section, on which no number depends."""
 
 from __future__ import annotations
 

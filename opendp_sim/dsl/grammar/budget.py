@@ -1,7 +1,4 @@
-"""Declare budgets and ledgers.
-
-A ledger bounds all runs on a dataset.
-"""
+"""Declare budgets, and ledgers that bound all runs on a dataset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Declare the ``data`` section.
-
-The place of each dataset's records, and their declarations.
-"""
+"""Declare the ``data`` section, places and declarations of records."""
 
 from __future__ import annotations
 

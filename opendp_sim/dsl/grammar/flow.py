@@ -1,7 +1,4 @@
-"""Declare the ``flow`` section.
-
-Stages, their steps, expectations and releases.
-"""
+"""Declare the ``flow`` section, stages with steps, expectations and releases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Declare the ``outputs`` section.
-
-Answers computed from releases, and their files.
-"""
+"""Declare the ``outputs`` section, answers from releases and their files."""
 
 from __future__ import annotations
 

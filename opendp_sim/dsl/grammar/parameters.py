@@ -1,7 +1,4 @@
-"""Read ``${name}`` parameters and holes (``???``).
-
-Public parameters with a declared type and range.
-"""
+"""Read public ``${name}`` parameters and holes (``???``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read a section.
-
-Its words, typed values, and one finding for each wrong one.
-"""
+"""Read a section's words into typed values, or one finding each."""
 
 from __future__ import annotations
 

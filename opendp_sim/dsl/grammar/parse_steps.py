@@ -1,7 +1,4 @@
-"""Read steps.
-
-One-key mappings looked up in the catalogue, their parameters checked by the record.
-"""
+"""Read steps, mappings of one key in the catalogue."""
 
 from __future__ import annotations
 

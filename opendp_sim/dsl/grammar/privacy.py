@@ -1,7 +1,4 @@
-"""Declare the ``privacy`` section.
-
-Unit, measure, budget, numerics.
-"""
+"""Declare the ``privacy`` section, unit, measure, budget and numerics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read plain data into the typed form.
-
-Through every section; all findings at once.
-"""
+"""Read plain data into the typed form, with all findings at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Make the specs' JSON Schema from the grammar.
-
-For yaml-language-server and other editors.
-"""
+"""Make the specs' JSON Schema from the grammar, for editors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read steps and mechanisms inside a section.
-
-From their records; and the records' JSON Schema.
-"""
+"""Read steps and mechanisms inside a section, with their JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write a plan as a document.
-
-Reviewed by one person, run by another, and refused after any change.
-"""
+"""Write a plan as a document, refused after any change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Return the unit of each expected error.
-
-Errors of one unit may share an axis.
-"""
+"""Return the unit of each expected error, as of one axis."""
 
 from __future__ import annotations
 

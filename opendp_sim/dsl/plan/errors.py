@@ -1,7 +1,4 @@
-"""State expected errors in plain words.
-
-From the facts of questions and releases.
-"""
+"""State expected errors in plain words, from facts of questions."""
 
 from __future__ import annotations
 

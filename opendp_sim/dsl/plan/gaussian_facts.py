@@ -1,7 +1,4 @@
-"""State a plan's Gaussian total and its attackers.
-
-Attackers under any measure.
-"""
+"""State a plan's Gaussian total and attackers under any measure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Choose the sketch of a Gaussian kernel density.
-
-From public numbers alone.
-"""
+"""Choose the sketch of a Gaussian kernel density from public numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plan a program without its data.
-
-Every loss, scale, conversion and expected error.
-"""
+"""Plan a program, losses, scales, conversions and errors, without data."""
 
 from __future__ import annotations
 

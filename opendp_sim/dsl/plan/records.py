@@ -1,7 +1,4 @@
-"""Define the record of a plan.
-
-Without its texts.
-"""
+"""Define the record of a plan, without its texts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plan one release.
-
-Its loss, and its noise.
-"""
+"""Plan one release's loss and noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Solve the parameter at which a loss first fits.
-
-The inverse of OpenDP's maps, to the last bit.
-"""
+"""Solve the parameter at which a loss first fits, to a bit."""
 
 from __future__ import annotations
 

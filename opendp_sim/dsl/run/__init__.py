@@ -1,4 +1,1 @@
-"""Run a plan.
-
-Reserve, compute, write, charge, publish.
-"""
+"""Run a plan by reserving, computing, writing, charging and publishing."""

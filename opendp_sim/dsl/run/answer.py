@@ -1,7 +1,4 @@
-"""Ask a saved release.
-
-No spec, no data, no further loss.
-"""
+"""Ask a saved release, without spec, data or further loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Open data and public queries.
-
-Everything that can fail does so before the charge.
-"""
+"""Open data and public queries, before the charge."""
 
 from __future__ import annotations
 

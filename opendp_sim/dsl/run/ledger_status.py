@@ -1,7 +1,4 @@
-"""State a plan's place in its ledger.
-
-Spent, the plan's loss, and the remaining budget.
-"""
+"""State a plan's place in its ledger, spent, loss and left."""
 
 from __future__ import annotations
 

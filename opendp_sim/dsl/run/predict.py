@@ -1,7 +1,4 @@
-"""Predict answers' errors from public points and size.
-
-No private data.
-"""
+"""Predict answers' errors from public points and size."""
 
 from __future__ import annotations
 

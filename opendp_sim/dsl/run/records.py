@@ -1,7 +1,4 @@
-"""Hold a run's results.
-
-``execute.py`` makes the record, and ``publish.py`` fills it.
-"""
+"""Hold a run's results, which ``publish.py`` fills."""
 
 from __future__ import annotations
 

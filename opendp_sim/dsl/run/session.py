@@ -1,7 +1,4 @@
-"""Serve a session.
-
-From a plan with ``serve: session`` to an open, durable session.
-"""
+"""Serve a durable session from a plan with ``serve: session``."""
 
 from __future__ import annotations
 

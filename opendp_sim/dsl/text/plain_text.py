@@ -1,7 +1,4 @@
-"""Render docstrings for a terminal.
-
-Formulas in Unicode, no markup.
-"""
+"""Render docstrings for a terminal, formulas in Unicode without markup."""
 
 from __future__ import annotations
 

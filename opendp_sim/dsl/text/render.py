@@ -1,7 +1,4 @@
-"""Render findings as text and as JSON.
-
-Text has the source line and a caret.
-"""
+"""Render findings as JSON and as text with a caret."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check the author's expectations against the types.
-
-Expectations, shares, exactness.
-"""
+"""Check the author's expectations, shares and exactness against the types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Warn of columns with different declared ranges.
-
-Where a mechanism compares them as they are.
-"""
+"""Warn of compared columns with different declared ranges."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""State the size of an error in words.
-
-And beside numbers of records.
-"""
+"""State the size of an error in words, beside numbers of records."""
 
 from __future__ import annotations
 

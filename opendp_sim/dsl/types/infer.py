@@ -1,7 +1,4 @@
-"""Infer every stage's type without data.
-
-Domain, sensitivity, privacy unit, numerics and evidence.
-"""
+"""Infer every stage's domain, sensitivity, unit, numerics and evidence, without data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Infer every output's type.
-
-Post-processing of releases and of public data only.
-"""
+"""Infer every output's type, post-processing of releases or public data."""
 
 from __future__ import annotations
 

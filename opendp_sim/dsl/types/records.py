@@ -1,7 +1,4 @@
-"""Define types of the language.
-
-A stage with its whole chain, and a release bound to it.
-"""
+"""Define types of the language, of stages and bound releases."""
 
 from __future__ import annotations
 

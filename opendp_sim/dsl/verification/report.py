@@ -1,7 +1,4 @@
-"""Hold a verification's state.
-
-A certificate, its plan made again, and the findings.
-"""
+"""Hold a verification's certificate, plan made again, and findings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Predict by neighbours, each person paying for own votes.
-
-Proof of the privacy map: ``ind_knn.md``, beside this file.
-"""
+"""Predict by neighbours who pay for own votes (``ind_knn.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Add Gaussian noise to integer vectors under zero-concentrated privacy.
-
-Proof of the privacy map: ``gaussian.md``, beside this file.
-"""
+"""Add Gaussian noise to integer vectors (``gaussian.md``)."""
 
 from __future__ import annotations
 

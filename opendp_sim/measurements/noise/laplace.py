@@ -1,7 +1,4 @@
-"""Add Laplace noise to integer vectors under pure privacy.
-
-Proof of the privacy map: ``laplace.md``, beside this file.
-"""
+"""Add Laplace noise to integer vectors (``laplace.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test the top-k set once, and peel if it fails.
-
-Proof of the privacy map: ``gated_peel.md``, beside this file.
-"""
+"""Test the top-k set once, or peel (``gated_peel.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Release occurring items whose noisy count reaches a threshold.
-
-Proof of the privacy map: ``noise_threshold.md``, beside this file.
-"""
+"""Release items whose noisy count reaches a threshold (``noise_threshold.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Release the top-k set if its gap survives noise.
-
-Proof of the privacy map: ``stable_set.md``, beside this file.
-"""
+"""Release the top-k set if its gap survives noise (``stable_set.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check queries and take a release's capability.
-
-Every query does this first.
-"""
+"""Check every query first, and take a release's capability."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read public bounds of private data.
-
-They come from the caller, never from the data.
-"""
+"""Read public bounds of private data, given by the caller."""
 
 from __future__ import annotations
 

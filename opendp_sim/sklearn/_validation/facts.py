@@ -1,7 +1,4 @@
-"""Read public facts about private data.
-
-Classes and numbers come from the caller, never from the data.
-"""
+"""Read public facts, classes and numbers, given by the caller."""
 
 from __future__ import annotations
 

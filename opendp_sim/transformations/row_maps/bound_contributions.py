@@ -1,7 +1,4 @@
-"""Bound contributions to at most k rows a person.
-
-Proof of the stability map: ``bound_contributions.md``, beside this file.
-"""
+"""Bound contributions to k rows a person (``bound_contributions.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Clip every row to a public norm bound.
-
-Proof of the stability map and of the bound: ``clip_rows.md``, beside this file.
-"""
+"""Clip every row to a public norm bound (``clip_rows.md``)."""
 
 from __future__ import annotations
 

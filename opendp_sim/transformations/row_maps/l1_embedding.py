@@ -1,7 +1,4 @@
-"""Embed l2 distances into l1 by random orthogonal directions.
-
-Proof of the stability map and of the distortion: ``l1_embedding.md``, beside this file.
-"""
+"""Embed l2 distances into l1 by random directions (``l1_embedding.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Quantize real rows to an integer grid.
-
-Proof of the stability map: ``quantize.md``, beside this file.
-"""
+"""Quantize real rows to an integer grid (``quantize.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Calibrate noise and neighbourhood from public numbers alone.
-
-And predict the result.
-"""
+"""Calibrate noise and neighbourhood from public numbers alone."""
 
 from __future__ import annotations
 

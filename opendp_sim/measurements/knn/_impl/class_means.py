@@ -1,7 +1,4 @@
-"""Release class means of the viewed rows once.
-
-One Gaussian release that answers any number of queries.
-"""
+"""Release class means of the viewed rows once, for any queries."""
 
 from __future__ import annotations
 

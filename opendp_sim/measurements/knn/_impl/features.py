@@ -1,7 +1,4 @@
-"""View grid rows as rows to compare, exactly.
-
-Centred and normalised, one record at a time.
-"""
+"""View grid rows as centred, normalised rows, exactly."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hold the voting records.
-
-Rows in the view, labels and owners; it grows and shrinks in place.
-"""
+"""Hold the voting records, rows, labels and owners, in place."""
 
 from __future__ import annotations
 

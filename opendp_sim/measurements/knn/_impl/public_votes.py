@@ -1,7 +1,4 @@
-"""Set thresholds and votes from public queries and answers.
-
-Nothing here sees a record; everything is a function of the transcript.
-"""
+"""Set thresholds and votes from the public transcript alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Restrict a curator's changes while a service runs.
-
-None, or the records of persons.
-"""
+"""Restrict a curator's changes to persons' records while serving."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Predict one label privately.
-
-Count, price, clip, charge, vote: sections 2 to 4 of ``ind_knn.md``.
-"""
+"""Predict one label privately (sections 2 to 4 of ``ind_knn.md``)."""
 
 from __future__ import annotations
 

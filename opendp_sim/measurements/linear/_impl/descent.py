@@ -1,7 +1,4 @@
-"""Descend noisy gradients by a public rule of steps.
-
-Lemma 6 of ``linear_model.md``.
-"""
+"""Descend noisy gradients by public steps (Lemma 6 of ``linear_model.md``)."""
 
 from __future__ import annotations
 

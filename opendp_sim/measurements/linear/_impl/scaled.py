@@ -1,7 +1,4 @@
-"""Scale grid rows to bounded length with a constant cell.
-
-Integers, one record at a time.
-"""
+"""Scale grid rows to integers of bounded length, one at a time."""
 
 from __future__ import annotations
 

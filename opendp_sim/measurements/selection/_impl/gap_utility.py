@@ -1,7 +1,4 @@
-"""Define the utility of a cut after rank j.
-
-Its gap, clipped where more is useless, less a public penalty.
-"""
+"""Define the utility of a cut after rank j, its clipped gap."""
 
 from __future__ import annotations
 

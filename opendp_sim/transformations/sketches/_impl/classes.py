@@ -1,7 +1,4 @@
-"""Read one structure, or one for each public class.
-
-With the parameter that asks for it.
-"""
+"""Read one structure, or one for each public class."""
 
 from __future__ import annotations
 

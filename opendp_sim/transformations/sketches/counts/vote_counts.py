@@ -1,7 +1,4 @@
-"""Count how many users voted for each item.
-
-Proof of the stability map: ``vote_counts.md``, beside this file.
-"""
+"""Count how many users voted for each item (``vote_counts.md``)."""
 
 from __future__ import annotations
 

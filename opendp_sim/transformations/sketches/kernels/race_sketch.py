@@ -1,7 +1,4 @@
-"""Release repeated arrays of locality-sensitive-hash counts.
-
-Proof of the stability map and of the estimator: ``race_sketch.md``, beside this file.
-"""
+"""Release repeated arrays of locality-sensitive-hash counts (``race_sketch.md``)."""
 
 from __future__ import annotations
 

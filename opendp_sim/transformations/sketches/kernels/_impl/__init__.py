@@ -1,4 +1,1 @@
-"""Provide helpers of the mechanisms in the folder above.
-
-The catalogue does not look here.
-"""
+"""Provide helpers of the mechanisms in the folder above."""

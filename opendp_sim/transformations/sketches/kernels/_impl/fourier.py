@@ -1,7 +1,4 @@
-"""Build a Fourier sketch from rows, and read its release.
-
-Proofs: ``fourier_sketch.md``. Reading is post-processing.
-"""
+"""Build a Fourier sketch from rows, and read it (``fourier_sketch.md``)."""
 
 from __future__ import annotations
 

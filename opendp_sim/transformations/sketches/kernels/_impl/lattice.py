@@ -1,7 +1,4 @@
-"""Build a lattice Fourier sketch from rows, and read its release.
-
-Proofs: ``lattice.md``, beside this file. Reading is post-processing.
-"""
+"""Build a lattice Fourier sketch, and read it (``lattice.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Scale columns to one integer range by public bounds.
-
-Regression sketches start from it.
-"""
+"""Scale columns to one integer range by public bounds."""
 
 from __future__ import annotations
 
