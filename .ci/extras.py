@@ -22,7 +22,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -253,10 +253,26 @@ def docs() -> str | None:
     assert "<math" in Path("made/index.html").read_text()
 
 
+def gpu() -> None:
+    """Compile the kernels, which needs no card; on a card, prove it."""
+    from cupy_backends.cuda.libs import nvrtc
+
+    from opendp_sim.core.device import device_named
+    from opendp_sim.core.device.cuda import KERNELS, OPTIONS
+    from opendp_sim.core.errors import ParameterError
+
+    for card in ("compute_80", "compute_90", "compute_100"):
+        program = nvrtc.createProgram(KERNELS, "kernels.cu", (), ())
+        nvrtc.compileProgram(program, (*OPTIONS, f"-arch={card}"))
+        assert b"count_cells" in nvrtc.getPTX(program), card
+    with suppress(ParameterError):  # no card
+        device_named("cuda")
+
+
 JOBS: dict[str, Callable[[], str | None]] = {
     job.__name__: job
     for job in (
-        *(spark, connect, dask, audit, docs, testing, parquet, fast, postgres, sign, sklearn),
+        *(gpu, spark, connect, dask, audit, docs, testing, parquet, fast, postgres, sign, sklearn),
         *(plot, lsp, examples),
     )
 }

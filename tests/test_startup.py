@@ -13,7 +13,16 @@ import typer
 from opendp_sim.cli import COMMANDS, app, loaded
 
 SPEC = str(Path(__file__).parent / "golden" / "small.yaml")
-HEAVY = {"sklearn", "pandas", "polars", "pyarrow", "matplotlib", "scipy.stats", "opendp.context"}
+HEAVY = {
+    "cupy",
+    "sklearn",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "matplotlib",
+    "scipy.stats",
+    "opendp.context",
+}
 RUNS = {"opendp_sim.cli.apply", "opendp_sim.dsl.run.execute", "rich.progress"}
 LIGHT = {*HEAVY, "numpy", "scipy", "pydantic", "opendp"}
 RUN = "import sys; sys.argv = ['opendp-sim', {}]; from opendp_sim.cli import main; main()"

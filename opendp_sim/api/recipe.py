@@ -12,6 +12,7 @@ import numpy as np
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.certificate.certificate import read_certificate
 from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError, ParameterError, SimError
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -110,7 +111,9 @@ class Recipe(Generic[T]):
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
 
-    def apply(self, data: Any, *, into: str | PathLike[str] = ".") -> T:
+    def apply(
+        self, data: Any, *, into: str | PathLike[str] = ".", device: str | Device | None = None
+    ) -> T:
         """Charge any ledger, and release.
 
         A file and its certificate.
@@ -119,6 +122,7 @@ class Recipe(Generic[T]):
             data: a data frame of any library, a dict of columns by name, or an array with the columns
                 side by side (``io/frames.py`` lists them).
             into: the folder for both files; a ledger's path starts from the working folder.
+            device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; default the CPU.
 
         Raises:
             DataError (OS602): a column is missing, or of another type than declared.
@@ -132,8 +136,9 @@ class Recipe(Generic[T]):
         self._check_kinds(data)
         check_forms(self.plan, memory)
         self._check_place(Path(into) / self._file)
-        found = apply(self.plan, memory=memory, into=Path(into)).results[self._output]
-        released: T = found if self._read is None else self._read(found)
+        found = apply(self.plan, memory=memory, into=Path(into), device=device)
+        result = found.results[self._output]
+        released: T = result if self._read is None else self._read(result)
         return released
 
     def _check_place(self, place: Path) -> None:

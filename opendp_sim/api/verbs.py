@@ -9,6 +9,7 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import Draft, draft_of
@@ -57,6 +58,7 @@ def apply(
     *,
     into: str | PathLike[str] | None = None,
     workers: int | None = None,
+    device: str | Device | None = None,
     replace: bool = False,
 ) -> Applied:
     """Run a plan.
@@ -69,6 +71,8 @@ def apply(
             array; the frame or array itself where there is one such source.
         into: the folder that ``save:`` paths start from; default the spec's own.
         workers: threads that build sketches, default one a core; any number gives the same bits.
+        device: ``cuda``, ``cuda:1``, ... for sums on a card (extra ``gpu``); default the CPU. The same
+            bits.
         replace: let an output take the place of one that another program released and paid for.
 
     Raises:
@@ -77,7 +81,12 @@ def apply(
     """
     made, folder = plan(spec), None if into is None else Path(into)
     return apply_plan(
-        made, memory=_named(made, data), into=folder, workers=workers, replace=replace
+        made,
+        memory=_named(made, data),
+        into=folder,
+        workers=workers,
+        device=device,
+        replace=replace,
     )
 
 
@@ -123,7 +132,9 @@ def verify(certificate: str | PathLike[str]) -> tuple[list[str], list[str]]:
     return verify_certificate(Path(certificate))
 
 
-def session(spec: Spec, data: Any = None, output: str | None = None) -> Served:
+def session(
+    spec: Spec, data: Any = None, output: str | None = None, *, device: str | Device | None = None
+) -> Served:
     """Open a spec's session.
 
     A context manager with ``ask`` and ``update``.
@@ -132,6 +143,7 @@ def session(spec: Spec, data: Any = None, output: str | None = None) -> Served:
         spec: what ``plan`` takes; one output says ``serve: session``.
         data: as for ``apply``.
         output: which output, where several are served.
+        device: ``cuda``, ``cuda:1``, ... to compare queries with records on a card; default the CPU.
     """
     made = plan(spec)
-    return serve(made, output, memory=_named(made, data))
+    return serve(made, output, memory=_named(made, data), device=device)

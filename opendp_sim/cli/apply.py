@@ -69,6 +69,12 @@ def apply_command(
             "an address such as dask://host:8786: the same bits."
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Sum up on `cuda`, or `cuda:1`, ..., an NVIDIA card (extra `gpu`): the same bits."
+        ),
+    ] = None,
     resume: Annotated[
         int | None,
         typer.Option(help="Only finish the unfinished run that the ledger charged as this entry."),
@@ -100,6 +106,7 @@ def apply_command(
                 workers=workers,
                 told=told,
                 engine=_engine(engine),
+                device=device,
                 charged=note_charge,
                 resume=resume,
                 sign=sign,

@@ -89,6 +89,12 @@ def session_command(
     store: Annotated[
         Path | None, typer.Option(help="The session's store; default as the spec says.")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare queries with records on `cuda`, or `cuda:1`, ..., an NVIDIA card (extra `gpu`)."
+        ),
+    ] = None,
     updates: Annotated[
         bool,
         typer.Option(
@@ -112,7 +118,9 @@ def session_command(
             ref = SourceRef(_kind(batch), str(batch))
             queries = read_batch(plan, output, ref)
         with progress("opening the session"):
-            opened = serve(plan, output, store=store, charged=note_charge, ran=_say_run)
+            opened = serve(
+                plan, output, store=store, device=device, charged=note_charge, ran=_say_run
+            )
         with opened as served:
             if not json_:
                 _show_open(plan, served, asks=queries is None)

@@ -138,6 +138,9 @@ class Stable:
     """The column of the records all of whose equal values must be in one part, for ``merge`` to hold."""
     reads: frozenset[str] | None = None
     """The columns of records that it looks at; None for all of them."""
+    on_device: Callable[..., Any] | None = None
+    """The same bits on a device (``core/device/device.md``): of a row map ``(device, values)`` to values,
+    both in the device's memory; of a sketch ``(device, values, labels, out)``, which adds to ``out``."""
     on_queries: Callable[[Any], Any] | None = None
     """The same map for public queries (no clamping to the data's bounds); default ``function``."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ CATALOGUE: dict[str, str] = {
     "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",
     "OS102": "Two parameters of one mechanism do not go together.",
     "OS103": "Public matrices, a sketch or records in a file need more memory than the machine has.",
+    "OS104": "A device for sums is not there, or its package is not installed.",
     "OS201": "A mechanism was bound to a domain that its proof does not cover.",
     "OS202": "A mechanism was bound to a metric that its proof does not cover.",
     "OS203": "Exact arithmetic cannot be guaranteed: a bound of the type reaches 2**51.",
@@ -66,6 +67,7 @@ CATALOGUE: dict[str, str] = {
     "OS901": "Two independent computations of one bound disagree; nothing ran.",
     "OS902": "A private function failed; it is charged in full and its message is withheld.",
     "OS903": "A mechanism broke the rules of the house (a bug here, or in a plugin).",
+    "OS904": "A device gave other bits than the CPU, or failed; nothing that it counted was used.",
 }
 
 

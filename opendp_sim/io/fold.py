@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -13,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable, Stage
-from opendp_sim.core.errors import InternalError
+from opendp_sim.core.device import Device, DeviceError, device_in_use
+from opendp_sim.core.device.device import OnDevice, device_error, warn_of_fault
+from opendp_sim.core.errors import InternalError, SimError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.memory import freed_blocks_kept
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.core.system.executor import Workers
 from opendp_sim.domains.records import Records
-from opendp_sim.domains.rows import Rows, length
+from opendp_sim.domains.rows import Rows, as_rows, length, take
 from opendp_sim.io.blocks import narrowed
 from opendp_sim.io.ordered_threads import in_caller, join_all, map_in_order, start_some
 
@@ -245,11 +248,168 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 
 # --------------------------------------------------------------------------------------------------
+# Sums of blocks on a device, with some of their records counted again.
+#
+# Lemma 3 of ``core/device/device.md``: what is added is the CPU's bits, or nothing of it is used.
+
+_CELLS = 2**23
+"""Cells that go through the steps together: 64 MiB of float64. Few large sums cost less than many."""
+_KINDS = frozenset({"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
+"""Numbers that a device holds as they are."""
+
+
+def end_of_chain(stages: Sequence[Stage]) -> int:
+    """Return the first of the last stages that a device runs."""
+    first = len(stages)
+    while first and isinstance(claim := stages[first - 1].claim, Stable):
+        if claim.on_device is None or (first == len(stages) and claim.accumulate is None):
+            break
+        first -= 1
+    return first
+
+
+@dataclass(repr=False)
+class PartOfSum:
+    """Hold one worker's sum, and blocks that wait for it.
+
+    They wait here, for the CPU, and on the device.
+    """
+
+    out: NDArray[np.int64]
+    here: list[Rows] = field(default_factory=list)
+    there: list[OnDevice] = field(default_factory=list)
+
+
+class DeviceSum:
+    """Sum the last steps of a chain on a device.
+
+    Blocks wait on the device until they are many: ``total`` adds the last of them.
+
+    Args:
+        device: one that was proved.
+        stages: row maps that have ``on_device`` and, last, a sketch that has it.
+    """
+
+    def __init__(self, device: Device, stages: Sequence[Stage]) -> None:
+        self._device = device
+        self._claims: list[Any] = [stage.claim for stage in stages]
+        self._maps = resolve(stages, lambda: ())
+
+    def empty(self) -> PartOfSum:
+        """Return the sum of no record."""
+        return PartOfSum(np.zeros(self._claims[-1].output.size, dtype=np.int64))
+
+    def add(self, part: PartOfSum, block: Any) -> None:
+        """Add the features of a block.
+
+        A block that the device has no room for is summed on the CPU.
+
+        Raises:
+            DeviceError (OS904): the device failed, or a record has another feature there.
+        """
+        rows = as_rows(block)
+        if not len(rows) or rows.values.dtype.str[1:] not in _KINDS:
+            self._on_cpu(rows, part.out)
+            return
+        native = rows.values.astype(rows.values.dtype.newbyteorder("="), copy=False)
+        if part.there and part.there[0].dtype != native.dtype:
+            self._flush(part)
+        there = self._or_no_room(lambda device: device.put(native))
+        if there is None:
+            self._on_cpu(rows, part.out)
+            return
+        part.here.append(rows)
+        part.there.append(there)
+        if sum(rows.values.size for rows in part.here) >= _CELLS:
+            self._flush(part)
+
+    def total(self, part: PartOfSum) -> NDArray[np.int64]:
+        """Return the sum, with all blocks that waited."""
+        if part.here:
+            self._flush(part)
+        return part.out
+
+    def _flush(self, part: PartOfSum) -> None:
+        """Add the blocks that wait."""
+        here, there, part.here, part.there = part.here, part.there, [], []
+        few = _some(here, self._device.random_places(sum(map(len, here))))
+
+        def both(device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            values = there[0] if len(there) == 1 else device.xp.concatenate(there)
+            there.clear()
+            found = self._features(device, values, _labels(here))
+            return found, self._features(device, device.put(few.values), few.labels)
+
+        made = self._or_no_room(both)
+        if made is None:
+            for rows in here:
+                self._on_cpu(rows, part.out)
+            return
+        found, again = made
+        wanted = self.empty().out
+        self._on_cpu(few, wanted)
+        if not np.array_equal(again, wanted):
+            raise device_error("another sum of some records")
+        part.out += found
+
+    def _or_no_room(self, job: Callable[[Device], Any]) -> Any:
+        """Return what a device makes; None where it has no room.
+
+        Raises:
+            DeviceError (OS904): it failed.
+        """
+        try:
+            with self._device as device:
+                return job(device)
+        except MemoryError:
+            return None
+        except DeviceError:
+            raise
+        except SimError as error:
+            failed = error.code
+        except Exception:  # noqa: BLE001 - of the device or of the data: the CPU will tell which
+            failed = "a failure"
+        raise device_error(failed)
+
+    def _on_cpu(self, rows: Rows, out: NDArray[np.int64]) -> None:
+        self._claims[-1].accumulate(self._maps(rows), out)
+
+    def _features(
+        self, device: Device, values: OnDevice, labels: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Return the sum of the rows' features, by the device."""
+        found = self.empty().out
+        for claim in self._claims[:-1]:
+            values = claim.on_device(device, values)
+        self._claims[-1].on_device(device, values, labels, found)
+        return found
+
+
+def _labels(parts: Sequence[Rows]) -> NDArray[np.int64] | None:
+    several = [rows.labels for rows in parts if rows.labels is not None]
+    return np.concatenate(several) if several else None
+
+
+def _some(parts: Sequence[Rows], places: NDArray[np.int64]) -> Rows:
+    """Return the records at places of blocks one after another."""
+    ends = np.cumsum([len(rows) for rows in parts])
+    which = np.searchsorted(ends, places, side="right")
+    taken = []
+    for at in np.unique(which):
+        first = ends[at] - len(parts[at])
+        taken.append(take(parts[at], places[which == at] - first))
+    values = np.concatenate([rows.values for rows in taken])
+    return Rows(values, _labels(taken))
+
+
+# --------------------------------------------------------------------------------------------------
 
 Blocks = Callable[[], Iterable[Any]]
 """Opens the dataset afresh: an iterable of blocks (``gated_blocks`` makes one of a source)."""
 _STATE = 2**24
 """Cells of a sketch above which one worker is the default: every further one holds as many again."""
+_FEEDERS = 2
+"""Workers that feed a device, by default: while one is on it the other reads. More were slower."""
 
 
 def build_sketch(
@@ -265,7 +425,9 @@ def build_sketch(
 
     Sums of integers do not depend on their order, so any number of workers gives the same bits. Each
     has a state of its own, and a reader where the dataset can be cut; so does what is told of a failure
-    (``threads``). Blocks are cut where a row map makes rows wide.
+    (``threads``). Blocks are cut where a row map makes rows wide. With a device in use
+    (``core/device``) the last steps that it has run there; where it fails, all blocks are summed
+    again on the CPU.
 
     Args:
         stages: row maps and, last, a sketch.
@@ -287,16 +449,48 @@ def build_sketch(
             "OS903", "sources.fold", expected="a sketch as the last stage", got="another claim",
             hint="report this as a bug: the plan should have refused it.",
         )  # fmt: skip
-    accumulate, size = claim.accumulate, claim.output.size  # type: ignore[attr-defined]
-    if workers is None and size > _STATE:
+    if workers is None and claim.output.size > _STATE:  # type: ignore[attr-defined]
         workers = 1
+    device, first = device_in_use(), end_of_chain(stages)
+    if device is not None and first < len(stages):
+        few = min(cores(), _FEEDERS) if workers is None else workers
+        try:
+            made, before = DeviceSum(device, stages[first:]), stages[:first]
+            parts = _gather(stages, before, source_blocks, few, on_block, made.empty, made.add)
+            total = guarded(made.total, stages[-1].mechanism.key)
+            return _added([total(part) for part in parts])
+        except DeviceError:
+            warn_of_fault()
+    accumulate, size = claim.accumulate, claim.output.size  # type: ignore[attr-defined]
+
+    def empty() -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
 
     def add(state: NDArray[np.int64], block: Any) -> None:
         accumulate(block, state)
 
+    return _added(_gather(stages, stages, source_blocks, workers, on_block, empty, add))
+
+
+def _gather(
+    stages: Sequence[Stage],
+    before: Sequence[Stage],
+    source_blocks: Blocks,
+    workers: int | None,
+    on_block: Callable[[int], None] | None,
+    empty: Callable[[], S],
+    add: Callable[[S, Any], None],
+) -> list[S]:
+    """Return the workers' states, with all blocks added.
+
+    Blocks go through the row maps in ``before``.
+    """
     with one_blas_thread(), freed_blocks_kept():
-        crew = _workers(stages, source_blocks, workers, on_block)
-        states = crew.gather(lambda: np.zeros(size, dtype=np.int64), add)
+        return _workers(stages, source_blocks, workers, on_block, before).gather(empty, add)
+
+
+def _added(states: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the sum of the workers' states, made in the first."""
     total = states[0]
     for state in states[1:]:
         total += state
@@ -339,13 +533,18 @@ def _workers(
     source_blocks: Blocks,
     workers: int | None,
     on_block: Callable[[int], None] | None,
+    before: Sequence[Stage] | None = None,
 ) -> Workers:
-    """Return so many threads over the dataset behind the row maps."""
+    """Return so many threads over the dataset behind the row maps.
+
+    Those in ``before``, where only some are to be run.
+    """
+    maps = stages if before is None else before
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     workers, tell = workers or cores(), on_block or _no_progress
 
     def ready() -> Callable[[Any], Any]:
-        return guarded(lambda _: resolve(stages, blocks), key)(None)  # type: ignore[no-any-return]
+        return guarded(lambda _: resolve(maps, blocks), key)(None)  # type: ignore[no-any-return]
 
     def guard(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return guarded(function, key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, dataclass_transform
@@ -22,6 +23,8 @@ from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import read_queries
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.core.device import using_device
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -144,6 +147,7 @@ class PrivateEstimator(Copyable):
     max_copies: int = 1
     measure: str = MEASURE
     budget: Budget | None = None
+    device: str | None = None
     _charged_as: ClassVar[str] = ""
     """What a ledger calls it, where that is not the name of the class."""
     charges_at_predict: ClassVar[bool] = False
@@ -184,7 +188,37 @@ class PrivateEstimator(Copyable):
         ``late`` returns columns that somebody's code computes from records: they stand in for
         ``columns`` of the same form once the charge stands, and not before.
         """
-        columns = self._with_groups(columns, groups)
+        with self._on_device():
+            return self._charged_run(self._with_groups(columns, groups), steps, late)
+
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        """Use the device inside, found and proved before any charge."""
+        if not isinstance(self.device, str | None):
+            raise EstimatorRefused(
+                "OS101", f"{type(self).__name__}.device", expected="cpu, cuda, cuda:1, ..., or None",
+                got=type(self.device).__name__, hint="leave it out for the CPU: the bits are the same.",
+            )  # fmt: skip
+        refused: EstimatorRefused | None = None
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(using_device(self.device))
+            except ParameterError as error:
+                refused = EstimatorRefused(
+                    error.code, f"{type(self).__name__}.device", expected=error.expected,
+                    got=error.got, hint=error.hint,
+                )  # fmt: skip
+            if refused is not None:
+                raise refused
+            yield
+
+    def _charged_run(
+        self,
+        columns: Columns,
+        steps: list[Mapping[str, Any]],
+        late: Callable[[], Mapping[str, Any]],
+    ) -> Any:
+        """Charge a plan and run it."""
         plan = self._planned(columns, steps)
         arrays = {name: values for name, (values, _) in columns.items()}
         table = checked_source(plan, arrays)

@@ -44,6 +44,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.

@@ -41,6 +41,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Raises:
         EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):

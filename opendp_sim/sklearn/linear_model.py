@@ -38,6 +38,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         coef_: shape (d,), in data units.
@@ -120,6 +121,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.

@@ -37,6 +37,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
         budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.

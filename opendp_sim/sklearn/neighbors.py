@@ -63,6 +63,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
         budget: what the first prediction is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
@@ -141,8 +142,9 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         array = self._numbers(X, self._asked.private, "the first queries")
         self._asked.check(array)
         if self._asked.served is None:
-            self._charge(self.plan_)
-            self._asked.open()
+            with self._on_device():
+                self._charge(self.plan_)
+                self._asked.open()
         with as_refusals():
             found = self._asked.ask(array)
         keys = {key: at for at, key in enumerate(self._keys())}

@@ -65,6 +65,8 @@ def _concerns(law: Law, case: Case) -> bool:
     claim = case.claim()
     if law is _maps.check_rows_are_local:
         return case.is_row_map and isinstance(claim, Stable) and claim.function is not None
+    if law is _maps.check_device_equals_cpu:
+        return isinstance(claim, Stable) and claim.on_device is not None
     if law in _ROWS:
         return case.is_row_map
     if law in _SUMS:

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Norm, Stable
 from opendp_sim.core.constructors import bind_to_opendp
+from opendp_sim.core.device import device_in_use
+from opendp_sim.core.device.stand_in import StandIn
 from opendp_sim.domains.rows import Rows, as_rows, length, take
 from opendp_sim.testing.case import Case
 
 __all__ = [
+    "check_device_equals_cpu",
     "check_function_is_pure",
     "check_map_is_linear_and_zero_at_zero",
     "check_opendp_object_agrees",
@@ -153,6 +156,37 @@ def check_sketch_is_a_sum(case: Case) -> None:
         with ThreadPoolExecutor(2) as pool:
             total = sum(pool.map(function, parts), function(take(data, slice(0, 0))))
         assert np.array_equal(total, whole), "the sum of the records' sketches is not the sketch"
+
+    law()
+
+
+def check_device_equals_cpu(case: Case) -> None:
+    """Check that a device has the CPU's bits.
+
+    The device in use (``using_device``), else numpy's stand-in for one; for a claim that has a function
+    for devices. Whole, empty and in any layout.
+    """
+    claim = _stable(case)
+    if claim is None or claim.on_device is None:
+        return
+    function, on_device = whole_function(claim), claim.on_device
+    device = device_in_use() or StandIn()
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        data = pair[0]
+        for other in (data, take(data, slice(0, 0)), *_rearranged(data)):
+            rows, wanted = as_rows(other), function(other)
+            with device:
+                values = device.put(rows.values)
+                if claim.sensitivity is None:
+                    found = device.get(on_device(device, values))
+                    wanted = as_rows(wanted).values
+                else:
+                    found = np.zeros_like(wanted)
+                    on_device(device, values, rows.labels, found)
+            assert found.dtype == wanted.dtype
+            assert found.tobytes() == wanted.tobytes(), f"{device.name} has other bits"
 
     law()
 

@@ -63,6 +63,15 @@ def mapping(change: Callable[[Any, Rows], Rows]) -> Change:
     return lambda claim: replace(claim, function=lambda data: change(claim.function, as_rows(data)))
 
 
+def without_the_last(claim: Any) -> Any:
+    """Loses one record on the device."""
+
+    def add(device: Any, values: Any, labels: Any, out: Any) -> None:
+        claim.on_device(device, values[:-1], None if labels is None else labels[:-1], out)
+
+    return replace(claim, on_device=add)
+
+
 def centred(inner: Any, rows: Rows) -> Rows:
     """Depends on the other rows: subtracts the mean."""
     out = inner(rows)
@@ -117,6 +126,16 @@ def opening(claim: Any) -> Any:
 
 
 TWINS: list[tuple[str, Any, Law]] = [
+    (
+        "one bit of a row on a device",
+        of("quantize", lambda c: replace(c, on_device=lambda d, v: c.on_device(d, v) + (v > 0.9))),
+        maps.check_device_equals_cpu,
+    ),
+    (
+        "one record of a sketch on a device",
+        of("race_sketch", without_the_last),
+        maps.check_device_equals_cpu,
+    ),
     (
         "forgets the repetitions",
         of("race_sketch", sensitivity(l1=RACE.count_weight + 1)),

@@ -20,6 +20,7 @@ from opendp_sim.accounting.file_schemas import time_now
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Noise, Private, Stable
+from opendp_sim.core.device import Device, using_device
 from opendp_sim.core.errors import DataError, InternalError, ParameterError, ReleaseError, SimError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
@@ -266,6 +267,7 @@ def apply(
     replace: bool = False,
     workers: int | None = None,
     engine: SumEngine | None = None,
+    device: str | Device | None = None,
     told: Callable[[str, int], None] = lambda _phase, _rows: None,
     charged: Callable[[str], None] = lambda _text: None,
     resume: int | None = None,
@@ -286,6 +288,8 @@ def apply(
         workers: threads that build sketches, default one a core; any number gives the same bits.
         engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
             this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
+        device: ``cuda``, ``cuda:1``, ... for sums on a card, proved before anything is charged; default
+            the CPU. The bits are the same (``core/device/device.md``). Not beside ``engine``.
         told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
         charged: told in words what is charged, at the moment from which it stands.
         resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
@@ -309,10 +313,16 @@ def apply(
             "OS101", "workers", expected="a number of threads from 1 on, or None for one a core",
             got=f"{workers!r:.40}", hint="any number gives the same bits.",
         )  # fmt: skip
+    if engine is not None and device is not None:
+        raise ParameterError(
+            "OS102", "device", expected="an engine or a device", got="both",
+            hint="an engine's tasks sum up on their own machines' CPUs.",
+        )  # fmt: skip
     signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
     check_targets(plan, folder, anywhere=anywhere, replaced=replace)
     with ExitStack() as stack:
+        stack.enter_context(using_device(device))
         transaction = Transaction.open(plan, stack, folder=folder, charged=charged)
         run = Run(folder, transaction, signer, workers, told, engine)
         finished = finish(plan, run, resume)

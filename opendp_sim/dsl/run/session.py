@@ -19,6 +19,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.session.identity import StorePlace, claimed_name
 from opendp_sim.accounting.session.session import Session
+from opendp_sim.core.device import Device, using_device
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.ids import id_array, persons
 from opendp_sim.domains.records import Column, Records
@@ -231,6 +232,7 @@ def serve(
     *,
     memory: Memory | None = None,
     store: File | None = None,
+    device: str | Device | None = None,
     charged: Callable[[str], None] = lambda _text: None,
     ran: Callable[[Applied], None] = lambda _done: None,
 ) -> Served:
@@ -247,6 +249,8 @@ def serve(
         memory: arrays for sources of kind ``memory``.
         store: the store's file, or ``postgresql:SERVICE/STORE``; default the output's ``store``, else
             its name with ``.session``, beside the spec.
+        device: ``cuda``, ``cuda:1``, ... for a card that compares queries with records, and sums up
+            the run's sketches; default the CPU. The answers' laws are the same.
         charged: told in words what is charged, at the moment from which it stands.
         ran: told what a run left that was made or finished.
 
@@ -258,7 +262,7 @@ def serve(
     """
     output, held = _chosen(plan, name), memory or {}
     path = store or store_path(plan, output)
-    with ExitStack() as stack, ExitStack() as undo:
+    with using_device(device), ExitStack() as stack, ExitStack() as undo:
         place = undo.enter_context(lock_place(path, output))
         transaction = Transaction.open(plan, stack, store=place.mark, charged=charged)
         ledger = transaction.ledger

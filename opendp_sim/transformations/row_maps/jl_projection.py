@@ -21,6 +21,7 @@ from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.arithmetic.row_products import exact_dtype, exact_products
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.memory import check_memory
@@ -227,6 +228,7 @@ class JlProjection(Mechanism):
         return Stable(
             output=_image(rows, self.dimension, drawn),
             function=projected,
+            on_device=drawn.project_on if isinstance(drawn, _Dense) else None,
             on_queries=lambda data: Rows(drawn.far(as_rows(data).values)),
             widened_by="dimension",
             matrices=drawn.matrices,
@@ -290,6 +292,12 @@ class _Dense:
         # Adding zero leaves one zero: its sign would depend on the order of additions.
         out: NDArray[np.float64] = product.astype(np.float64) + 0.0
         return out
+
+    def project_on(self, device: Device, values: OnDevice) -> OnDevice:
+        """Project rows in a device's memory."""
+        rows = values.astype(self.signs.dtype, copy=False)
+        found = device.checked_products(rows, device.put(self.signs))
+        return found.astype(np.float64) + 0.0
 
     def far(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Project public queries, which may lie outside the bounds."""

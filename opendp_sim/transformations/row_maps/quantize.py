@@ -9,6 +9,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
@@ -105,9 +106,16 @@ class Quantize(Mechanism):
             return Rows(values, given.labels, given.ids)
 
         least, most = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+
+        def steps_on(device: Device, values: OnDevice) -> OnDevice:
+            found = device.xp.rint(values.astype(np.float64, copy=False) / unit)
+            found = device.xp.maximum(found, device.put(least))
+            return device.xp.minimum(found, device.put(most)) + 0.0
+
         return Stable(
             output=output,
             function=lambda data: steps(data, least, most),
+            on_device=steps_on,
             on_queries=lambda data: steps(data, -(2.0**52), 2.0**52),
             expected={"rounding": output.rounding * unit},
         )

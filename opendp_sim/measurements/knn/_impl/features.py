@@ -59,6 +59,14 @@ class Lens:
         low, high = self.domain.lower, self.domain.upper
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
+    @property
+    def largest(self) -> float:
+        """Bound on a seen row's coordinates, in steps."""
+        if self.normalise:
+            return float(SIDE)
+        low, high = (np.broadcast_to(end, self.domain.width) for end in self._ends())
+        return float(np.maximum(np.maximum(np.abs(low), np.abs(high)), high - low).max(initial=0))
+
     def dtype(self, where: str) -> type[np.floating[Any]]:
         """Return the float of exact row products, or refuse the grid."""
         raw = float(np.sqrt(self.domain.width)) * 2 * self.domain.magnitude

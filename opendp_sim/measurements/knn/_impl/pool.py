@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.row_products import exact_products, squared_norms
+from opendp_sim.core.device.device import Device
 from opendp_sim.measurements.knn._impl.features import Lens
+from opendp_sim.measurements.knn._impl.resident import ResidentRows
 from opendp_sim.measurements.knn._impl.sign_hashes import Coder
 
 _PRODUCTS = 2**25
@@ -25,10 +27,20 @@ class Pool:
         lens: how rows are seen.
         dtype: the float in which their products are exact.
         coder: sign hashes, or None.
+        device: where a copy of the rows is compared with queries; None for the CPU.
     """
 
-    def __init__(self, lens: Lens, dtype: type[np.floating[Any]], coder: Coder | None) -> None:
+    def __init__(
+        self,
+        lens: Lens,
+        dtype: type[np.floating[Any]],
+        coder: Coder | None,
+        device: Device | None = None,
+    ) -> None:
         self.lens, self.dtype, self.coder = lens, dtype, coder
+        self._resident: ResidentRows | None = None
+        if device is not None and coder is None:
+            self._resident = ResidentRows(device, dtype, lens.largest)
         width = lens.domain.width
         self._rows = np.empty((0, width), dtype=dtype)
         self._norms = np.empty(0, dtype=np.int64)
@@ -62,6 +74,11 @@ class Pool:
             self._least_norm = min(self._least_norm, least) if start else least
         if self.coder is not None:
             self._codes[:, start:stop] = self.coder.codes(rows)
+        if self._resident is not None:
+            try:
+                self._resident.extend(rows)
+            except Exception:  # noqa: BLE001 - no room, or a failure: the CPU has the rows
+                self._resident = None
         self.labels[start:stop], self.owners[start:stop] = labels, owners
         self.alive[start:stop] = True
         self.size = stop
@@ -100,22 +117,62 @@ class Pool:
         for start in range(0, len(queries), step):
             yield from exact_products(queries[start : start + step], self._rows[: self.size])
 
+    def near(
+        self,
+        queries: NDArray[Any],
+        query_norms: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        *,
+        angular: bool,
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64]]]:
+        """Yield the living records near each query, with their scores.
+
+        Those with a score of at least the query's threshold.
+        """
+        limits = list(zip(query_norms.tolist(), thresholds.tolist(), strict=True))
+        found = None
+        if self._resident is not None and self._resident.size == self.size:
+            least = [self._least_product(*limit, angular=angular) for limit in limits]
+            found = self._resident.near(self._rows[: self.size], queries, np.array(least))
+        if found is not None:
+            for near, limit in zip(found, limits, strict=True):
+                yield self._scored(*near, *limit, angular=angular)
+            return
+        for products, limit in zip(self.products(queries), limits, strict=True):
+            yield self.nearby(products, *limit, angular=angular)
+
     def nearby(
         self, products: NDArray[Any], query_norm: int, threshold: int, *, angular: bool
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the living records with score at least ``threshold``, and their scores."""
-        if angular:
-            near = np.flatnonzero(products >= self.dtype(threshold))
-            score = products[near].astype(np.int64)
-        else:
-            # 2 p - norm reaches the threshold for no product below this, whatever the record's norm.
-            least = -(-(threshold + query_norm + self._least_norm) // 2)
-            most = 2**53 if self.dtype is np.float64 else 2**24
-            near = np.flatnonzero(products >= self.dtype(min(max(least, -most), most)))
-            score = 2 * products[near].astype(np.int64) - self._norms[near] - query_norm
-            close = score >= threshold
-            near, score = near[close], score[close]
-        keep = self.alive[near]
+        least = self._least_product(query_norm, threshold, angular=angular)
+        near = np.flatnonzero(products >= self.dtype(least))
+        return self._scored(near, products[near], query_norm, threshold, angular=angular)
+
+    def _least_product(self, query_norm: int, threshold: int, *, angular: bool) -> float:
+        """Return the least product with which a score can reach a threshold."""
+        most = 2**53 if self.dtype is np.float64 else 2**24
+        # 2 p - norm reaches the threshold for no product below this, whatever the record's norm.
+        least = threshold if angular else -(-(threshold + query_norm + self._least_norm) // 2)
+        return float(min(max(least, -most), most))
+
+    def _scored(
+        self,
+        near: NDArray[np.intp],
+        products: NDArray[Any],
+        query_norm: int,
+        threshold: int,
+        *,
+        angular: bool,
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the living ones of some records, with scores.
+
+        Those with a score of at least the threshold.
+        """
+        score = products.astype(np.int64)
+        if not angular:
+            score = 2 * score - self._norms[near] - query_norm
+        keep = self.alive[near] & (score >= threshold)
         return near[keep], score[keep]
 
     def closeness(self, products: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.session.identity import damaged
+from opendp_sim.core.device import device_in_use
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.pool import Pool
@@ -60,7 +61,7 @@ class Predictor(ChangingRecords):
         super().__init__(setting, domain, data, store, IndividualFilter(setting.rho, 0))
         self._rule = setting.rule(len(domain.labels or ()))
         self._angular: bool = setting.kernel.angular
-        self._stock = Stock()
+        self._stock, self._device = Stock(), device_in_use()
         if not setting.needs_reference:
             self._look(None)
         if store is not None:
@@ -97,7 +98,7 @@ class Predictor(ChangingRecords):
             weight = self._reference.mean_weight(self._ladder, angular=self._angular)
         self._scales = setting.scales(weight, len(self._classes))
         self._answered = Answered(lens)
-        self._pool = Pool(lens, self._dtype, self._coder(lens))
+        self._pool = Pool(lens, self._dtype, self._coder(lens), self._device)
         for rows, owners in self._waiting or ():
             self._join(rows, owners)
         self._waiting = None
@@ -188,10 +189,8 @@ class Predictor(ChangingRecords):
     ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
         """Return the function that finds records near queries, with scores."""
         if pool.coder is None:
-            products = pool.products(seen.rows)
-            return lambda i: pool.nearby(
-                next(products), int(seen.norms[i]), int(limits[i]), angular=self._angular
-            )
+            found = pool.near(seen.rows, seen.norms, limits, angular=self._angular)
+            return lambda _: next(found)
         codes = pool.coder.codes(seen.rows)
         cosines = [self._cosine(int(limit), pool.lens) for limit in limits]
         return lambda i: pool.nearby_hashed(

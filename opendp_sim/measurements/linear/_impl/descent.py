@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
 from opendp_sim.core.arithmetic.rounding import sqrt_up
+from opendp_sim.core.device import device_in_use
+from opendp_sim.core.device.device import Device, device_error, warn_of_fault
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import (
@@ -176,6 +181,122 @@ def _summed(parts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 # --------------------------------------------------------------------------------------------------
+# The same sum on a device: rows stay in its memory, and each step's weights go up.
+#
+# Lemma 5 of ``core/device/device.md``.
+
+_PIECE = 2**24
+"""Cells that go to the device at a time."""
+
+
+class DeviceGradients:
+    """Sum row times residual on a device.
+
+    On the CPU where the device has no room, or fails.
+
+    As secret as the rows.
+
+    Args:
+        device: one that was proved; None for the CPU.
+        rows: integers, shape (n, d).
+        labels: shape (n,), in 0, ..., K - 1.
+        classes: K.
+    """
+
+    def __init__(
+        self,
+        device: Device | None,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        classes: int,
+    ) -> None:
+        self._rows, self._labels, self._device = rows, labels, device
+        self._step = max(_FEWEST, _PIECE // max(rows.shape[1], classes))
+        self._parts: list[tuple[Any, Any]] = []
+        if device is not None:
+            weakref.finalize(self, _overwrite, device, self._parts)
+            self._or_not(self._load)
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return "DeviceGradients(secret)"
+
+    def __call__(self, weights: NDArray[np.float32], f: int) -> NDArray[np.int64]:
+        """Return ``gradient`` of all rows, shape (d, K)."""
+        found = self._or_not(lambda device: self._sum(device, weights, f))
+        return gradient(self._rows, self._labels, weights, f) if found is None else found
+
+    def _or_not(self, job: Callable[[Device], NDArray[np.int64] | None]) -> Any:
+        """Return what a device makes; None, from then on, where it cannot."""
+        failed = False
+        if self._device is None:
+            return None
+        try:
+            with self._device as device:
+                return job(device)
+        except MemoryError:
+            pass
+        except Exception:  # noqa: BLE001 - whatever it says may be about the data
+            failed = True
+        self._device = None
+        if failed:
+            warn_of_fault()
+        return None
+
+    def _load(self, device: Device) -> None:
+        for start in range(0, len(self._rows), self._step):
+            part = slice(start, start + self._step)
+            self._parts.append((device.put(self._rows[part]), device.put(self._labels[part])))
+
+    def _sum(self, device: Device, weights: NDArray[np.float32], f: int) -> NDArray[np.int64]:
+        turned, table = device.put(np.ascontiguousarray(weights.T)), device.put(_TABLE)
+        total = device.xp.zeros(turned.shape, dtype=np.int64)
+        start = 0
+        for rows, labels in self._parts:
+            found = _residuals_on(device, rows, labels, turned, f, table)
+            # Of a part, sums of products of at most CLIP * GRID_SIDE stay far below 2**53.
+            turned_rows = rows.astype(np.float64).T
+            total += device.checked_products(found, turned_rows).astype(np.int64)
+            size = len(rows)
+            some = device.random_places(size)
+            again = residuals(self._rows[start + some], self._labels[start + some], weights, f)
+            if not np.array_equal(device.get(found[:, device.put(some)]), again):
+                raise device_error("another residual of some records")
+            start += size
+        return device.get(total).T
+
+
+def _residuals_on(device: Device, rows: Any, labels: Any, weights: Any, f: int, table: Any) -> Any:
+    """Return ``residuals``, by the same operations in a device's memory."""
+    xp, classes = device.xp, len(weights)
+    behind = device.checked_products(weights, rows).astype(np.float64)
+    behind = (behind.max(axis=0) - behind) * (float(_A_UNIT) * 2.0 ** -(math.log2(GRID_SIDE) + f))
+    found = table[xp.minimum(behind, float(_LAST)).astype(np.int32)]
+    total = found[0]
+    for c in range(1, classes):
+        total = total + found[c]
+    found = xp.floor(found * float(WHOLE) / total)
+    own = xp.arange(classes)[:, None] == labels
+    found = found - xp.where(own, float(WHOLE), 0.0)
+    square = found[0] * found[0]
+    for c in range(1, classes):
+        square = square + found[c] * found[c]
+    long = square > float(CLIP) ** 2
+    factor = CLIP * _SHORT / xp.sqrt(xp.where(long, square, 1.0))
+    return xp.trunc(found * xp.where(long, factor, 1.0))
+
+
+def _overwrite(device: Device, parts: list[tuple[Any, Any]]) -> None:
+    """Overwrite rows in a device's memory, and give it back."""
+    with suppress(Exception), device:
+        while parts:
+            for part in parts.pop():
+                part.fill(0)
+    with suppress(Exception):
+        device.clear()
+
+
+# --------------------------------------------------------------------------------------------------
 
 LOGIT = 2.0**-24
 """The unit of released weights: a logit of a row of length 1 a unit."""
@@ -296,9 +417,10 @@ class Descent:
         shape = self.scaled.width, self.classes
         weights, moved, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         last = self.steps - self.steps // 2
+        sums = DeviceGradients(device_in_use(), seen.rows, seen.labels, self.classes)
         for step in range(self.steps):
             whole, f = whole_weights(weights, self.norm_squared)
-            noisy = noise(gradient(seen.rows, seen.labels, whole, f), self.scale)
+            noisy = noise(sums(whole, f), self.scale)
             moved = _MOMENTUM * moved - rate * noisy
             weights = weights + moved
             if step >= self.steps - last:

@@ -244,6 +244,7 @@ class FourierSketch(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, (block, total))),
             accumulate=reader.accumulate,
+            on_device=reader.accumulate_on,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=reader.matrices,

@@ -22,6 +22,7 @@ from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.device.device import Cells, Device, OnDevice
 from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
@@ -164,17 +165,57 @@ class RaceReader(PerClassReader):
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the features of ``data`` to the flat vector ``out``."""
         rows = as_rows(data)
+        labels = rows.labels if self.mechanism.per_label else None
+        self._add(self._counted(rows, labels), len(rows), labels, out)
+
+    def accumulate_on(
+        self,
+        device: Device,
+        values: OnDevice,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add the features of rows in a device's memory to ``out``."""
+        own = labels if self.mechanism.per_label else None
+        self._add(device.count(values, self._cells, own, self.classes), len(values), own, out)
+
+    def _add(
+        self,
+        raw: NDArray[np.int64],
+        size: int,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add counts of ids or buckets, and records.
+
+        Counts of shape (R, L, T).
+        """
         shape = self.classes, self.mechanism.repetitions, self.mechanism.buckets
         counts, total = out[: math.prod(shape)].reshape(shape), out[math.prod(shape) :]
-        labels = rows.labels if self.mechanism.per_label else None
-        self._count(rows, labels, counts)
+        if self._table:
+            for label in range(self.classes):
+                np.add.at(counts[label].reshape(-1), self._cell_of_id, raw[:, label].reshape(-1))
+        else:
+            counts += raw.transpose(1, 0, 2)
         if total.size:
-            sizes = [len(rows)] if labels is None else np.bincount(labels, minlength=self.classes)
+            sizes = [size] if labels is None else np.bincount(labels, minlength=self.classes)
             total += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
 
-    def _count(
-        self, rows: Rows, labels: NDArray[np.int64] | None, counts: NDArray[np.int64]
-    ) -> None:
+    @cached_property
+    def _cells(self) -> Cells:
+        """Return what ``_counted`` counts, for a device."""
+        matrix = self.projection.workspace()
+        if self._table:
+            return Cells(matrix, self._table)
+        return Cells(
+            matrix,
+            self.mechanism.buckets,
+            joined=self.mechanism.family.projections,
+            base=self.projection.base if self._coded(self.mechanism) else None,
+            rehash=self.rehash if self.rehashed else None,
+        )
+
+    def _counted(self, rows: Rows, labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
         width = self._table or self.mechanism.buckets
         raw = np.zeros((self.mechanism.repetitions, self.classes, width), dtype=np.int64)
         matrix = self.projection.workspace()
@@ -188,11 +229,7 @@ class RaceReader(PerClassReader):
                 self.projection.count(values, own, raw, matrix=matrix, room=room, **more)
             else:
                 count_ids(self._buckets(self.projection.ids(values, matrix, room=room)), own, raw)
-        if not self._table:
-            counts += raw.transpose(1, 0, 2)
-            return
-        for label in range(self.classes):
-            np.add.at(counts[label].reshape(-1), self._cell_of_id, raw[:, label].reshape(-1))
+        return raw
 
     @cached_property
     def _cell_of_id(self) -> NDArray[np.int64]:
@@ -441,6 +478,7 @@ class RaceSketch(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, tuple(blocks), monotone=True)),
             accumulate=reader.accumulate,
+            on_device=reader.accumulate_on,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=reader.matrices,

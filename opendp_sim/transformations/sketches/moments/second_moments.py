@@ -18,6 +18,7 @@ from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows
@@ -107,6 +108,7 @@ class SecondMoments(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, (block,))),
             accumulate=reader.accumulate,
+            on_device=reader.accumulate_on,
             sensitivity=output.sensitivity,
             capabilities={"second_moments": reader},
             expected={"noise of a product per unit of cell noise": reader.noise_factor()},
@@ -126,6 +128,18 @@ class SecondMomentReader:
         for start in range(0, len(values), _BLOCK):
             block = self.standard(values[start : start + _BLOCK])
             out += integer_gram(block, LEVELS)[upper]
+
+    def accumulate_on(
+        self,
+        device: Device,
+        values: OnDevice,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add the products of rows in a device's memory to ``out``."""
+        del labels
+        upper = np.triu_indices(self.standard.width)
+        out += device.gram(self.standard.on(device, values), LEVELS)[upper]
 
     @property
     def width(self) -> int:

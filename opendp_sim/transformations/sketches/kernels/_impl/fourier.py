@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -14,6 +15,7 @@ from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, chunks_in_r
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.arithmetic.linear import public_product, table_product
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.device.device import Cells, Device, OnDevice
 from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
@@ -227,34 +229,60 @@ class FourierReader(PerClassReader):
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the features of ``data`` to the flat vector ``out``."""
         rows = as_rows(data)
+        labels = rows.labels if self.mechanism.per_label else None
+        self._add(lambda matrix: self._counted(rows.values, labels, matrix), len(rows), labels, out)
+
+    def accumulate_on(
+        self,
+        device: Device,
+        values: OnDevice,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add the features of rows in a device's memory to ``out``."""
+        own, turn = labels if self.mechanism.per_label else None, self.mechanism.phases
+
+        def counted(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
+            return device.count(values, Cells(matrix, turn, modulus=turn), own, self.classes)
+
+        self._add(counted, len(values), own, out)
+
+    def _add(
+        self,
+        counted: Callable[[NDArray[np.float64]], NDArray[np.int64]],
+        size: int,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add up features from counts of phases, and the records."""
         count, classes = self.mechanism.frequencies, self.classes
         features = out[: classes * count * 2].reshape(classes, count, 2)
-        labels = rows.labels if self.mechanism.per_label else None
         matrix = self.projection.workspace()
         together = max(1, min(_TOGETHER, _CELLS // (classes * self.mechanism.phases)))
         for start in range(0, count, together):
             some = slice(start, min(start + together, count))
-            histogram = self._histogram(
-                rows.values, labels, matrix[some], self.projection.base[some]
-            )
+            histogram = self._turned_back(counted(matrix[some]), self.projection.base[some])
             features[:, some] += table_product(histogram, self.table).transpose(1, 0, 2)
-        sizes = [len(rows)] if labels is None else np.bincount(labels, minlength=classes)
+        sizes = [size] if labels is None else np.bincount(labels, minlength=classes)
         out[features.size :] += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
 
-    def _histogram(
+    def _counted(
         self,
         values: NDArray[np.float64],
         labels: NDArray[np.int64] | None,
         matrix: NDArray[np.float64],
-        base: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Count records by phase, shape (some frequencies, L, P)."""
+        """Count records by shifted phase, shape (some frequencies, L, P)."""
         turn = self.mechanism.phases
         raw = np.zeros((len(matrix), self.classes, turn), dtype=np.int64)
         for part, room in chunks_in_room(len(values), values.shape[1], len(matrix)):
             own = None if labels is None else labels[part]
             self.projection.count(values[part], own, raw, matrix=matrix, room=room, modulus=turn)
-        # Ids carry `base`; turn each histogram back by it.
+        return raw
+
+    def _turned_back(self, raw: NDArray[np.int64], base: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return counts by phase; ids carry ``base``."""
+        turn = self.mechanism.phases
         back = (np.arange(turn) + base[:, None]) & (turn - 1)
         return np.take_along_axis(raw, back[:, None, :], axis=2)
 

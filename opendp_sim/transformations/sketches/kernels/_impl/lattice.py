@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import SketchBlock
+from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.transformations.sketches._impl.classes import PerClassReader
@@ -363,18 +365,57 @@ class LatticeReader(PerClassReader):
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the features of ``data`` to the flat vector ``out``."""
         rows = as_rows(data)
+        packed = self.table[:, 0] * _PACK + self.table[:, 1]
+
+        def sums(
+            values: NDArray[np.float64], matrix: NDArray[np.float64], some: slice
+        ) -> NDArray[np.int64]:
+            return self._sums(values, matrix, some, packed)
+
+        self._add(rows.values, rows.labels, sums, out)
+
+    def accumulate_on(
+        self,
+        device: Device,
+        values: OnDevice,
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add the features of rows in a device's memory to ``out``."""
+
+        def sums(rows: OnDevice, matrix: NDArray[np.float64], some: slice) -> NDArray[np.int64]:
+            starts = -self.projection.base[some] % len(self.table)
+            return device.sum_pairs(rows, matrix, starts, self.table)
+
+        self._add(values, labels, sums, out, device.put)
+
+    def _add(
+        self,
+        values: Any,
+        labels: NDArray[np.int64] | None,
+        sums: Callable[[Any, NDArray[np.float64], slice], NDArray[np.int64]],
+        out: NDArray[np.int64],
+        put: Callable[[NDArray[np.intp]], Any] = np.asarray,
+    ) -> None:
+        """Add the sums of each class, and its records.
+
+        Args:
+            values: shape (n, d), wherever they are.
+            labels: shape (n,), or None.
+            sums: of rows, of a matrix and its place among the frequencies, the sums of pairs.
+            out: what is added to.
+            put: brings indices to where the values are.
+        """
         count, classes = self.size, self.classes
         features = out[: classes * count * 2].reshape(classes, count, 2)
-        labels = rows.labels if self.mechanism.per_label else None
-        matrix = self.projection.workspace()
-        packed = self.table[:, 0] * _PACK + self.table[:, 1]
+        matrix, by_label = self.projection.workspace(), self.mechanism.per_label
         for label in range(classes):
-            values = rows.values if labels is None else rows.values[labels == label]
-            out[features.size + label] += self.weight * len(values)
+            own = values[put(np.flatnonzero(labels == label))] if by_label else values
+            out[features.size + label] += self.weight * len(own)
             for start in range(0, count, _TOGETHER):
                 some = slice(start, min(start + _TOGETHER, count))
-                sums = self._sums(values, matrix[some], some, packed)
-                features[label, some] += sums * self.multipliers[some, None]
+                found = sums(own, matrix[some], some)
+                features[label, some] += found * self.multipliers[some, None]
 
     def _sums(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.domains.rows import GridRows
 
 LEVELS = 2**10
@@ -50,6 +51,23 @@ class Standard:
         """Return an integer bound of a scaled row's squared norm."""
         box = self.width * LEVELS**2
         return box if self.radius is None else min(box, math.floor((self.radius * LEVELS) ** 2))
+
+    def on(self, device: Device, values: OnDevice) -> OnDevice:
+        """Return scaled rows in a device's memory.
+
+        By the same operations as the rows here.
+        """
+        xp, low, high = device.xp, device.put(self.lower), device.put(self.upper)
+        span = device.put(np.maximum(self.upper - self.lower, 1.0))
+        out = xp.empty((len(values), self.width), dtype=np.float64)
+        out[:, 0] = LEVELS
+        out[:, 1:] = xp.trunc((2.0 * values - low - high) * LEVELS / span)
+        if self.radius is None:
+            return out
+        squares = (out * out).sum(axis=1)  # integers that add up exactly in any order
+        long = squares > self.norm_squared
+        factor = xp.sqrt(self.norm_squared / xp.where(long, squares, 1.0)) * (1.0 - 2.0**-40)
+        return xp.where(long[:, None], xp.trunc(out * factor[:, None]), out)
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scaled rows, shape (n, d + 1).

@@ -1,0 +1,128 @@
+"""Find the records near queries among rows in a device's memory.
+
+Lemma 4 of ``core/device/device.md``: the same records with the same products as on the CPU, or none.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.arithmetic.row_products import exact_products
+from opendp_sim.core.device.device import Device, device_error, warn_of_fault
+
+_HALF = 2**11
+"""The largest coordinate that float16 holds with all integers below it."""
+_PIECE = 2**24
+"""Cells that go to the device at a time."""
+
+Found = list[tuple[NDArray[np.intp], NDArray[Any]]]
+"""For each query the places of records that reach its bound, in order, and their products."""
+
+
+class ResidentRows:
+    """Hold a copy of a pool's rows in a device's memory.
+
+    As secret as they are.
+
+    Args:
+        device: one that was proved.
+        dtype: the float in which products of the rows are exact; where it is float32 and coordinates
+            are at most 2,048 the device's copy is float16, whose products it sums in float32.
+        largest: bound on the coordinates.
+    """
+
+    def __init__(self, device: Device, dtype: type[np.floating[Any]], largest: float) -> None:
+        self._device, self._dtype = device, dtype
+        self._kind = np.float16 if dtype is np.float32 and largest <= _HALF else dtype
+        self._parts: list[Any] = []
+        self.size = 0
+        weakref.finalize(self, _overwrite, device, self._parts)
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return "ResidentRows(secret)"
+
+    def extend(self, rows: NDArray[Any]) -> None:
+        """Append rows (n, d).
+
+        Raises:
+            MemoryError: the device has no room.
+        """
+        step = max(1, _PIECE // max(rows.shape[1], 1))
+        with self._device as device:
+            grown = device.xp.empty((self.size + len(rows), rows.shape[1]), dtype=self._kind)
+            if self._parts:
+                grown[: self.size] = self._parts[0]
+                self._parts.pop().fill(0)
+            for start in range(0, len(rows), step):
+                piece = device.put(rows[start : start + step])
+                at = self.size + start
+                grown[at : at + len(piece)] = piece.astype(self._kind)
+            self._parts.append(grown)
+            self.size = len(grown)
+
+    def near(
+        self, rows: NDArray[Any], queries: NDArray[Any], least: NDArray[np.float64]
+    ) -> Found | None:
+        """Return the records whose product with a query reaches its bound.
+
+        None where the device has no room, or failed: then the CPU is to be asked, and a failure is
+        warned of.
+
+        Args:
+            rows: the same rows, in ``dtype``.
+            queries: shape (q, d), in ``dtype``.
+            least: shape (q,), bounds within the exact integers of ``dtype``.
+        """
+        found: Found = []
+        try:
+            with self._device as device:
+                step = max(1, device.room // (16 * max(self.size, 1)))
+                for start in range(0, len(queries), step):
+                    part = slice(start, start + step)
+                    found += self._near(device, rows, queries[part], least[part])
+        except MemoryError:
+            return None
+        except Exception:  # noqa: BLE001 - whatever it says may be about the data
+            self.size = -1  # never again
+        if self.size < 0:
+            warn_of_fault()
+            return None
+        return found
+
+    def _near(
+        self, device: Device, rows: NDArray[Any], queries: NDArray[Any], least: NDArray[np.float64]
+    ) -> Found:
+        asked = device.put(queries).astype(self._kind)
+        products = device.products(asked, self._parts[0])
+        bounds = device.put(least.astype(self._dtype))
+        hits = device.xp.flatnonzero(products >= bounds[:, None])
+        places, scores = device.get(hits), device.get(products.reshape(-1)[hits])
+        ends = np.searchsorted(places, np.arange(1, len(queries) + 1) * self.size)
+        starts = np.append(0, ends[:-1])
+        found = [
+            ((places[a:b] - q * self.size).astype(np.intp), scores[a:b])
+            for q, (a, b) in enumerate(zip(starts, ends, strict=True))
+        ]
+        some = device.random_places(self.size)
+        if len(some):
+            again = exact_products(queries, rows[some])
+            same = np.array_equal(device.get(products[:, device.put(some)]), again)
+            reached = [np.isin(some, near) for near, _ in found]
+            if not same or not np.array_equal(again >= least[:, None], reached):
+                raise device_error("another product of some records")
+        return found
+
+
+def _overwrite(device: Device, parts: list[Any]) -> None:
+    """Overwrite rows in a device's memory, and give it back."""
+    with suppress(Exception), device:
+        while parts:
+            parts.pop().fill(0)
+    with suppress(Exception):
+        device.clear()
