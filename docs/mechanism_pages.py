@@ -263,7 +263,7 @@ def _uses(key: str) -> Iterator[str]:
             keys |= {release.record.key} if release.record is not None else set()
             if key in keys and name in told:
                 claim = ", ".join(f"{part:.4g}" for part in plan.claim or plan.total)
-                rows.append(f"| `{program}` | {claim} | `{name}` | {told[name].brief} |")
+                rows.append(f"| `{program}` | {claim} | `{name}` | {told[name].line} |")
     if rows:
         yield "## What programs with it predict"
         head = "| program of `specs/` | epsilon, delta | output | how wrong, before data is read |"

@@ -22,7 +22,7 @@ from opendp_sim.cli._run import (
 from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.cli.output.comparison import show_comparison
 from opendp_sim.cli.output.plan import show_plan
-from opendp_sim.cli.output.summary import show_advice, show_first, show_tree
+from opendp_sim.cli.output.summary import show_advice, show_first
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
@@ -125,8 +125,6 @@ def apply_command(
             show_comparison(one)
         if verbose:
             _say_files(done)
-            say("")
-            show_tree(plan, console())
             show_advice(said.advice, console())
             say("")
             show_plan(plan, console(), before=before)

@@ -25,7 +25,7 @@ from opendp_sim.cli._run import (
 from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.plan import show_plan, show_types
 from opendp_sim.cli.output.quiet import hushed
-from opendp_sim.cli.output.summary import next_command, show_advice, show_first, show_tree
+from opendp_sim.cli.output.summary import next_command, show_advice, show_first
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.files.paths import absent
 from opendp_sim.dsl.plan.advice import advice, advised_of
@@ -115,8 +115,6 @@ def plan_command(
             show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
             _say_absent(plan)
             if verbose:
-                out.print()
-                show_tree(plan, out)
                 show_advice(said.advice, out)
                 out.print()
                 show_plan(plan, out)

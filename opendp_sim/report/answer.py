@@ -18,7 +18,7 @@ import numpy as np
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.plan.error_units import unit_of_answers
-from opendp_sim.dsl.plan.errors import Wrong, how_wrong, size
+from opendp_sim.dsl.plan.errors import how_wrong, size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
 from opendp_sim.dsl.run.outputs import answer
@@ -281,50 +281,23 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
         file: the output's file, whose digest was compared.
     """
     found = first_answers(plan, output, file, _READ)
-    if found is None:
+    error = None if found is None else how_wrong(plan).get(found[0])
+    if found is None or error is None:
         return {}
-    name, rows = found
-    error = how_wrong(plan).get(name)
-    if error is None:
-        return {}
-    few = name != output or len(rows) == _READ
-    some = f"the first {len(rows):,} questions" if few else "this file"
-    if error.of_leads:
-        told = _of_leads(error, _column(rows, ("margin",)), some)
-    else:
-        told = _of_answers(_column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,)), some)
-    return {name: told} if told else {}
-
-
-def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
-    """Count the leads that are not safe.
-
-    Both are in records.
-    """
-    if not leads or median(leads) <= 0:
-        return ""
-    below = sum(lead < error.size for lead in leads)
-    return (
-        f"{_range('leads', leads, some)}: {below:,} of {len(leads):,} are below the safe lead, so noise "
-        "may have decided them."
-    )
-
-
-def _of_answers(values: Sequence[float], noise: Sequence[float], some: str) -> str:
-    """Compare answers with the noise beside them."""
+    rows = found[1]
+    if error.size:
+        leads = _column(rows, ("margin",))
+        if not leads or median(leads) <= 0:
+            return {}
+        below = sum(lead < error.size for lead in leads)
+        told = f"{below:,} of {len(leads):,} leads here are below the safe lead: noise may have decided"
+        return {found[0]: f"{told}."}
+    values, noise = _column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,))
     if not values or not noise or median(values) <= 0 or median(noise) <= 0:
-        return ""
-    share = _percent(median(noise) / median(values))
-    return (
-        f"{_range('answers', values, some)}. The size of their noise stands in the file beside each "
-        f"answer, in the middle {size(median(noise))}, which is {share} of the middle answer: noise "
-        "moves 2 of 3 answers by less than their size of noise, and 1 of 3 by more."
-    )
-
-
-def _range(what: str, numbers: Sequence[float], some: str) -> str:
-    least, middle, most = (size(number) for number in (min(numbers), median(numbers), max(numbers)))
-    return f"The {what} in {some} run from {least} to {most}, and the middle one is {middle}"
+        return {}
+    middle, share = size(median(values)), 100 * median(noise) / median(values)
+    noisy = f"its noise {size(median(noise))}: {size(share)}% of it"
+    return {found[0]: f"The middle answer here is {middle}, and {noisy}."}
 
 
 def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[float]:
@@ -335,7 +308,3 @@ def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[fl
             numbers = (float(row[name]) for row in rows for name in names)
             return [number for number in numbers if isfinite(number)]
     return []
-
-
-def _percent(share: float) -> str:
-    return f"{float(f'{100 * share:.2g}'):g}%" if share < 10 else f"{size(share)} times as much"

@@ -21,22 +21,20 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 36, 40
 
 @dataclass(frozen=True)
 class Chart:
-    """A frame of 430 by 262 units with linear or logarithmic axes.
+    """A frame of 430 by 262 units with linear axes.
 
     Attributes:
         x: least and greatest value from left to right.
         y: least and greatest value from bottom to top.
-        log_x: whether the horizontal axis is logarithmic.
     """
 
     x: tuple[float, float]
     y: tuple[float, float]
-    log_x: bool = False
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the place of a point."""
         low, high = self.x
-        share = math.log(x / low) / math.log(high / low) if self.log_x else (x - low) / (high - low)
+        share = (x - low) / (high - low)
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         return (
             _LEFT + share * (_WIDTH - _LEFT - _RIGHT),
@@ -106,18 +104,12 @@ def _dot(place: tuple[float, float], kind: str = "hit", radius: float = 5.0) -> 
     )
 
 
-def attack_chart(
-    curve: Sequence[tuple[float, float]], marked: float, accused: str, found: str
-) -> Markup:
+def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
     """Draw power against false alarms.
-
-    The area between guessing and the bound is the attacker's gain.
 
     Args:
         curve: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
         marked: the rate that the text speaks of.
-        accused: what the lower axis counts.
-        found: what the upright axis counts.
     """
     chart = Chart((0, 1), (0, 1))
     ticks = {v / 4: f"{v * 25}%" for v in range(5)}
@@ -127,34 +119,13 @@ def attack_chart(
     x, y = chart.at(0.55, 0.42)
     return chart.figure(
         "The best attack against the promise, beside guessing",
-        chart.axes(ticks, ticks, accused, found),
+        chart.axes(ticks, ticks, "accused wrongly", "found"),
         _line(band, "band"),
         _line(chart.path([(0, 0), (1, 1)]), "diag"),
         _line(chart.path(top)),
         _dot(chart.at(*ring)),
         Markup('<text x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
     )
-
-
-def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, label: str) -> Markup:
-    """Draw an output's expected error against epsilon, with the chosen budget marked."""
-    least, most = points[0][0], points[-1][0]
-    up = round_ticks(0, 1.02 * max(error for _, error in points))
-    chart = Chart((least * 0.9, most * 1.1), (0, up[-1]), log_x=True)
-    ticks = {v: f"{v:,.6g}" for v in up}
-    parts = [
-        chart.axes(
-            {e: f"{e:g}" for e, _ in points}, ticks, "epsilon (smaller is more private)", label
-        ),
-        _line(chart.path(points)),
-        *(_dot(chart.at(*point), "dot", 2.6) for point in points),
-    ]
-    if chosen is not None and least <= chosen <= most:
-        error = next((error for e, error in points if e >= chosen), points[-1][1])
-        x, y = chart.at(chosen, error)
-        say = Markup('<text class="say" x="{:.1f}" y="{:.1f}">chosen: {:.3g}</text>')
-        parts += [_dot((x, y)), say.format(min(x + 10, _WIDTH - 120), y - 9, error)]
-    return chart.figure("Expected error against epsilon", *parts)
 
 
 _ENDS = (50, 60, 75, 90, 100)

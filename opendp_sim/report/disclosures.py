@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.randomness import public_generator
+from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.records import Column
 from opendp_sim.domains.released import Released, asking
+from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
+from opendp_sim.dsl.types.error_terms import rank_word
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.report.flows import step_sentence
 
@@ -224,3 +233,87 @@ def _whose_names(release: ReleasePlan) -> str:
 
 def _lower(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}".removesuffix(".")
+
+
+# --------------------------------------------------------------------------------------------------
+# How many names of a selection are right. The counts are private, so a plan knows none; from the noise
+# follows, for a lead of so many votes, how many of k names are right at least, whatever the others are.
+
+_LEADS = (1.0, 3.0, 6.0)
+"""Leads that are told, in deviations of the noise."""
+_RUNS, _NAMES = 400, 1000
+"""Draws that an expected number is the mean of, and the names for which they take no time."""
+
+
+def selected(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield how many names are right of every output that selects items."""
+    for name, output in plan.outputs.items():
+        release = plan.releases[output.stage.name]
+        if output.posts or output.decl.serve is not None or release.bound is None:
+            continue
+        facts = {k: float(v) for k, v in getattr(release.bound.claim, "expected", {}).items()}
+        if text := _right(facts, getattr(release.record, "k", None), release):
+            yield f"{name}: how many names are right", text
+
+
+def _right(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> str:
+    """State how many names are right at given leads."""
+    deviation = facts.get("deviation", facts.get("deviation_if_peeled"))
+    others = _others(facts, k, release)
+    if deviation is None or k is None or k > _NAMES or others < 1:
+        return ""
+    by_draws = "rounds" in facts or "ranks" in facts
+    told = ", ".join(
+        f"{right_names(k, others, lead, by_draws=by_draws):.3g} if by {size(lead * deviation)} votes"
+        for lead in _LEADS
+    )
+    return (
+        "It depends on the counts, which are private, so no number is promised. "
+        f"Of {k:,} names at least so many are expected to be right if the {rank_word(k)} item is ahead "
+        f"of the {rank_word(k + 1)}: {told}. "
+        f"This is computed from the noise alone, as a mean of {_RUNS} simulated runs, for the worst "
+        f"case: the first {k:,} counts are equal, and so are the {others:,} others. "
+        "No data and no guess about it is used; with counts that are spread out more names are right."
+    )
+
+
+def _others(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> int:
+    """Return how many items may replace a leading one."""
+    assert release.bound is not None  # noqa: S101 - the caller asked
+    every = facts.get("ranks", getattr(release.bound.domain, "size", 0) or 0)
+    return int(every) - (k or 0)
+
+
+@lru_cache(maxsize=256)
+def right_names(k: int, others: int, lead: float, *, by_draws: bool) -> float:
+    """Return the right names among k noisy largest.
+
+    On average, in the worst case for a lead.
+
+    Raising one of the first counts or lowering one of the others never adds a wrong name, so equal
+    counts on both sides are the worst. Noise of deviation 1 is of Gumbel's law for draws by the
+    exponential mechanism, else normal. The seed is fixed and public: the number is the same each time.
+
+    Args:
+        k: how many names are given.
+        others: how many items stand behind them.
+        lead: by how many deviations of the noise the k-th is ahead of the next.
+        by_draws: whether names are drawn one after another.
+    """
+    generator = public_generator(2026, "right names")
+    first = lead + _noise(generator.random((_RUNS, k)), by_draws=by_draws)
+    # Only the largest k of the others count: order statistics of uniform numbers by their gaps.
+    few = min(k, others)
+    steps = generator.exponential(size=(_RUNS, few)).cumsum(axis=1)
+    whole = steps[:, -1:] + generator.gamma(others + 1 - few, size=(_RUNS, 1))
+    second = _noise(steps / whole, by_draws=by_draws)
+    both = np.concatenate([first, second], axis=1)
+    chosen = np.argpartition(-both, k - 1, axis=1)[:, :k] if few else np.zeros((_RUNS, k))
+    return float((chosen < k).sum(axis=1).mean())
+
+
+def _noise(above: NDArray[np.float64], *, by_draws: bool) -> NDArray[np.float64]:
+    """Return the noise of deviation 1 that is exceeded with this chance."""
+    if not by_draws:
+        return np.asarray(-special.ndtri(above), dtype=np.float64)
+    return np.asarray(-np.log(-np.log1p(-above)) * math.sqrt(6) / math.pi, dtype=np.float64)

@@ -13,15 +13,16 @@ from opendp_sim.accounting.claim_text import Statement, claim_sentence
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import weaker_situations
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.grammar.about import FORM
+from opendp_sim.dsl.plan.gaussian_facts import is_tight
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
 from opendp_sim.dsl.run.ledger_status import ledger_status
-from opendp_sim.report.charts import dial
-from opendp_sim.report.disclosures import disclosures
-from opendp_sim.report.figures import error_notes, figures_of
+from opendp_sim.dsl.types.error_terms import NEGATIVE
+from opendp_sim.report.charts import attack_chart, dial
+from opendp_sim.report.disclosures import disclosures, selected
 from opendp_sim.report.flows import flow_of
-from opendp_sim.report.selection import selected
 from opendp_sim.report.trust import assumptions_of, not_promised
 
 PartKind = Literal["text", "list", "order", "names", "pairs", "table", "picture", "flow", "code"]
@@ -195,7 +196,6 @@ def _understand(plan: Plan, said: PlanStatements, only: str) -> Card:
         for name, error in said.errors.items()
         if not only or only == name or name not in plan.outputs
     ]
-    notes = " ".join(error_notes(plan, wrong))
     wrong += [pair for pair in selected(plan) if not only or pair[0].startswith(f"{only}:")]
     parts = [Part("text", [said.cost.more, *_of_the_curve(plan, said)])] if said.cost.more else []
     if said.attacker is not None:
@@ -205,8 +205,8 @@ def _understand(plan: Plan, said: PlanStatements, only: str) -> Card:
         rows = list(weaker_situations(alone, rows=by_row))
         head = ("what happens", "of 100 guesses right, at most")
         parts.append(Part("table", rows, "Repeats", head=head, numbers=(1,)))
-    parts.append(Part("pairs", wrong, "Errors", notes))
-    parts += [Part("picture", f.picture, f.title, f.caption) for f in figures_of(plan)]
+    parts.append(Part("pairs", wrong, "Errors", error_notes(plan)))
+    parts += attack_picture(plan)
     return Card("Understand the numbers", parts, "odds, errors, repeats")
 
 
@@ -294,3 +294,39 @@ def _evidence(key: str) -> tuple[str, ...]:
         f"{twins['caught']} of {twins['of']}" if twins else none,
         f"{audits['verdict']}, {audits['audits']} tried" if audits else none,
     )
+
+
+_FEW = 0.01
+"""The share of innocent rows that a careful attacker accuses."""
+_NOTES = (
+    '"2 in 3" tells the size of an error: one answer of three is off by more, one of twenty by more '
+    "than double. 100 and 10,000 rows are examples, of one class where there are classes: nothing is "
+    "guessed about this data. Noise, draws and projections are independent, so their squares add up: 3 "
+    "and 4 make 5. Rounding and bias may all point one way, so they are added in full."
+)
+
+
+def attack_picture(plan: Plan) -> Iterator[Part]:
+    """Yield the best attack against a plan's claim, beside guessing."""
+    if plan.privacy is None or not plan.total:
+        return
+    attacker = attacker_of(plan.privacy.measure, plan.total)
+    worst = min(max((1 - attacker.advantage) / 2, _FEW), 0.5)
+    rates = sorted({worst, _FEW, 0.002, *(i / 40 for i in range(1, 40))})
+    curve = [(rate, attacker.power(rate)) for rate in rates]
+    exact = " (exact: the claim allows so much and no more)" if is_tight(plan) else ""
+    yield Part(
+        "picture",
+        attack_chart(curve, worst),
+        "What an attacker gains",
+        f"An attacker who knows every other {unit_of(plan).noun} accuses some of being in the data, or "
+        "of saying the first of two things. The dashed line is guessing. At the ring the release helps "
+        f"most: with {up_text(100 * worst, 3)} of 100 wrong accusations, at most {attacker.found(worst)} "
+        f"of 100 are found{exact}; with 1 of 100, at most {attacker.found(_FEW)}.",
+    )
+
+
+def error_notes(plan: Plan) -> str:
+    """Return what a plan's errors need to be read rightly."""
+    released = plan.privacy is not None and any(o.posts for o in plan.outputs.values())
+    return f"{_NOTES} {NEGATIVE}" if released else _NOTES

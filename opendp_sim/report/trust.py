@@ -6,37 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from opendp_sim.accounting.certificate.certificate import as_worded_now
 from opendp_sim.accounting.measures.attackers import attacker_of
-from opendp_sim.accounting.measures.group_and_repeat import of_units, weaker_situations
-from opendp_sim.domains.released import Released
+from opendp_sim.accounting.measures.group_and_repeat import of_units
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import unit_of
 
-TRUST_COLUMNS = (
-    "The columns' declarations (widths, bounds, keys) come from public knowledge, "
-    "not from the data."
-)
-QUERIES = "The queries are public: they are not made from the private data."
-SEEDS = "The seeds of public matrices are not chosen after a look at the data."
-"""Sentences of a certificate that say something of some programs only."""
 UNIT_SENTENCE = (
     "The privacy unit is the one that the program states: rows, or all rows of one name."
 )
 """The sentence of a certificate for which a page says who has how many rows."""
-PLAIN = {
-    SEEDS: "The fixed numbers (seeds) of this program's public random draws are chosen without a look at "
-    "the data.",
-    "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.": "The "
-    "random numbers of the noise come from the operating system, and nobody can foretell them.",
-    "There are fewer than 2**31 records: they are counted while they are read, and more are "
-    "refused.": "There are fewer than 2,147,483,648 records: they are counted while they are read, and "
-    "more are refused.",
-    "The lemmas beside each mechanism hold, and the code does what they say.": "The proofs that stand "
-    "beside the code of each step are right, and the code does what they say.",
-    "Data that breaks its declaration is refused before the charge; that there is no refusal is not "
-    "protected.": "A run stops where data breaks its declaration, before anything is charged or "
-    "released. Whether a run stopped can itself tell something, and is not protected.",
-}
-"""Sentences of a certificate, and how a page words them; others are plain as they are."""
 _OF_VOTES = (
     (
         {"pate_labels"},
@@ -66,50 +43,9 @@ _OF_VOTES = (
 
 def assumptions_of(plan: Plan, assumed: Sequence[str]) -> list[str]:
     """Return the assumptions of a reader, by a certificate's words."""
-    unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
-    stated = [unit if text == UNIT_SENTENCE else PLAIN.get(text, text) for text in kept]
+    unit = _of_the_unit(plan)
+    stated = [unit if text == UNIT_SENTENCE else text for text in as_worded_now([*assumed])]
     return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
-
-
-def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
-    """Drop sentences on features that the program lacks."""
-    for text in assumed:
-        if text == TRUST_COLUMNS:
-            yield _of_columns(plan)
-        elif not (text == QUERIES and not _asks(plan)) and not (
-            text == SEEDS and not _seeded(plan)
-        ):
-            yield text
-
-
-def _asks(plan: Plan) -> bool:
-    """Return whether any question is asked."""
-    return any(
-        output.decl.query is not None
-        or output.decl.public is not None
-        or output.decl.serve is not None
-        or output.posts
-        or isinstance(output.domain, Released)
-        for output in plan.outputs.values()
-    )
-
-
-def _seeded(plan: Plan) -> bool:
-    """Return whether a step or the program has a seed."""
-    stages = [stage for one in plan.types.values() for stage in one.stages]
-    stated = any("seed" in stage.mechanism.model_fields_set for stage in stages)
-    return stated or any(len(getattr(stage.claim, "matrices", ())) for stage in stages)
-
-
-def _of_columns(plan: Plan) -> str:
-    """Name what is declared of this program's columns."""
-    columns = [c for entry in plan.program.data if not entry.public for c in entry.records.columns]
-    has = [("types", True), ("widths", any(c.is_vector for c in columns))]
-    has += [("bounds", any(c.bounds for c in columns)), ("labels", any(c.keys for c in columns))]
-    named = ", ".join(word for word, there in has if there)
-    return (
-        f"What is declared of the columns ({named}) comes from public knowledge, not from the data."
-    )
 
 
 def _records(plan: Plan) -> set[str]:
@@ -124,14 +60,7 @@ def _of_the_unit(plan: Plan) -> str:
     data = " or ".join(f"`{entry.name}`" for entry in plan.program.data if not entry.public)
     one = "row" if unit.of == "row" else f"`{unit.of}`"
     most = f"one {one}" if unit.count == 1 else f"{unit.count} {'rows' if one == 'row' else one}"
-    less = "less than is said here"
-    if one == "row" and unit.count == 1:
-        attacker = attacker_of(plan.privacy.measure, plan.total)
-        if len([*weaker_situations(attacker, rows=True)]) > len(
-            [*weaker_situations(attacker, rows=False)]
-        ):
-            less = "less: the table of repeats says how much"
-    return f"Nobody has more than {most} in {data}; whoever has is protected {less}."
+    return f"Nobody has more than {most} in {data}; whoever has is protected less."
 
 
 def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:

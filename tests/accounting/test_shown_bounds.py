@@ -25,7 +25,7 @@ from opendp_sim.dsl.plan.accountant import _BETTER
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.measurements.noise.rounded_gaussian import RoundedGaussian
 from opendp_sim.plots.curves import PrivacyDisplay
-from opendp_sim.report.figures import figures_of
+from opendp_sim.report.facts import attack_picture
 from tests._small import write_small
 
 GDP = ("measure: zcdp", "measure: gdp")
@@ -77,7 +77,7 @@ def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp
         plan = plan_file(write_small(tmp_path, GDP, NO_LEDGER, *change))
         assert plan.plain()["attackers"]["one"]["exact"] is exact
         assert PrivacyDisplay.from_plan(plan).exact is exact
-        captions = " ".join(figure.caption for figure in figures_of(plan))
+        captions = " ".join(part.note for part in attack_picture(plan))
         assert ("exact: the claim allows so much and no more" in captions) is exact
 
 

@@ -22,7 +22,6 @@ from opendp_sim.cli import after, app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.after import _negative
 from opendp_sim.cli.output.summary import next_command, show_first
-from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY
@@ -105,14 +104,6 @@ def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(s
     assert said.privacy.numbers["right"] == float(said.attacker.right)
 
 
-def test_a_tree_has_every_output_and_every_release():
-    for stem in ("digit-density", "bright-pixels-published", "digits-session"):
-        plan = planned(SPECS / f"{stem}.yaml")
-        rows = list(tree(plan))
-        assert sum("costs nothing more" in row for row in rows) == len(plan.outputs)
-        assert sum("noise; costs" in row for row in rows) == len(plan.releases)
-
-
 def test_the_first_lines_are_cut_and_the_command_is_not():
     plan, spec = (plan_file(SPECS / "writers-density.yaml"), f"{'long/' * 20}writers-density.yaml")
     out = Console(file=io.StringIO(), width=50)
@@ -122,14 +113,6 @@ def test_the_first_lines_are_cut_and_the_command_is_not():
     assert [len(line) <= 50 for line in lines] == [True] * 5
     assert "…" in "".join(lines)
     assert spec in command
-
-
-def test_what_releases_share_is_drawn_once_and_what_only_looks_alike_is_not():
-    rows = list(tree(plan_file(SPECS / "bright-pixels-published.yaml")))
-    assert sum("vote_counts" in row for row in rows) == 2  # one with `touched`, eight without
-    assert sum("═" in row for row in rows) == 9
-    assert rows[-1].startswith("   └─ histogram_set")
-    assert not any("├═ noisy_max" in row for row in rows)
 
 
 @pytest.mark.parametrize("name", ["digits-session", "digits-hybrid"])
@@ -352,17 +335,18 @@ def _plan_lines(path, start):
     text = re.sub(r" ?\n(?: {9,10}(?! ))?", " ", _run("plan", path, "-v").stdout)
     return [
         part
-        for part in re.split(
-            r" (?=ledger    |(?:advice|warning)  |ingest    |points +├|plan of |peak memory)", text
-        )
+        for part in re.split(r" (?=(?:advice|warning)  |ingest    |plan of |peak memory)", text)
         if part.startswith(start)
     ]
 
 
+def _in_full(path):
+    return " ".join(_run("plan", path, "-v").stdout.split())
+
+
 def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
     small = write_small(tmp_path)
-    (before,) = _plan_lines(small, "ledger")
-    assert "(the first run makes it)" in before
+    assert "(the first run makes it)" in _in_full(small)
     assert not (tmp_path / "points.ledger").exists()
     assert _run("apply", small).exit_code == 0
     stand = json.loads(_run("plan", small, "--json").stdout)["ledger"]
@@ -370,10 +354,10 @@ def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
         assert stand["spent"] == ledger.total().text
         assert stand["left"] == ledger.total(plan_file(small).charge).left_text
         entries = len(ledger.entries)
-    assert f"spent {stand['spent']} of" in _plan_lines(small, "ledger")[0]
+    assert f"spent {stand['spent']} of" in _in_full(small)
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert len(ledger.entries) == entries
-        assert "cannot be read" in _plan_lines(small, "ledger")[0]
+        assert "cannot be read" in _in_full(small)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_model_says_of_classes_what_can_be_said(tmp_path):
     told = how_wrong(plan)["asked"]
     rare = rare_records(plan.releases["model"].loss[0])
     assert 30 < rare < 50
-    assert told.brief == f"not known in advance; classes under {rare} rows seldom predicted"
+    assert told.line == f"not known in advance; classes under {rare} rows seldom predicted"
     assert "count, class by class" in told.whole
     (said,) = [text for text in advice(plan) if "fourier_features" in text]
     assert "unequal classes" in said

@@ -9,13 +9,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from opendp_sim.accounting.composition import loss_text
-from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli._run import plain_table
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.memory import process_memory
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.column_scales import own_units
 from opendp_sim.dsl.types.describe import bytes_a_record, dropped, memory_a_core
 
@@ -74,9 +72,6 @@ def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
     out.print(
         Text(escape(f"plan of {body['name']}"), style="bold"), f"  program {body['program'][:16]}"
     )
-    _privacy(body, out)
-    if only:
-        _ledger(plan, out)
     _ingest(plan, out)
     out.print()
     show_types(plan, out, advised=False)
@@ -86,38 +81,6 @@ def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
     out.print(
         f"peak memory of the process about {(own + held) / 2**20:,.0f} MiB, of which {own / 2**20:,.0f} "
         f"for blocks and sketches{_each_record(plan)}{'; no data was opened' if only else ''}"
-    )
-
-
-def _privacy(body: dict[str, Any], out: Console) -> None:
-    privacy = body["privacy"]
-    if privacy is None:
-        out.print("privacy   none: all data is public")
-        return
-    unit = dict(privacy["unit"])
-    of = unit.pop("of")
-    ((kind, count),) = unit.items()
-    budget = ", ".join(f"{k} {v}" for k, v in privacy["budget"].items() if k != "reserve")
-    if "reserve" in privacy["budget"]:
-        budget += f" ({privacy['budget']['reserve']['mechanisms']} of it for mechanisms)"
-    out.print(
-        f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
-        f"budget {budget}"
-    )
-
-
-def _ledger(plan: Plan, out: Console) -> None:
-    found = ledger_status(plan)
-    if found is None:
-        return
-    if "refused" in found:
-        out.print(f"ledger    {found['file']} cannot be read: {found['refused']}")
-        return
-    over = f"would leave {found['left']}" if found["fits"] else "is more than is left"
-    fresh = " (the first run makes it)" if found["new"] else ""
-    out.print(
-        f"ledger    {found['file']}{fresh}, {found['unit']}: spent {found['spent']} of "
-        f"{found['limit']}; this takes {found['takes']} and {over}"
     )
 
 
@@ -190,12 +153,6 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
         )
     else:
         out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")
-    by_row = plan.privacy.unit.of == "row"
-    whom, of = ("one record", "records") if by_row else ("one person", "people")
-    out.print(f"attacker  {whom}: {attacker_of(measure, plan.of_one).sentence(of)}")
-    if plan.of_one != plan.total:
-        count = plan.privacy.unit.d_in
-        out.print(f"attacker  d_in {count}: {attacker_of(measure, plan.total).sentence(of)}")
 
 
 def _outputs(body: dict[str, Any], out: Console) -> None:

@@ -1,4 +1,4 @@
-"""Print a plan's first screen in six labelled lines, and its tree."""
+"""Print a plan's first screen in six labelled lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from opendp_sim.cli.output.tree import tree
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import PlanStatements, serves
@@ -37,14 +36,6 @@ def show_first(
         show_text(out, "", told.repeat.whole)
     if then is not None:  # a command is never cut: somebody will copy it
         out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(escape(then)), soft_wrap=True)
-
-
-def show_tree(plan: Plan, out: Console) -> None:
-    """Print a plan's steps as a tree."""
-    for line in tree(plan):
-        row = Text(escape(line))
-        row.truncate(min(out.width, _WIDE), overflow="ellipsis")
-        out.print(row)
 
 
 def show_advice(advice: Iterable[str], out: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,8 +155,7 @@ ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 """The same with those that need a parameter, or no question."""
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
-_UNKNOWN = "not stated: it depends on the data"
-_IN_ADVANCE = "not known in advance: it depends on the data"
+_UNKNOWN = "not known in advance: it depends on the data"
 _ROWS = f"with {BESIDE[0]} rows of data"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
@@ -205,17 +204,17 @@ def asked_later(plan: Planned) -> dict[str, Wrong]:
 
 def _stated_error(output: OutputType, release: ReleasePlan) -> Wrong | None:
     if release.bound is None:
-        return Wrong("no noise: the data is public", value="none")
+        return Wrong("no noise: the data is public", "", "none")
     stated = of_release(release.bound.claim.expected)
     if output.posts:
         return (
             next(_of_posts(output, output.posts, output.decl.post[-1]), None)
             or stated
-            or Wrong(_UNKNOWN, short=_IN_ADVANCE)
+            or Wrong(_UNKNOWN)
         )
     if output.decl.serve is None and release.asked_stages is not None:
         return None  # asked later: what it answers is told where it is asked
-    return stated or Wrong(_UNKNOWN, short=_IN_ADVANCE)
+    return stated or Wrong(_UNKNOWN)
 
 
 def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
@@ -234,73 +233,52 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             yield _of_means(whole, expected["least records"], record, unit, can_predict=likes)
         yield _of_sums(whole, record, unit, direct=last.key in ANSWERING_KINDS, can_predict=likes)
     for name, value in expected.items():
+        near = few_digits(value)
         if name == _SUMS_OF_PRODUCTS:
-            told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
-            more = f", by noise: the error of the sums, not of a coefficient. {_NO_COEFFICIENT}"
-            short = f"not known in advance; sums behind the fit: ±{few_digits(value)} rows' worth"
-            yield Wrong(told, more=more, short=short)
+            line = f"not known in advance; sums behind the fit: ±{near} rows' worth"
+            yield Wrong(line, f", by noise: not of a coefficient. {_NO_COEFFICIENT}")
         if name.startswith((_NOISY, "noise")):
-            told = f"fitted to a summed loss that noise moves by up to {size(value)} in 2 of 3 runs"
             yield Wrong(
-                told, short=f"not known in advance; noise in the fitted loss: ±{few_digits(value)}"
+                f"not known in advance; noise in the fitted loss: ±{near}", " in 2 of 3 runs"
             )
 
 
 def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predict: bool) -> Wrong:
-    """Tell a sum's whole error, in its own unit, and its noise."""
+    """State a sum's whole error, in its own unit, and its noise."""
     counted = "answers" if direct else "counts"
     decide = "" if direct else "; they decide the answer"
     noise, counts = whole.noise, unit in ("", RECORDS)
+    rows = " rows" if counts else ""
+    last = _worst(can_predict) if not counts else _LIKE if can_predict else ""
+    last = f"{decide}{f'. {last}' if last else ''}"
     if not whole.has_parts:
+        value = f"±{few_digits(noise)}{rows}"
         if counts:
-            told = f"2 of 3 {counted} within {size(noise)} records"
-            value = f"±{few_digits(noise)} rows"
-            short = f"2 in 3 {counted} within {value}, however many there are"
-            return Wrong(told, noise, RECORDS, f" by noise{decide}", short=short, value=value)
-        told = f"2 of 3 {counted} within {size(noise)} {unit} at most"
-        value, worth = f"±{few_digits(noise)}", few_digits(noise / record)
-        short = f"2 in 3 sums within {value}: what the {worth} farthest rows add"
-        more = f", by noise{_farthest(noise, record)}{decide}. {_worst(can_predict)}"
-        return Wrong(told, more=more, short=short, value=value)
-    first, second = (size(whole.at(of)) for of in BESIDE)
-    named = RECORDS if counts else unit
-    most = "" if counts else " at most"
-    told = (
-        f"2 of 3 {counted} within {first} {named}{most} if there are {BESIDE[0]:,} records, within "
-        f"{second} if there are {BESIDE[1]:,}"
-    )
+            line = f"2 in 3 {counted} within {value}, however many there are"
+            return Wrong(line, f", by noise{decide}", value)
+        line = (
+            f"2 in 3 sums within {value}: what the {few_digits(noise / record)} farthest rows add"
+        )
+        return Wrong(line, f", by noise, in {unit}{last}", value)
+    first, second = (f"±{few_digits(whole.at(of))}{rows}" for of in BESIDE)
+    line = f"2 in 3 {counted} within {first}, {_ROWS}"
+    if not counts:
+        line = f"2 in 3 sums within {first} of at most {few_digits(BESIDE[0] * record)}, {_ROWS}"
     each = ", ".join(
-        f"{_percent(value) if counts else f'{size(value)} for each of them'} by {word}"
+        f"{_percent(value) if counts else f'{size(value)} for each row'} by {word}"
         for word, value in whole.parts()
     )
-    of = " of all records" if counts else ""
-    last = _worst(can_predict) if not counts else _LIKE if can_predict else ""
+    of = "" if counts else f", in {unit}"
     more = (
-        f": noise {size(noise)}{'' if counts else _farthest(noise, record)} whatever their number, and "
-        f"at most{of} {each}{whole.cut_off()}{decide}{f'. {last}' if last else ''}"
+        f", {second} with {BESIDE[1]:,}{of}: noise ±{few_digits(noise)}{rows} whatever their number, and "
+        f"at most{' of all rows' if counts else ''} {each}{whole.cut_off()}{last}"
     )
-    value = f"±{few_digits(whole.at(BESIDE[0]))}"
-    if counts:
-        value += " rows"
-        return Wrong(
-            told, more=more, short=f"2 in 3 {counted} within {value}, {_ROWS}", value=value
-        )
-    most = few_digits(BESIDE[0] * record)
-    return Wrong(
-        told, more=more, short=f"2 in 3 sums within {value} of at most {most}, {_ROWS}", value=value
-    )
+    return Wrong(line, more, first)
 
 
 def _worst(can_predict: bool) -> str:
     """Add that noise is stated at its largest."""
     return f"{_WORST}{f', and {_LIKE}' if can_predict else ''}"
-
-
-def _farthest(noise: float, record: float) -> str:
-    """Say how many records that add most the noise is worth."""
-    return (
-        "" if record == 1 else f" (as much as {size(noise / record)} of the farthest records add)"
-    )
 
 
 def _percent(share: float) -> str:
@@ -315,80 +293,66 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     The number that sums are divided by is noisy too, and never below ``least records``.
     """
     least, counted = expected["least records"], expected["noise of the number of records"]
-    told = _at_sizes(whole, least)
-    each = "".join(f", {size(value)} by {word}" for word, value in whole.parts())
+    decide = "; they decide the answer" if decides else ""
     more = (
-        f", where 1 stands for all records{'; they decide the answer' if decides else ''}: noise "
-        f"{size(whole.noise)} divided by their number{', and at most' if each else ''}"
-        f"{each.removeprefix(',')} whatever their number{whole.cut_off()}. The "
-        f"number that a sum is divided by is noisy too (in 2 of 3 runs within {size(counted)}), "
-        f"which moves "
-        f"an answer by as large a share of itself. A class that counts fewer than "
-        f"{math.ceil(least):,} is "
-        "divided by that number: its answers are too near to 0"
+        f"{decide}: {_divided(whole, _percent)}. The number that a sum is divided by is noisy too (2 in "
+        f"3 within ±{few_digits(counted)}), which moves an answer by as large a share of itself. "
+        f"{_pulled(least)}"
     )
-    if not each:
-        more = more.replace(" whatever their number", "", 1)
-    short, value = _mean_in_one_line(whole, least, None)
-    return Wrong(told, more=more, short=short, value=value)
-
-
-def _mean_in_one_line(whole: Whole, least: float, scale: float | None) -> tuple[str, str]:
-    """Return a mean's error in one line, and its number alone.
-
-    Args:
-        whole: the error of the sum.
-        least: the number that a sum is divided by at least.
-        scale: the greatest mean; None for one that is a share of all rows.
-    """
-    few = f"under {math.ceil(least):,} rows"
-    if least > BESIDE[1]:
-        return f"{few} only noise", "not known"
-    of = BESIDE[0] if least <= BESIDE[0] else BESIDE[1]
-    error = whole.at(of) / of
-    value = f"±{few_digits(error)}" if scale is not None else f"±{_percent(error)}"
-    most = f" of at most {size(scale)}" if scale is not None else ""
-    if of == BESIDE[0]:
-        told = "2 in 3 answers" if scale is None else "2 in 3"
-        rows = " of all rows" if scale is None else most
-        return f"{told} within {value}{rows}, {_ROWS}", value
-    return (
-        f"2 in 3 within {value}{most}, with {of:,} rows; {few.removesuffix(' rows')} only noise",
-        value,
-    )
+    return _mean(whole, least, None, more)
 
 
 def _of_means(
     whole: Whole, least: float, farthest: float, unit: str, *, can_predict: bool
 ) -> Wrong:
-    """Tell the error of a mean distance at two numbers of records."""
-    told = _at_sizes(whole, least)
-    each = ", ".join(f"{size(value)} by {word}" for word, value in whole.parts())
+    """State the error of a mean distance at two sizes."""
     more = (
-        f" at most, in {unit}: noise {size(whole.noise)} divided by their number"
-        f"{f', and at most {each} whatever their number' if each else ''}{whole.cut_off()}. The noise "
-        "of the number of records comes on top. A class that counts "
-        f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0. "
-        f"{_worst(can_predict)}"
+        f", in {unit}: {_divided(whole, size)}. The noise of the number of rows comes on top. "
+        f"{_pulled(least)}. {_worst(can_predict)}"
     )
-    short, value = _mean_in_one_line(whole, least, farthest)
-    return Wrong(told, more=more, short=short, value=value)
+    return _mean(whole, least, farthest, more)
 
 
-def _at_sizes(whole: Whole, least: float) -> str:
-    """State a mean's error at two numbers of records.
+def _divided(whole: Whole, shown: Callable[[float], str]) -> str:
+    """State the noise of a mean, and what each row adds."""
+    each = ", ".join(f"{shown(value)} by {word}" for word, value in whole.parts())
+    most = f", and at most {each} whatever their number" if each else ""
+    return f"noise {size(whole.noise)} divided by the number of rows{most}{whole.cut_off()}"
 
-    Or that noise hides so few.
 
-    Such a mean is pulled to 0 by the floor of its divisor, by more than noise moves it.
+def _pulled(least: float) -> str:
+    few = f"{math.ceil(least):,}"
+    return (
+        f"A class of fewer than {few} rows is divided by that number: its answers are too near to 0"
+    )
+
+
+def _mean(whole: Whole, least: float, scale: float | None, more: str) -> Wrong:
+    """State a mean's error at two sizes.
+
+    A mean of few rows is pulled to 0 by the floor of its divisor, by more than noise moves it.
+
+    Args:
+        whole: the error of the sum.
+        least: the number that a sum is divided by at least.
+        scale: the greatest mean; None for one that is a share of all rows.
+        more: what follows.
     """
-    few = f"fewer than {math.ceil(least):,} records are not told from noise"
-    first, second = (f"{size(whole.at(of) / of)} with {of:,}" for of in BESIDE)
+    few = f"under {math.ceil(least):,}"
     if least > BESIDE[1]:
-        return few
+        return Wrong(f"{few} rows only noise", more)
+    values = [whole.at(of) / of for of in BESIDE]
+    first, second = (f"±{_percent(v) if scale is None else few_digits(v)}" for v in values)
+    most = f" of at most {size(scale)}" if scale is not None else ""
     if least > BESIDE[0]:
-        return f"{few}, 2 of 3 answers within {second} records"
-    return f"2 of 3 answers within {first} records, {second}"
+        line = f"2 in 3 within {second}{most}, with {BESIDE[1]:,} rows; {few} only noise"
+        return Wrong(line, more, second)
+    told = (
+        f"2 in 3 answers within {first} of all rows"
+        if scale is None
+        else f"2 in 3 within {first}{most}"
+    )
+    return Wrong(f"{told}, {_ROWS}", f", {second} with {BESIDE[1]:,}{more}", first)
 
 
 def _compares_sums(last: Any) -> bool:
@@ -415,15 +379,12 @@ def _lead(records: float, own: str, classes: int) -> Wrong:
     """
     rivals = max(classes - 1, 1)
     lead = safe_deviations(classes) * math.sqrt(2.0) * records
-    counts = (
-        f"2 of 3 counts are within {size(records)}{f', in their own unit {own}' if own else ''}"
-    )
+    value = f"{at_least(lead)} rows"
+    own = f", in their own unit {own}" if own else ""
     more = (
         f"; below it noise may have decided, above it noise alone puts a wrong one of the "
         f"{rivals + 1:,} classes first in fewer than 3 of 100 questions, however near all of them are "
-        f"({counts}). Column `margin` is the lead"
+        f"(2 in 3 counts are within ±{few_digits(records)} rows{own}). Column `margin` is the lead"
     )
-    value = f"{at_least(lead)} rows"
-    short = f"the chosen class is safe when it leads by {value} or more"
-    told = f"a lead is safe from {size(lead)} records on"
-    return Wrong(told, lead, RECORDS, more, of_leads=True, short=short, value=value)
+    line = f"the chosen class is safe when it leads by {value} or more"
+    return Wrong(line, more, value, lead)

@@ -74,7 +74,7 @@ class PlanStatements:
         yield "plan", self.plan.line
         yield from (("warning", text) for text in self.warnings)
         yield from ((one.topic, one.line) for one in self.first[1:3])
-        yield from (("error", f"{name}: {error.brief}") for name, error in self.errors.items())
+        yield from (("error", f"{name}: {error.line}") for name, error in self.errors.items())
         yield "cost", self.cost.line
         yield from ((one.topic, one.line) for one in self.data)
 
@@ -221,11 +221,17 @@ def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) ->
     if ledger is None or "refused" in ledger:
         why = "" if ledger is None else f" It cannot be read: {ledger['refused']}."
         return Statement("repeat", "Counted", "", f"A ledger adds up every run.{why}")
-    room = int(ledger["room"])
+    room, over = int(ledger["room"]), "is more than is left"
+    over = f"would leave {ledger['left']}" if ledger["fits"] else over
+    fresh = " (the first run makes it)" if ledger["new"] else ""
+    more = (
+        f"{ledger['file']}{fresh}, {ledger['unit']}: spent {ledger['spent']} of {ledger['limit']}; a run "
+        f"takes {ledger['takes']}, and {over}."
+    )
     text = f"The ledger adds up all runs, and refuses what passes its limit, {ledger['limit']}."
     few = {0: "No further run fits", 1: "1 more run fits"}
     return Statement(
-        "repeat", few.get(room, f"{room:,} more runs fit"), "", text, "", {"room": room}
+        "repeat", few.get(room, f"{room:,} more runs fit"), "", text, more, {"room": room}
     )
 
 
@@ -238,7 +244,7 @@ def _errors(errors: Mapping[str, Wrong]) -> Statement:
     for name, error in errors.items():
         alike[error.whole].append(name)
     name, error = next(iter(errors.items()))
-    line = f"{_short(name.removesuffix(' of release'))}: {error.brief}"
+    line = f"{_short(name.removesuffix(' of release'))}: {error.line}"
     lines = [line, line.replace(" of data", "")]
     if len(errors) > 1:
         lines = [f"{lines[0]} (+{len(errors) - 1} more: -v)", f"{lines[0]} (-v)", *lines]
