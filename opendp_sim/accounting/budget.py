@@ -39,20 +39,25 @@ hold neither a smaller delta nor what a larger one leaves."""
 
 Number = float | Fraction
 """A bound as it was written: a float stands for the decimal that its shortest text says."""
-_RATIO = re.compile(r"[0-9]{1,350}/[0-9]{1,350}")
+WRITTEN = r"[0-9]{1,350}(/[0-9]{1,350}|(\.[0-9]{1,350})?([eE][+-]?[0-9]{1,3})?)"
+"""A bound as a text: a ratio, or a decimal."""
 _MOST = 10**350
 
 
 def as_written(value: Any) -> Any:
-    """Return a decimal, numpy number or ratio as a ``Number``.
+    """Return a decimal, numpy number or text as a ``Number``.
 
-    A ratio is a text such as "1/7".
+    A text is a decimal such as "0.1", or a ratio such as "1/7".
 
     It is of the same value; others are unchanged.
     """
     value = python_value(value)
-    if isinstance(value, str) and _RATIO.fullmatch(value) and int(value.partition("/")[2]):
-        value = Fraction(value)
+    if isinstance(value, str) and re.fullmatch(WRITTEN, value):
+        first, ratio, second = value.partition("/")
+        if not ratio:
+            value = Decimal(value)
+        elif int(second):
+            value = Fraction(int(first), int(second))
     if isinstance(value, Decimal) and value.is_finite() and -400 < value.adjusted() < 400:
         value = Fraction(value)
     if isinstance(value, Fraction) and abs(value) <= _LARGEST:
@@ -76,8 +81,8 @@ class Limit:
     By epsilon, epsilon at delta, rho, or several at once.
 
     Bounds are the decimals or ratios that were written, exactly: a float counts as its shortest text,
-    a ``Decimal``, a ``Fraction`` and a text such as ``"1/7"`` as themselves. ``exact`` has them as
-    rationals, for sums; ``down`` as floats that are no larger, for curves and searches.
+    a ``Decimal``, a ``Fraction`` and a text such as ``"0.1"`` or ``"1/7"`` as themselves. ``exact`` has
+    them as rationals, for sums; ``down`` as floats that are no larger, for curves and searches.
 
     Attributes:
         epsilon: bound on epsilon, at ``delta`` when that is given.

@@ -49,7 +49,10 @@ def from_table(records: Records, table: Any) -> PieceSource:
         DataError (OS601): no table, or one that cannot be read. (OS602): a column is missing, named
             twice, or of a type that nothing is known about. (OS606): no pyarrow.
     """
-    return replace(_table_of(records, table), made_of=table)
+    found = _table_of(records, table)
+    read = found.made_of  # what a query or a stream gave may be another's table
+    apart = read is not None and read is not table
+    return replace(found, made_of={"given": table, "read": read} if apart else table)
 
 
 def _table_of(records: Records, table: Any) -> PieceSource:
@@ -72,6 +75,7 @@ def _table_of(records: Records, table: Any) -> PieceSource:
         lambda rows: _pieces(held.to_batches(), records, rows),
         held.num_rows,
         lambda: _piece(held.slice(0, 0), records),
+        made_of=held,
     )
 
 

@@ -89,8 +89,13 @@ def test_the_sum_is_exact_and_at_most_that_of_opendp_s_composition(
     if len(charges) > 1 and charges[0].exact[0] > Fraction(
         1, 10**300
     ):  # else no epsilon of it alone
-        before = Charge(measure, total_of(charges[:-1], measure, LIMITS[measure]).exact)
-        assert total_of([before, charges[-1]], measure, LIMITS[measure]) == found
+        earlier = total_of(charges[:-1], measure, LIMITS[measure]).exact
+        before = Charge(measure, earlier)
+        again = total_of([before, charges[-1]], measure, LIMITS[measure])
+        if before.exact == earlier:
+            assert again == found
+        else:  # of more digits than a charge keeps: it is rounded up
+            assert near(found.exact, again.loss)
 
 
 def test_a_sum_that_overflows_is_refused() -> None:
@@ -208,6 +213,9 @@ def test_a_float_of_a_map_is_no_decimal() -> None:
         (0.1, Fraction(1, 10), "epsilon 0.1"),
         (Decimal("0.1"), Fraction(1, 10), "epsilon 0.1"),
         ("1/7", Fraction(1, 7), "epsilon 1/7"),
+        ("0.1", Fraction(1, 10), "epsilon 0.1"),
+        ("1e-1", Fraction(1, 10), "epsilon 0.1"),
+        ("3", Fraction(3), "epsilon 3"),
         (Fraction(2, 14), Fraction(1, 7), "epsilon 1/7"),
         (Fraction(1, 4), Fraction(1, 4), "epsilon 0.25"),
         (0.1234567, Fraction(1234567, 10**7), "epsilon 0.1234567"),
@@ -230,7 +238,13 @@ def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) ->
         "0/1",
         "-1/7",
         "1 / 7",
-        "0.1",
+        " 0.1",
+        "-0.1",
+        ".1",
+        "0x1",
+        "1_0",
+        "\u0663",
+        "nan",
         "1e9999999",
         Fraction(-1, 7),
         Decimal("nan"),

@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from polars.io.plugins import register_io_source
 from pyarrow import dataset, fs
 
 from opendp_sim.core.errors import ReleaseError
@@ -156,6 +157,29 @@ def test_what_has_no_address_is_compared_as_it_is_read(private, made):
     with pytest.raises(ReleaseError, match="OS704 here"):
         list(public_rows(from_table(records, made()), ours, "here").blocks())
     assert list(public_rows(from_table(records, made()), theirs, "here").blocks())
+
+
+HELD = pl.DataFrame({"a": np.arange(10.0)})
+GIVEN = {
+    "a plugin": lambda: register_io_source(lambda *_: iter([HELD]), schema=HELD.schema),
+    "a function of frames": lambda: pl.LazyFrame({"a": [1.0]}).map_batches(
+        lambda _: HELD, schema=HELD.schema
+    ),
+    "a stream": lambda: Streamed(HELD),
+    "a reader": lambda: HELD.to_arrow().to_reader(),
+    "a lazy frame": HELD.lazy,
+}
+
+
+@pytest.mark.parametrize("made", GIVEN.values(), ids=GIVEN)
+def test_the_result_of_a_query_is_a_private_table_too(made):
+    """It was read and kept under no address: the table that it came from passed as public."""
+    records = Records((Column("a", "float64"),))
+    private = origin_of(from_table(records, made()))
+    for public in (HELD, HELD[:3], HELD["a"].to_numpy(), HELD.to_arrow()):
+        assert private.meets(origin_of(public))
+    assert not private.meets(origin_of(HELD.select(pl.col("a") + 1)))
+    assert sum(len(block["a"]) for block in from_table(records, made()).blocks()) == 10
 
 
 def test_a_source_of_somebody_else_is_compared_as_it_is_read():

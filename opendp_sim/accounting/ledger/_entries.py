@@ -171,7 +171,7 @@ class _AnyBody(
 
 
 def _ratio(text: str) -> str:
-    if as_written(text) is text:
+    if "/" not in text or as_written(text) is text:
         raise ValueError("a bound")
     return text
 

@@ -35,7 +35,21 @@ LEDGER_TABLES = (
 )
 LONGEST_ENTRY = 2**20
 """Bytes of a row at most: a run of 400 outputs has some 90,000. SQLite does not read a longer one."""
+_BESIDE = 2**10
+"""Bytes of a row beside its entry's text: a number and a hash."""
 _PUT = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+
+
+def check_length(path: Path, text: str) -> None:
+    """Refuse an entry that no ledger reads again (OS403)."""
+    if len(text.encode("utf-8")) > LONGEST_ENTRY - _BESIDE:
+        raise refused(
+            path,
+            f"an entry of at most {LONGEST_ENTRY - _BESIDE:,} bytes",
+            "a longer one; nothing was recorded",
+            "an entry names every output of its run, with the digests of its files: write fewer "
+            "outputs in one spec, or shorter names.",
+        )
 
 
 class FileTables:

@@ -42,7 +42,7 @@ from opendp_sim.accounting.ledger._entries import (
     read_head,
     read_terms,
 )
-from opendp_sim.accounting.ledger._file import FileTables
+from opendp_sim.accounting.ledger._file import FileTables, check_length
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
@@ -234,6 +234,24 @@ class Ledger(LedgerHistory):
         """
         return self._spend("reserve", charge, about)
 
+    def check_entry(self, charge: Charge, about: dict[str, Any]) -> None:
+        """Refuse a body too long for an entry (OS403).
+
+        Nothing is recorded.
+
+        Args:
+            charge: the loss.
+            about: what a reserve and its settlement will record beside it, or as much.
+        """
+        whole = {
+            "kind": "charge",
+            "loss": charge.plain(),
+            "of": 10**15,
+            "time": time_now(),
+            **about,
+        }
+        check_length(self.path, canonical_json(whole))
+
     def _spend(self, kind: str, charge: Charge, about: dict[str, Any]) -> Entry:
         def decided() -> Entry:
             self.afford(charge)
@@ -315,6 +333,7 @@ class Ledger(LedgerHistory):
         entries = self._read()
         last = entries[-1].hash if entries else entry_hash("", self._genesis)
         text = canonical_json({**body, "time": time_now()})
+        check_length(self.path, text)
         entry = read_entry(len(entries) + 1, text, last, self._broken)
         self._tables.put(entry, canonical_json({"count": entry.seq, "hash": entry.hash}))
         return entry

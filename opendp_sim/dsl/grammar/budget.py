@@ -5,7 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
-from opendp_sim.accounting.budget import Limit, MeasureName, Number, as_written, number_text
+from opendp_sim.accounting.budget import (
+    WRITTEN,
+    Limit,
+    MeasureName,
+    Number,
+    as_written,
+    number_text,
+)
 from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.grammar.parse import read_section, wrong
@@ -14,7 +21,7 @@ from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 
 def _amount(value: Any, path: Path, notes: Notes) -> Number | None:
-    """Read a bound as a decimal or a ratio such as 1/7."""
+    """Read a bound as a number, a decimal text or a ratio."""
     found = as_written(value)
     if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**1023:
         return float(found)
@@ -28,7 +35,7 @@ def _amount_schema() -> Schema:
     return {
         "anyOf": [
             {"type": "number", "exclusiveMinimum": 0},
-            {"type": "string", "pattern": "^[0-9]{1,350}/[0-9]{1,350}$"},
+            {"type": "string", "pattern": f"^{WRITTEN}$"},
         ]
     }
 

@@ -334,7 +334,8 @@ class Transaction:
             seal: what the run's files will be sealed with.
 
         Raises:
-            BudgetError (OS402): it does not fit, or too many runs were refused by the data.
+            BudgetError (OS402): it does not fit, or too many runs were refused by the data. (OS403): it
+                has too many outputs for one entry of the ledger.
         """
         plan, ledger, loss = self.plan, self.ledger, self.plan.charge
         if ledger is None or loss is None:
@@ -351,9 +352,11 @@ class Transaction:
             "stores": named if len(named) > 1 else None,
             "seal": seal,
         }
+        told = {k: v for k, v in about.items() if v is not None}
+        ledger.check_entry(loss, {**told, "files": _digests_to_come(plan)})
         with signals_blocked():
             try:
-                made = ledger.reserve(loss, {k: v for k, v in about.items() if v is not None})
+                made = ledger.reserve(loss, told)
             except BaseException as error:
                 if (
                     getattr(error, "code", "") != "OS402"
@@ -466,3 +469,9 @@ def _harmless(error: Exception) -> bool:
     if isinstance(error, BudgetError):
         return error.got in (LOCKED, UNWRITABLE)
     return isinstance(error, DataError) and error.unread
+
+
+def _digests_to_come(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return digests as long as those that a run's settlement records."""
+    named = (name for name, output in plan.outputs.items() if output.decl.save is not None)
+    return {name: {"sha256": "0" * 64, "statement": "0" * 64} for name in named}

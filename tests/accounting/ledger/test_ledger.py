@@ -16,7 +16,9 @@ import pytest
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
+from opendp_sim.accounting.ledger import _file
 from opendp_sim.accounting.ledger._durable import create
+from opendp_sim.accounting.ledger._entries import canonical_json
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
@@ -438,3 +440,47 @@ def test_a_lock_that_holds_something_or_is_a_link_is_another_programs(tmp_path, 
         lock.symlink_to(tmp_path / "kept")
     assert _refusal(lambda: Ledger.open(tmp_path / "uv", TERMS)).code == "OS403"
     assert lock.read_bytes() == (tmp_path / "kept").read_bytes() == b"precious"
+
+
+def test_an_entry_that_nobody_could_read_again_is_refused_in_plain_words(tmp_path):
+    """It was "restore the ledger from a backup", the one advice that hides charges."""
+    with Ledger.open(tmp_path / "a.ledger", TERMS) as ledger:
+        made = ledger.reserve(Charge("zcdp", (0.01,)), {"unit": TERMS.unit})
+        for action in (
+            lambda: ledger.charge(
+                Charge("zcdp", (0.01,)), {"unit": TERMS.unit, "name": "x" * 2**20}
+            ),
+            lambda: ledger.reserve(
+                Charge("zcdp", (0.01,)), {"unit": TERMS.unit, "name": "Ł" * 2**19}
+            ),
+            lambda: ledger.settle(
+                made, "charge", {"files": {str(n): "0" * 64 for n in range(20_000)}}
+            ),
+        ):
+            refused = _refusal(action)
+            assert refused.code == "OS403"
+            assert refused.got == "a longer one; nothing was recorded"
+            assert "fewer outputs" in refused.hint
+        assert len(ledger.entries) == 1
+        longest = "x" * (2**20 - 2**11)
+        ledger.charge(Charge("zcdp", (0.01,)), {"unit": TERMS.unit, "name": longest})
+    with Ledger.open(tmp_path / "a.ledger", TERMS) as ledger:
+        assert ledger.entries[-1].body["name"] == longest
+
+
+def test_a_run_whose_settlement_is_too_long_is_refused_before_its_charge(tmp_path, monkeypatch):
+    """It was charged, and its files were never released."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir(), other.mkdir()
+    apply(plan_file(write_small(one)), into=one)
+    with Ledger.open(next(one.glob("*.ledger"))) as ledger:
+        reserve, charge, *_ = ledger.entries
+        longest = [len(canonical_json(entry.body)) for entry in (reserve, charge)]
+    assert longest[0] + 200 < longest[1]
+    monkeypatch.setattr(_file, "LONGEST_ENTRY", 2**10 + longest[0] + 100)
+    with pytest.raises(BudgetError, match=r"OS403.*fewer outputs"):
+        apply(plan_file(write_small(other)), into=other)
+    with Ledger.open(next(other.glob("*.ledger"))) as ledger:
+        assert not ledger.entries
+    monkeypatch.setattr(_file, "LONGEST_ENTRY", 2**10 + longest[1] + 100)
+    assert apply(plan_file(write_small(other)), into=other).charge is not None
