@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,6 +237,7 @@ class _Making:
 
 # --------------------------------------------------------------------------------------------------
 
+_T = TypeVar("_T")
 _FENCE = "SELECT value FROM about WHERE name = 'fence'"
 
 
@@ -295,6 +296,20 @@ class SharedPlace(StorePlace):
         raise store_refusal("a store that this process can lock", LOCKED)
 
 
+def _until_answered(action: Callable[[], _T], again: Callable[[], None]) -> _T:
+    """Run an action, and after a lost answer ``again`` and the action."""
+    lost: LostError | None = None
+    for _ in tries():
+        try:
+            if lost is not None:
+                again()
+            return action()
+        except LostError as error:
+            lost = error.with_traceback(None)
+    assert lost is not None  # noqa: S101 - it was tried
+    raise lost
+
+
 class SharedStore(SessionStore):
     """Keep a session on a server.
 
@@ -321,13 +336,26 @@ class SharedStore(SessionStore):
         else:
             self._db = open_connection(self._path)
         undo.callback(self._let_go)
+
+        def again() -> None:
+            self._reconnect()
+            if not locked(self._db):
+                raise _failed(_STILL_HELD)
+
+        if place is None:
+            self._make(about, name)
+        else:  # the run is charged, perhaps long after its place was locked
+            _until_answered(lambda: self._make(about, name), again)
+        return self._db
+
+    def _make(self, about: dict[str, str], name: str) -> None:
+        """Find the store, or create it, and draw the fence of this opening."""
         fence = secrets.token_hex(16)
         made(self._db, lambda new: create_store(new, {**about, "fence": ""}, name))
         with super()._transaction():
             self._db.execute(f"{_FENCE} FOR UPDATE")
             write_about(self._db, {"fence": fence})
         self._fence = fence
-        return self._db
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -349,24 +377,28 @@ class SharedStore(SessionStore):
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         """Commit, again if the answer was lost."""
-        lost: LostError | None = None
-        for _ in tries():
-            try:
-                if lost is not None:
-                    self._come_back()
-                return super()._commit(kind, payload, charges, snapshot)
-            except LostError as error:
-                lost = error.with_traceback(None)
-        assert lost is not None  # noqa: S101 - it was tried
-        raise lost
+        commit = super()._commit
+        _until_answered(lambda: commit(kind, payload, charges, snapshot), self._come_back)
+
+    def take_turn(self, name: str, last: str, ledger: str = "") -> str:
+        """Draw a turn as in a file, again if the answer was lost."""
+        take = super().take_turn
+        return _until_answered(lambda: take(name, last, ledger), self._come_back)
+
+    def tell(self) -> tuple[int, str]:
+        """Return the head as of a file, again if the answer was lost."""
+        return _until_answered(super().tell, self._come_back)
 
     def _let_go(self) -> None:
         self._db.close()
 
-    def _come_back(self) -> None:
-        """Connect again and acquire the lock."""
+    def _reconnect(self) -> None:
         self._db.close()
         self._db = open_connection(self._path, met=True)
+
+    def _come_back(self) -> None:
+        """Connect again and acquire the lock."""
+        self._reconnect()
         self._check_fence(_FENCE)
         if not locked(self._db):
             raise _failed(_STILL_HELD)

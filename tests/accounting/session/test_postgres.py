@@ -319,6 +319,7 @@ def test_a_frozen_server_is_given_up_and_keeps_an_entry_once(
 
         monkeypatch.setattr(_session_postgres.StoreTables, "execute", execute)
         store.commit("updates", {}, [], lambda: purses)
+        monkeypatch.setattr(_postgres, "_ANSWER", 10.0)  # what is only read is asked for once
         assert stopped
         assert store.head[0] == 1
         store.commit("updates", {}, [], lambda: purses)
@@ -456,3 +457,50 @@ def test_a_role_that_cannot_make_or_read_a_store_pays_nothing(
     assert caught.value.code == "OS407"
     assert "CREATE on the database" in caught.value.hint
     assert not (tmp_path / "l.ledger").exists()
+
+
+def _cut(server: Server) -> None:
+    """End every other connection, as a server does that starts again."""
+    server.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+
+
+def test_a_run_that_lost_its_connection_still_makes_and_opens_its_store(
+    place: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place was locked before the charge; its connection did not live until the store was made."""
+    text = (Path(__file__).parents[3] / "specs" / "digits-session.yaml").read_text()
+    ledger = "    ledger: {file: l.ledger, limit: {epsilon: 2.5, delta: 1.0e-4}}\n    columns:"
+    text = text.replace("out/digits.session", f'"{place}"').replace("    columns:", ledger)
+    (tmp_path / "spec.yaml").write_text(text)
+    for method in ("_connect", "take_turn", "tell", "_commit"):
+        real = getattr(SharedStore, method)
+
+        def cut(self: Any, *given: Any, real: Any = real, **named: Any) -> Any:
+            _cut(server)
+            return real(self, *given, **named)
+
+        monkeypatch.setattr(SharedStore, method, cut)
+    with serve(plan_file(tmp_path / "spec.yaml")) as served:
+        served.ask(np.zeros((2, 64)).tolist())
+        assert served.session.answered == 2
+    with closing(sqlite3.connect(tmp_path / "l.ledger")) as db:
+        kinds = [row[0] for row in db.execute("SELECT body FROM entries")]
+    assert sum('"kind":"reserve"' in kind for kind in kinds) == 1
+
+
+def test_a_place_whose_lock_another_took_makes_no_store(
+    place: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_postgres, "_AWAY", 0.1)
+    monkeypatch.setattr(_session_postgres, "_SESSION_POSTGRES_WAITS", (0.0,))
+    one = _session_postgres.SharedPlace(place)
+    _cut(server)
+    with store_at(place, "identity", "theirs") as other:
+        with pytest.raises(BudgetError, match="the store's lock"):
+            store_at(place, "identity", "mine", place=one)
+        other.take_turn("theirs", "")
+    with store_at(place, "identity", "mine") as late, pytest.raises(BudgetError):
+        late.take_turn("mine", "")
