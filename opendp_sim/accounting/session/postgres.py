@@ -297,7 +297,7 @@ class SharedPlace(StorePlace):
 
 
 def _until_answered(action: Callable[[], _T], again: Callable[[], None]) -> _T:
-    """Run an action, and after a lost answer ``again`` and the action."""
+    """Repeat an action after each lost answer, behind ``again``."""
     lost: LostError | None = None
     for _ in tries():
         try:
@@ -349,7 +349,7 @@ class SharedStore(SessionStore):
         return self._db
 
     def _make(self, about: dict[str, str], name: str) -> None:
-        """Find the store, or create it, and draw the fence of this opening."""
+        """Find or create the store, and draw a fence."""
         fence = secrets.token_hex(16)
         made(self._db, lambda new: create_store(new, {**about, "fence": ""}, name))
         with super()._transaction():
@@ -381,12 +381,12 @@ class SharedStore(SessionStore):
         _until_answered(lambda: commit(kind, payload, charges, snapshot), self._come_back)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
-        """Draw a turn as in a file, again if the answer was lost."""
+        """Draw a turn, again after a lost answer."""
         take = super().take_turn
         return _until_answered(lambda: take(name, last, ledger), self._come_back)
 
     def tell(self) -> tuple[int, str]:
-        """Return the head as of a file, again if the answer was lost."""
+        """Return the head, again after a lost answer."""
         return _until_answered(super().tell, self._come_back)
 
     def _let_go(self) -> None:
