@@ -327,7 +327,7 @@ def apply(
         run = Run(folder, transaction, signer, workers, told, engine)
         finished = finish(plan, run, resume)
         if finished is None:
-            places = lock_free(plan, stack, replaced=replace)
+            places = lock_free(plan, stack, replaced=replace, ledger=transaction.ledger)
             return _run_or_go_on(plan, run, memory or {}, places)
     if memory and resume is None:
         warnings.warn(_OLD, RuntimeWarning, stacklevel=2)

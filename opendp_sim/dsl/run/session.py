@@ -308,7 +308,7 @@ def _pay(
         opening.go_on(run, memory, name)
         return
     check_targets(plan, run.folder, anywhere=False, replaced=False)
-    others = lock_free(plan, stack, output)
+    others = lock_free(plan, stack, output, ledger=run.transaction.ledger)
     drawn = {one: secrets.token_hex(16) for one in (*others, output)}
     names = {one: drawn[one] for one in sessions_of(plan)}
     if place.mark is not None:

@@ -78,7 +78,14 @@ Places = Mapping[str, StorePlace]
 """The locked places of stores, by output."""
 
 
-def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = False) -> Places:
+def lock_free(
+    plan: Plan,
+    stack: ExitStack,
+    but: str = "",
+    *,
+    replaced: bool = False,
+    ledger: Ledger | None = None,
+) -> Places:
     """Lock the places of all sessions ``but`` one.
 
     A run may make new stores at them.
@@ -88,6 +95,7 @@ def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = F
         stack: lets go of the places.
         but: an output whose place somebody else takes care of.
         replaced: whether stores that lie there may go, with what is left of their budget.
+        ledger: which may have paid for what lies there.
 
     Raises:
         DataError (OS609): a store lies there, or none can be made. BudgetError (OS407): one is open.
@@ -98,12 +106,17 @@ def lock_free(plan: Plan, stack: ExitStack, but: str = "", *, replaced: bool = F
             continue
         found[name] = stack.enter_context(lock_place(store_path(plan, output), output))
         if found[name].mark is not None and not (replaced and not is_shared(found[name].path)):
+            unpaid = ledger is not None and ledger.turn_of(found[name].mark.name) is None
             raise DataError(
                 "OS609", f"outputs.{name}.store", expected="no store there yet",
-                got=f"{found[name].path}: the store of a session, which was paid for",
-                hint="nothing was charged: `opendp-sim session` serves that store and charges nothing. "
-                "For a new run of the whole program, which is charged again, name another store or "
-                "let a file be replaced (`apply --replace`, `replace=True`).",
+                got=f"{found[name].path}: the store of a session, which "
+                + ("another ledger paid for, or one that was forgotten" if unpaid else "was paid for"),
+                hint=("nothing was charged: move that file away. A run of the whole program makes it "
+                      "anew, and is charged once for all of its outputs."
+                      if unpaid else
+                      "nothing was charged: `opendp-sim session` serves that store and charges nothing. "
+                      "For a new run of the whole program, which is charged again, name another store or "
+                      "let a file be replaced (`apply --replace`, `replace=True`)."),
             )  # fmt: skip
     return found
 

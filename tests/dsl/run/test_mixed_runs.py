@@ -25,6 +25,7 @@ from opendp_sim.dsl.run.session import serve
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.engines.engine import engine_of
 from opendp_sim.measurements.knn.ind_knn import IndKnn
+from tests._cli import run
 from tests._tiers import tiered
 
 SPEC = """
@@ -427,3 +428,33 @@ def test_four_processes_that_open_one_new_store_charge_once(tmp_path):
     assert charged(tmp_path, plan) == 1
     ask(plan)
     assert charged(tmp_path, plan) == 1
+
+
+def test_the_hint_about_stores_of_a_forgotten_ledger_leads_on(tmp_path):
+    """It said that `session` serves the other store and charges nothing: each of two named the other."""
+    spec = spec_in(tmp_path, two_sessions())
+    plan = plan_file(spec)
+    apply(plan)
+    for file in tmp_path.glob("points.ledger*"):
+        file.unlink()
+    assert run("ledger", "new", spec, "--forget").exit_code == 0
+    for name, other in (("answers", "others"), ("others", "answers")):
+        with pytest.raises(
+            DataError, match=rf"OS609 outputs.{other}.store.*was forgotten"
+        ) as caught:
+            serve(plan, name=name)
+        assert "charges nothing" not in caught.value.hint
+        assert "move that file away" in caught.value.hint
+    with pytest.raises(DataError, match="move that file away"):
+        apply(plan)
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert not ledger.charges
+    (tmp_path / "others.session").rename(tmp_path / "others.old")
+    (tmp_path / "out" / "tree.npz").unlink()
+    (tmp_path / "out" / "tree.npz.certificate.json").unlink()
+    with serve(plan, name="answers") as served:
+        assert len(served.ask(ONE).labels) == 1
+    with serve(plan, name="others") as served:
+        assert len(served.ask(ONE).labels) == 1
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert [charge.loss for charge in ledger.charges] == [plan.charge.loss]
