@@ -214,7 +214,14 @@ def main() -> None:
     if given.out is not None:
         given.out.write_text(text + "\n", "utf-8")
     if given.write:
-        write_figure("kernels/device", text, "python -m benchmarks.device_speed --write")
+        parts = (
+            ("kernels", rows[: len(SKETCHES)]),
+            ("linear", rows[len(SKETCHES) : -2]),
+            ("knn", rows[-2:]),
+        )
+        for room, some in parts:
+            text = table(head, some)
+            write_figure(f"{room}/device", text, "python -m benchmarks.device_speed --write")
 
 
 if __name__ == "__main__":
