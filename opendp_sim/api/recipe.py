@@ -112,7 +112,11 @@ class Recipe(Generic[T]):
         self._file = str(output.decl.save)
 
     def apply(
-        self, data: Any, *, into: str | PathLike[str] = ".", device: str | Device | None = None
+        self,
+        data: Any,
+        *,
+        into: str | PathLike[str] | None = None,
+        device: str | Device | None = None,
     ) -> T:
         """Charge any ledger, and release.
 
@@ -121,31 +125,43 @@ class Recipe(Generic[T]):
         Args:
             data: a data frame of any library, a dict of columns by name, or an array with the columns
                 side by side (``io/frames.py`` lists them).
-            into: the folder for both files; a ledger's path starts from the working folder.
+            into: the folder for both files; default the working folder, or a folder of this program's own
+                in it (``density-1a2b3c4d``) where another program's release is there. A ledger's path
+                starts from the working folder.
             device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; default the CPU.
 
         Raises:
             DataError (OS602): a column is missing, or of another type than declared.
-                (OS609): another program's release is there; nothing was charged.
+                (OS609): another program's release is in ``into``; nothing was charged.
                 BudgetError (OS402): the ledger refuses; nothing ran.
         """
-        check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
+        if into is not None:
+            check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
+        folder = self._own_folder() if into is None else Path(into)
         if self._prepare is not None:
             data = self._prepare(data)
         memory = {DATA: data}
         self._check_kinds(data)
         check_forms(self.plan, memory)
-        self._check_place(Path(into) / self._file)
-        found = apply(self.plan, memory=memory, into=Path(into), device=device)
+        self._check_place(folder / self._file)
+        found = apply(self.plan, memory=memory, into=folder, device=device)
         result = found.results[self._output]
         released: T = result if self._read is None else self._read(result)
         return released
 
+    def _own_folder(self) -> Path:
+        """Return the working folder, or one of this program's own in it."""
+        program = self.plan.program
+        own = Path(f"{program.name}-{program.hash[:8]}")
+        return Path() if not own.exists() and self._is_free(Path(self._file)) else own
+
+    def _is_free(self, place: Path) -> bool:
+        """Return whether no other program's release is at a place."""
+        return not place.exists() or _program_of(place) == self.plan.program.hash
+
     def _check_place(self, place: Path) -> None:
         """Refuse to replace another program's release."""
-        if not place.exists():
-            return
-        if _program_of(place) != self.plan.program.hash:
+        if not self._is_free(place):
             raise DataError(
                 "OS609",
                 "into",

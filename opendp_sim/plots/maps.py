@@ -26,6 +26,8 @@ class DensityDisplay(Display):
         density, lower, upper, noise: (n,) or (m, n): answers, interval, deviation of the noise.
         confidence: of the interval.
         held: the values at which the other columns are held: what is drawn is a cut there.
+        log: whether equal steps of colour are equal factors.
+        equal: whether a unit is as long in both directions, as on a map in kilometres.
     """
 
     def __init__(
@@ -36,7 +38,11 @@ class DensityDisplay(Display):
         answers: Mapping[str, Grid],
         confidence: float,
         held: Mapping[str, float] | None = None,
+        *,
+        log: bool = False,
+        equal: bool = False,
     ) -> None:
+        self.log, self.equal = log, equal
         self.columns, self.x, self.y, self.confidence = columns, x, y, confidence
         self.held = dict(held or {})
         shape = (len(x),) if y is None else (len(y), len(x))
@@ -55,6 +61,8 @@ class DensityDisplay(Display):
         label: str | int | None = None,
         points: int = 60,
         confidence: float = 0.95,
+        log: bool = False,
+        equal: bool = False,
     ) -> Self:
         """Ask a release for its density along one column, or over two.
 
@@ -66,6 +74,8 @@ class DensityDisplay(Display):
             label: the class, where the release has several; default the sum of all.
             points: a side of the grid.
             confidence: of the interval.
+            log: colours of a map in equal factors.
+            equal: a map's two columns in one unit of length.
 
         Raises:
             ParameterError (OS101, OS102): no such numeric column or class.
@@ -75,7 +85,8 @@ class DensityDisplay(Display):
         keys = ("density", "lower", "upper", "noise_error")
         answers = {key: found[key].reshape(len(found[key]), -1) for key in keys}
         each = of_one_class(answers, found.labels, label)
-        return cls((x,) if y is None else (x, y), xs, ys, each, confidence, held)
+        names = (x,) if y is None else (x, y)
+        return cls(names, xs, ys, each, confidence, held, log=log, equal=equal)
 
     def _draw(self, ax: Any) -> None:
         ax.set_xlabel(label(self.columns[0]))
@@ -93,9 +104,13 @@ class DensityDisplay(Display):
         ax.set_ylabel(label(self.columns[1]))
         lost = self.density < SURE * self.noise
         shown = np.ma.masked_array(self.density, lost)
+        some = self.log and shown.count() > 0 and float(shown.min()) > 0.0
+        scale = needs_plot("matplotlib.colors").LogNorm() if some else None
         mesh = ax.pcolormesh(
-            self.x, self.y, shown, cmap="cividis", shading="nearest", rasterized=True
+            self.x, self.y, shown, cmap="cividis", shading="nearest", rasterized=True, norm=scale
         )
+        if self.equal:
+            ax.set_aspect("equal")
         _hatch(ax, self.x, self.y, lost)
         noise = float(np.median(self.noise))
         said = (

@@ -263,6 +263,25 @@ def test_what_was_paid_for_is_not_replaced_by_another_program(tmp_path):
         one.apply(TABLE, into=tmp_path)
 
 
+def test_a_second_exploration_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    """A notebook's second cell was refused for the file of the first; nothing is replaced now."""
+    monkeypatch.chdir(tmp_path)
+    one = sim.density({"x": (0, 1)}, bandwidth=0.1)
+    other = sim.density({"x": (0, 1)}, bandwidth=0.2)
+    one.apply(TABLE)
+    kept = (tmp_path / "release.npz").read_bytes()
+    second = other.apply(TABLE)
+    (own,) = tmp_path.glob("density-*/release.npz")
+    assert own.parent.name == f"density-{other.plan.program.hash[:8]}"
+    assert sim.load(own).claim == second.claim
+    assert (tmp_path / "release.npz").read_bytes() == kept
+    assert sim.verify(own.with_name("release.npz.certificate.json"))
+    other.apply(TABLE)
+    assert list(tmp_path.glob("density-*/release.npz")) == [own]
+    one.apply(TABLE)
+    assert (tmp_path / "release.npz").read_bytes() != kept
+
+
 @pytest.mark.parametrize(
     "pair", [("18", "100"), "12", (0,), (0, 1, 2), (1, 0), (0, None), (0, 10**400)]
 )
@@ -413,7 +432,7 @@ KEPT = {"ledger": "a.ledger"}
         lambda: sim.means({"x": (0, 1)}, unit=["v"], max_rows=1),
         lambda: sim.means({"x": (0, 1)}, unit=None),
         lambda: sim.means({"x": (0, 1)}, unit="v", ids=5, max_rows=1),
-        lambda: sim.means({"x": (0, 1)}).apply(TABLE, into=None),
+        lambda: sim.means({"x": (0, 1)}).apply(TABLE, into=5),
         lambda: sim.top("p", k=2, unit="p"),
         lambda: sim.top(["p"], k=2),
         *(lambda keys=keys: sim.top("p", k=1, keys=keys) for keys in (5, "ab", {"a": 1, "b": 2})),

@@ -160,6 +160,19 @@ def test_a_long_unit_is_wrapped_and_not_cut() -> None:
     assert told.get_text() == "a: noise of a mean of 100 records"
 
 
+def test_a_map_in_one_unit_of_length_and_in_factors(released):
+    _, release = released
+    plain = DensityDisplay.from_release(release, "x", "y", points=9).plot()
+    assert plain.ax_.get_aspect() == "auto"
+    assert "Log" not in type(plain.ax_.collections[0].norm).__name__
+    map_ = DensityDisplay.from_release(release, "x", "y", points=9, log=True, equal=True).plot()
+    assert map_.ax_.get_aspect() == 1.0
+    assert type(map_.ax_.collections[0].norm).__name__ == "LogNorm"
+    assert np.array_equal(map_.density, plain.density)
+    map_.density[:] = -1.0  # nothing is told from noise: no factor has a meaning
+    assert "Log" not in type(map_.plot().ax_.collections[0].norm).__name__
+
+
 def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
     folder, release = released
     display = ClassMapDisplay.from_release(release, "x", "y", points=21)
