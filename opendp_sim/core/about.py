@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 _MANY = {float: "numbers", int: "whole numbers", str: "names"}
@@ -28,6 +30,21 @@ class ParameterInfo:
 def parameters_of(cls: type[BaseModel]) -> dict[str, ParameterInfo]:
     """Read every parameter of ``cls`` back from its single declaration."""
     return {name: _about(info) for name, info in cls.model_fields.items()}
+
+
+def errors_of(cls: type[BaseModel], values: Mapping[str, Any]) -> list[Any]:
+    """Return every error of pydantic in a record's values."""
+    try:
+        cls.__pydantic_validator__.validate_python(dict(values), self_instance=cls.__new__(cls))
+    except ValidationError as error:
+        return list(error.errors())
+    return []
+
+
+def keyword_of(name: str, info: FieldInfo) -> Parameter:
+    """Return a field as a parameter by name of a function."""
+    default = Parameter.empty if info.is_required() else info.default
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=info.annotation, default=default)
 
 
 def options_of(info: FieldInfo) -> dict[str, type[BaseModel]]:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from opendp_sim.core import dp
+from opendp_sim.core.about import keyword_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.bridge import build, noted, then, to_dp_domain, to_dp_metric
 from opendp_sim.core.claims import Norm, norm_of
@@ -127,17 +128,9 @@ def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[...
     # Those that must be given first: OpenDP's `Context` looks for what is missing up to a default.
     fields = sorted(cls.model_fields.items(), key=lambda field: not field[1].is_required())
     alone = sum(info.is_required() for _, info in fields) == 1
-    own = [
-        Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD
-            if alone and info.is_required()
-            else Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if info.is_required() else info.default,
-            annotation=info.annotation,
-        )
-        for name, info in fields
-    ]
+    own = [keyword_of(name, info) for name, info in fields]
+    if alone:
+        own[0] = own[0].replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
     if cls.room == "sketches":
         own.append(Parameter("norm", Parameter.KEYWORD_ONLY, default="l1", annotation=Norm))
     for prefix, function, taken in (("make", make_, 2), ("then", then_, 0)):

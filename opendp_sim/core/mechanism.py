@@ -25,7 +25,7 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from opendp_sim.core.about import parameters_of
+from opendp_sim.core.about import errors_of, parameters_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import Given, InternalError, ParameterError
@@ -66,28 +66,23 @@ class _Record(BaseModel):
 
     def __init__(self, **data: Any) -> None:
         try:
-            super().__init__(**{name: _frozen(value) for name, value in data.items()})
+            super().__init__(**{name: frozen(value) for name, value in data.items()})
         except ValidationError as error:
             # An unknown name first: a misspelt one is also missing under its right name.
-            kinds = [found["type"] for found in error.errors()]
-            unknown = kinds.index("extra_forbidden") if "extra_forbidden" in kinds else 0
-            raise self._explain(error, unknown) from None
+            found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+            raise self._explain(found[0]) from None
 
     @classmethod
     def problems(cls, params: dict[str, Any]) -> list[ParameterError]:
         """Return every refusal of ``params``, where constructing would raise the first only."""
-        data = {name: _frozen(value) for name, value in params.items()}
         try:
-            cls.__pydantic_validator__.validate_python(data, self_instance=cls.__new__(cls))
-        except ValidationError as error:
-            return [cls._explain(error, which) for which in range(error.error_count())]
+            found = errors_of(cls, {name: frozen(value) for name, value in params.items()})
         except ParameterError as error:
             return [error]
-        return []
+        return [cls._explain(each) for each in found]
 
     @classmethod
-    def _explain(cls, error: ValidationError, which: int = 0) -> ParameterError:
-        first = error.errors()[which]
+    def _explain(cls, first: Any) -> ParameterError:
         name = str(first["loc"][0]) if first["loc"] else ""
         if name and name not in cls.model_fields:
             return cls.unknown(name, cls.model_fields)
@@ -125,10 +120,10 @@ class _Record(BaseModel):
         return cls(**params)
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
     """Return numbers as Python's and lists as tuples."""
     value = python_value(value)
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class Option(_Record):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import Parameter, Signature, signature
+from inspect import Signature, signature
 from typing import Any, TypeVar
 
+from opendp_sim.core.about import keyword_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.mechanism import Mechanism, Option
 from opendp_sim.dsl.grammar.program import (
@@ -58,16 +59,8 @@ def _declared_by(section: type[Section]) -> Callable[[M], M]:
     def declare(method: M) -> M:
         given = list(signature(method).parameters.values())[:-1]
         taken = {parameter.name for parameter in given}
-        keywords = [
-            Parameter(
-                w.spelled,
-                Parameter.KEYWORD_ONLY,
-                annotation=w.info.annotation,
-                default=Parameter.empty if w.info.is_required() else w.info.default,
-            )
-            for w in section.words().values()
-            if w.field not in taken
-        ]
+        words = [w for w in section.words().values() if w.field not in taken]
+        keywords = [keyword_of(w.spelled, w.info) for w in words]
         method.__dict__["__signature__"] = Signature([*given, *keywords])
         method.__doc__ = f"{method.__doc__}\n\n{section.__doc__}"
         return method

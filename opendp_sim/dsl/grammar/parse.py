@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
+from opendp_sim.core.about import errors_of
+from opendp_sim.core.mechanism import frozen
 from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
@@ -69,7 +69,7 @@ def read_words(
             missing(w, value, words, path, notes)
     _some_of(cls, value, path, notes)
     values = {name: found for name, found in values.items() if found is not HOLE}
-    for error in _errors(cls, values):
+    for error in [e for e in errors_of(cls, values) if e["loc"][0] in values]:
         _refuse(cls, error, value, path, notes)
         values.pop(error["loc"][0], None)
     return values, whole and notes.objections == before
@@ -87,11 +87,7 @@ def _read_word(w: Word, value: Any, path: Path, notes: Notes) -> Any:
         return value
     if value is None:
         wrong(value, w.kind, path, notes)
-    return HOLE if value is None or hole_in(value) else _frozen(value)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+    return HOLE if value is None or hole_in(value) else frozen(value)
 
 
 def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> None:
@@ -126,23 +122,7 @@ def _some_of(cls: type[Section], value: Mapping[str, Any], path: Path, notes: No
     how, names, refusal = cls.some_of
     there = len([name for name in names if name in value])
     if there == 0 or (how == "oneOf" and there > 1):
-        notes.error(
-            refusal.code,
-            refusal.title.format(name=path[-1]),
-            path,
-            part=refusal.part,
-            label=refusal.label or "none of them",
-            help=refusal.help,
-        )
-
-
-def _errors(cls: type[Section], values: Mapping[str, Any]) -> list[Any]:
-    """Return what pydantic says of the values that are there."""
-    try:
-        cls.__pydantic_validator__.validate_python(dict(values), self_instance=cls.__new__(cls))
-    except ValidationError as error:
-        return [found for found in error.errors() if found["loc"][0] in values]
-    return []
+        refusal.report(path, notes, "none of them")
 
 
 def _refuse(
@@ -159,14 +139,7 @@ def _refuse(
         return
     if w.refusal.within and inside:
         place, given = (*place, error["loc"][1]), error["input"]
-    notes.error(
-        w.refusal.code,
-        w.refusal.title,
-        place,
-        part=w.refusal.part,
-        label=w.refusal.label or f"got {value_text(given)}",
-        help=w.refusal.help,
-    )
+    w.refusal.report(place, notes, f"got {value_text(given)}")
 
 
 def named_sections(section: type[Section], empty: Refusal | None) -> ValueReader:
@@ -178,13 +151,7 @@ def named_sections(section: type[Section], empty: Refusal | None) -> ValueReader
             wrong(value, "mapping", path, notes)
             return None
         if not value and empty is not None:
-            notes.error(
-                empty.code,
-                empty.title,
-                path,
-                label=empty.label or f"got {value_text(value)}",
-                help=empty.help,
-            )
+            empty.report(path, notes, f"got {value_text(value)}")
         given = {"name": ""} if "name" in section.model_fields else {}
         return {
             name: read_section(section, inner, (*path, name), notes, **dict.fromkeys(given, name))

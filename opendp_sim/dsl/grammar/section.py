@@ -80,6 +80,12 @@ class Refusal:
     """Whether the entry of a list is pointed at, not the list."""
     part: KeyOrValue = "value"
 
+    def report(self, path: Path, notes: Notes, got: str) -> None:
+        """Add it to the findings, with ``got`` as label if it has none."""
+        title = self.title.replace("{name}", str(path[-1]))
+        label = self.label or got
+        notes.error(self.code, title, path, part=self.part, label=label, help=self.help)
+
 
 @dataclass(frozen=True)
 class ValueReader:
