@@ -1,11 +1,10 @@
 """Run a command in a child process, and forward its code.
 
 An audit runs somebody's code, which can end the process: the exit status alone is no result.
-
-``os._exit(0)`` while a module is imported, or while it is audited, would look like "not refuted". So the
-command line is in two processes: one runs it and tells its exit code over a pipe when it has ended; the
-other waits, and takes nothing else for a result. A module that means to deceive could write to
-the pipe as well, or replace the audit: an audit trusts that its subject does not attack it.
+``os._exit(0)`` while a module is imported, or while it is audited, would look like "not refuted". So
+the command line is in two processes: one runs it and tells its exit code over a pipe when it has
+ended; the other waits, and takes nothing else for a result. A module that means to deceive could write
+to the pipe as well, or replace the audit: an audit trusts that its subject does not attack it.
 """
 
 from __future__ import annotations
@@ -33,10 +32,8 @@ _NO_RESULT = 2
 def watched(run: Callable[[], object], signals: tuple[signal.Signals, ...]) -> None:
     """Run a command in a child process, and exit with its code.
 
-    The code comes over a pipe.
-
-    Call it before anything starts a thread: the process is forked. A system without forks runs the
-    command as it is.
+    The code comes over a pipe. Call it before anything starts a thread: the process is forked. A
+    system without forks runs the command as it is.
 
     Args:
         run: ends with ``SystemExit``, or returns.

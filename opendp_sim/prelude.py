@@ -1,9 +1,7 @@
 """Import OpenDP and this package under one name.
 
-``import opendp_sim.prelude as sim``.
-
-Importing it loads every mechanism into the catalogue; nothing is registered with OpenDP's Context
-until ``sim.register()`` is called.
+``import opendp_sim.prelude as sim``. Importing it loads every mechanism into the catalogue; nothing is
+registered with OpenDP's Context until ``sim.register()`` is called.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Run audits as pytest tests.
 
-The fixture ``assert_not_refuted``, and ``--opendp-audit`` for whole modules.
-
-``pytest --opendp-audit`` collects every test that is marked ``opendp_audit``; without the option they are
-skipped, so that a suite stays fast. ``--opendp-audit-seconds`` is the CPU budget of one audit.
-``--opendp-audit-module pkg.mod`` audits every measurement and transformation that a module makes, as one
-test each.
+The fixture ``assert_not_refuted``, and ``--opendp-audit`` for whole modules. ``pytest --opendp-audit``
+collects every test that is marked ``opendp_audit``; without the option they are skipped, so that a
+suite stays fast. ``--opendp-audit-seconds`` is the CPU budget of one audit. ``--opendp-audit-module
+pkg.mod`` audits every measurement and transformation that a module makes, as one test each.
 """
 
 from __future__ import annotations

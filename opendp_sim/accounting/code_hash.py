@@ -39,13 +39,11 @@ def code_hash(module: str) -> str | None:
 def closure(module: str) -> tuple[str, ...]:
     """Return a module and its imports inside its room, sorted.
 
-    Direct and indirect imports.
-
-    The room is the package below the top one (``opendp_sim.measurements``,
-    ``opendp_sim.transformations``, ``opendp_sim.postprocessing``), so a mechanism's ``_impl`` parts and
-    the noise that it draws are covered; imports inside functions too. Not covered: ``core``, ``domains``
-    and ``accounting``, on which everything stands and which have tests of their own, and OpenDP and
-    numpy, whose versions a certificate states.
+    Direct and indirect imports. The room is the package below the top one
+    (``opendp_sim.measurements``, ``opendp_sim.transformations``, ``opendp_sim.postprocessing``), so a
+    mechanism's ``_impl`` parts and the noise that it draws are covered; imports inside functions too.
+    Not covered: ``core``, ``domains`` and ``accounting``, on which everything stands and which have
+    tests of their own, and OpenDP and numpy, whose versions a certificate states.
     """
     room = ".".join(module.split(".")[:2])
     found: set[str] = set()

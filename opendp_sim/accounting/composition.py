@@ -175,9 +175,8 @@ _LARGE = 2**1200
 class Charge:
     """Hold one loss and its measure.
 
-    As (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
-
-    Under ``gdp`` the one part is ``mu**2 / 2``; twice it is exactly the mu**2 that adds up.
+    As (epsilon,), (rho,), (epsilon, delta) or (rho, delta). Under ``gdp`` the one part is ``mu**2 /
+    2``; twice it is exactly the mu**2 that adds up.
 
     Attributes:
         measure: the measure.
@@ -370,9 +369,8 @@ class Total:
     def share(self) -> float:
         """Return the greatest used share of the limit.
 
-        For pictures, not for decisions.
-
-        It is a share of what adds up (rho, or the square of mu): equal runs are equal parts.
+        For pictures, not for decisions. It is a share of what adds up (rho, or the square of mu):
+        equal runs are equal parts.
         """
         parts = [(self.loss[0], _most(self.measure, self.limit))]
         if len(self.loss) > 1:
@@ -401,11 +399,9 @@ def _most(measure: MeasureName, limit: Limit) -> float:
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Limit) -> Total:
     """Add charges exactly in the ledger's measure.
 
-    The sum is converted where the limit is in another measure.
-
-    A ledger may hold thousands of charges: the parts of their losses are added in rationals, as basic
-    composition adds them (``composition.md``), and one stand-in has the sum, rounded up, for OpenDP to
-    convert.
+    The sum is converted where the limit is in another measure. A ledger may hold thousands of charges:
+    the parts of their losses are added in rationals, as basic composition adds them
+    (``composition.md``), and one stand-in has the sum, rounded up, for OpenDP to convert.
     """
     dp.enable_features("contrib")
     if not charges:

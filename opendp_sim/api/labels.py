@@ -29,12 +29,10 @@ def labels(
 ) -> Recipe[Table]:
     """Plan each question's labels from a table of workers' answers.
 
-    The table has a record for each worker, question and answer.
-
-    ``apply`` returns a table of columns ``question`` and ``label``: an answer that many workers gave, or
-    None where the votes are too close to tell. With ``most`` above 1 a question may have several rows.
-    All answers of one worker are protected together, however many questions they are to
-    (``io/ingest.md``, Lemma 5).
+    The table has a record for each worker, question and answer. ``apply`` returns a table of columns
+    ``question`` and ``label``: an answer that many workers gave, or None where the votes are too close
+    to tell. With ``most`` above 1 a question may have several rows. All answers of one worker are
+    protected together, however many questions they are to (``io/ingest.md``, Lemma 5).
 
     Args:
         answer: the column of the answers.

@@ -173,9 +173,8 @@ class Recipe(Generic[T]):
     def _check_kinds(self, table: Any) -> None:
         """Refuse texts and objects for integer identifiers or keys.
 
-        By their types.
-
-        Among objects every text would be missing, and a column of names would cost everybody.
+        By their types. Among objects every text would be missing, and a column of names would cost
+        everybody.
         """
         for column in self._entry.records.columns:
             numbers = bool(column.keys) and not any(isinstance(key, str) for key in column.keys)

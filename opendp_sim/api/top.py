@@ -23,12 +23,11 @@ def top(
 ) -> Recipe[Table]:
     """Plan the ``k`` most frequent items.
 
-    Each counted once a person; the occurring items may be private.
-
-    ``apply`` returns a table (``to_pandas()``, ``TopDisplay.of``) of columns ``rank``, ``item``, and the
-    noisy ``count`` where it is paid for. Without ``keys`` there may be fewer than ``k`` rows: an item
-    that few persons have is not told. With ``ranked=False`` there is the column ``item`` alone, in no
-    order of theirs, with less noise.
+    Each counted once a person; the occurring items may be private. ``apply`` returns a table
+    (``to_pandas()``, ``TopDisplay.of``) of columns ``rank``, ``item``, and the noisy ``count`` where
+    it is paid for. Without ``keys`` there may be fewer than ``k`` rows: an item that few persons have
+    is not told. With ``ranked=False`` there is the column ``item`` alone, in no order of theirs, with
+    less noise.
 
     Args:
         item: the column of the items; a person may have any number of rows.

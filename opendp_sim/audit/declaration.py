@@ -1,9 +1,8 @@
 """Check a declaration (``core=``, ``noise=``) against the object.
 
-Before a finding that depends on it is reported.
-
-A finding of L1, L2 or L5 takes the declaration at its word, so it shows that the object or the
-declaration is wrong, and not which. Releases tell some of that:
+Before a finding that depends on it is reported. A finding of L1, L2 or L5 takes the declaration at its
+word, so it shows that the object or the declaration is wrong, and not which. Releases tell some of
+that:
 
 * L2 finds releases that are not ``core=`` plus the declared noise: that is what is shown, and said.
 * L1 and L5 price ``core=`` by ``noise=``. Releases that lie on one side of the noiseless part are no sum

@@ -16,9 +16,8 @@ Status = Literal["refuted", "not refuted", "skipped"]
 class Effort:
     """Bound the resources of each layer.
 
-    Seconds are CPU seconds of this process.
-
-    A smaller budget finds less; the risk of a false alarm is the same at any budget.
+    Seconds are CPU seconds of this process. A smaller budget finds less; the risk of a false alarm is
+    the same at any budget.
     """
 
     name: str

@@ -25,11 +25,10 @@ _FACTORIES = ("make_", "build_", "create_", "get_", "release_")
 def makers(module: str) -> list[tuple[str, Callable[[], Any]]]:
     """Return name and maker of every object of a module.
 
-    Objects that it holds, and those of its factories.
-
-    A function counts when it is the module's own, public, has no required argument, and either is named
-    like a factory (``make_``, ``build_``, ``create_``, ``get_``, ``release_``) or is annotated to return
-    a Measurement or Transformation. Nothing else is called.
+    Objects that it holds, and those of its factories. A function counts when it is the module's own,
+    public, has no required argument, and either is named like a factory (``make_``, ``build_``,
+    ``create_``, ``get_``, ``release_``) or is annotated to return a Measurement or Transformation.
+    Nothing else is called.
     """
     out: list[tuple[str, Callable[[], Any]]] = []
     for name, value in _public(module):
@@ -70,9 +69,8 @@ def needed(function: Any) -> list[str]:
 def place_of(error: BaseException) -> str:
     """Return kind and place of an exception.
 
-    Its text could quote private data that the factory read.
-
-    The place is the last line of the user's own code, where there is one, and none of a library.
+    Its text could quote private data that the factory read. The place is the last line of the user's
+    own code, where there is one, and none of a library.
     """
     kind = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:

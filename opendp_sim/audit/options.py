@@ -40,9 +40,8 @@ def distance_apart(
 ) -> tuple[str, Any]:
     """Return a distance and the name of its metric.
 
-    As ``measure_distance`` counts; None if the distance is unknown.
-
-    What cannot be taken apart raises whatever it raises.
+    As ``measure_distance`` counts; None if the distance is unknown. What cannot be taken apart raises
+    whatever it raises.
     """
     name = "" if metric is None else metric_name(metric)
     if metric is None:

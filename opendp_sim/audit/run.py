@@ -117,9 +117,8 @@ def witness_of(
 ) -> Witness | None:
     """Search a plain event of the refuted pair.
 
-    For a transformation the outputs are the event.
-
-    An error in that search is said beside the finding, which stands without an event.
+    For a transformation the outputs are the event. An error in that search is said beside the finding,
+    which stands without an event.
     """
     if evidence is None:
         return None
@@ -429,9 +428,8 @@ def assert_not_refuted(
 ) -> Report:
     """Audit in a test, and raise on refutation.
 
-    The exception's text is the whole report.
-
-    A claim that is priced passes with a warning: what draws did not confirm is for a person.
+    The exception's text is the whole report. A claim that is priced passes with a warning: what draws
+    did not confirm is for a person.
 
     Raises:
         AssertionError: the claim is refuted; the message is the report.

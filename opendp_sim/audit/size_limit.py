@@ -1,9 +1,8 @@
 """Limit the sizes of datasets by the time of a run.
 
-A quadratic function takes minutes at thousands of records.
-
-No run can be stopped from outside. So an audit times runs on a few datasets that double in size, fits how
-the seconds grow, and leaves out pairs on which one run would take longer than it has for it.
+A quadratic function takes minutes at thousands of records. No run can be stopped from outside. So an
+audit times runs on a few datasets that double in size, fits how the seconds grow, and leaves out pairs
+on which one run would take longer than it has for it.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ _OTHER_LOSS = "a conversation with another loss"
 class Subject:
     """Describe a function with a claim.
 
-    ``audit`` makes one of any OpenDP object; write one for a bare function.
-
-    Exactly one of ``stability_map`` (a transformation) and ``privacy_map`` (a measurement) is set.
+    ``audit`` makes one of any OpenDP object; write one for a bare function. Exactly one of
+    ``stability_map`` (a transformation) and ``privacy_map`` (a measurement) is set.
     """
 
     run: Callable[[Any], Any]

@@ -1,9 +1,7 @@
 """Audit a constructor over the domains and metrics that it accepts.
 
-Without further knowledge.
-
-Bounds far from zero, where rounding is coarse, and sizes from 3 to 1024 are part of the sweep: bugs of
-finite arithmetic sit there and nowhere else.
+Without further knowledge. Bounds far from zero, where rounding is coarse, and sizes from 3 to 1024 are
+part of the sweep: bugs of finite arithmetic sit there and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Measure CPU seconds, the unit of an audit's budgets.
 
-Of this process.
-
-How much is found in so many seconds depends on the processor. So a test that something is found lets
-the clock go more slowly (``clocked``), and a run of all tests with a clock that goes twice as fast shows
-what a processor of half the speed would find.
+Of this process. How much is found in so many seconds depends on the processor. So a test that
+something is found lets the clock go more slowly (``clocked``), and a run of all tests with a clock
+that goes twice as fast shows what a processor of half the speed would find.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Run the command line.
 
-Commands format and never compute.
-
-A command's module is imported when that command is run, so that help is quick.
+Commands format and never compute. A command's module is imported when that command is run, so that
+help is quick.
 """
 
 from __future__ import annotations

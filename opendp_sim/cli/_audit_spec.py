@@ -58,9 +58,8 @@ def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
 def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
     """Return the claim of each part of a spec.
 
-    By its name in an audit: who, and how much.
-
-    Where the distance is not the program's own, its promise says nothing of it: the names are left out.
+    By its name in an audit: who, and how much. Where the distance is not the program's own, its
+    promise says nothing of it: the names are left out.
     """
     plan = plan_file(str(path))
     privacy = plan.privacy

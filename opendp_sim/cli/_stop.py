@@ -1,12 +1,10 @@
 """End a stopped command with one line of charges and files.
 
-The same for a command that cannot print.
-
-The exit code is 128 plus the signal's number; 141 where the reader of standard output is gone; 74
-(``EX_IOERR``) where standard output takes no more, a full disk for example. What was done stands in each
-case: neither code may look like a run that was refused, which somebody would repeat and pay again.
-Standard error may be lost without any consequence. Light on imports: it is in force while everything
-else is imported.
+The same for a command that cannot print. The exit code is 128 plus the signal's number; 141 where the
+reader of standard output is gone; 74 (``EX_IOERR``) where standard output takes no more, a full disk
+for example. What was done stands in each case: neither code may look like a run that was refused,
+which somebody would repeat and pay again. Standard error may be lost without any consequence. Light on
+imports: it is in force while everything else is imported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Build OpenDP objects from descriptors and claims.
 
-The only module that uses OpenDP's private names.
-
-The only module that touches OpenDP's private names (``opendp._internal``, ``opendp._data``,
-``opendp.mod``); its tests are the first to run on a new OpenDP.
+The only module that uses OpenDP's private names. The only module that touches OpenDP's private names
+(``opendp._internal``, ``opendp._data``, ``opendp.mod``); its tests are the first to run on a new
+OpenDP.
 """
 
 from __future__ import annotations
@@ -90,9 +89,8 @@ _next = _Next()
 def reads_arrays(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return OpenDP's slice reader, which gives our callbacks arrays.
 
-    Others get the same as before.
-
-    An argument is read once, before the callback runs: what the callback reads itself is as ever.
+    Others get the same as before. An argument is read once, before the callback runs: what the
+    callback reads itself is as ever.
     """
 
     def either(raw: Any, type_name: Any) -> Any:
@@ -135,9 +133,8 @@ def entry_for_arrays(entry: Any, kind: Any) -> Any:
 def _hold_signals() -> None:
     """Block signal handlers while OpenDP's memory changes hands.
 
-    See ``interrupts.md``.
-
-    OpenDP's own objects are called by users too, so its functions are wrapped, not our calls of them.
+    See ``interrupts.md``. OpenDP's own objects are called by users too, so its functions are wrapped,
+    not our calls of them.
     """
     plain: Any = lib._FuncPtr  # noqa: SLF001
     if getattr(lib, "sim_holds", False):
@@ -242,9 +239,8 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
     """Build the OpenDP object of a claim.
 
-    A Transformation, Measurement or Function.
-
-    ``norm`` picks the one output metric of a sketch; OpenDP needs exactly one.
+    A Transformation, Measurement or Function. ``norm`` picks the one output metric of a sketch; OpenDP
+    needs exactly one.
     """
     assert_features("contrib")
     if isinstance(claim, Post):
@@ -267,10 +263,9 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
 def _loss(claim: Private) -> Callable[[Any], Any]:
     """Return the map in OpenDP's form.
 
-    A curve becomes its function or privacy profile.
-
-    OpenDP's public constructors of the two are for users' own curves and so ask for
-    ``honest-but-curious``; a claim's curve has a proof beside it, and a plugin switches on no flag.
+    A curve becomes its function or privacy profile. OpenDP's public constructors of the two are for
+    users' own curves and so ask for ``honest-but-curious``; a claim's curve has a proof beside it, and
+    a plugin switches on no flag.
     """
     if claim.measure == "renyi_divergence":
         return lambda d_in: _new_pure_function(claim.privacy_map(d_in), TO=float)

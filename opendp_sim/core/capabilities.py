@@ -1,10 +1,9 @@
 """Define the protocols between sketches and queries.
 
-A capability is what a query may ask of a release.
-
-A sketch's claim offers objects by name; a query mechanism asks for one by name. Neither room imports the
-other. The names are open: these are the ones that the package itself uses, and a plugin that brings a
-sketch and a query of its own states its protocol beside them and takes any name that is free.
+A capability is what a query may ask of a release. A sketch's claim offers objects by name; a query
+mechanism asks for one by name. Neither room imports the other. The names are open: these are the ones
+that the package itself uses, and a plugin that brings a sketch and a query of its own states its
+protocol beside them and takes any name that is free.
 """
 
 from __future__ import annotations
@@ -98,10 +97,9 @@ class DistanceSums(Protocol):
     def spread(self, p: float | None, alpha: float) -> float | None:
         """Return the largest deviation of a sum inside the box.
 
-        Per unit of cell deviation.
-
-        None if the sketch cannot answer sums of ``|x - y|^p`` (p None: the sketch's own distance).
-        ``alpha`` is the width of the far-end intervals of structures that need one.
+        Per unit of cell deviation. None if the sketch cannot answer sums of ``|x - y|^p`` (p None: the
+        sketch's own distance). ``alpha`` is the width of the far-end intervals of structures that need
+        one.
         """
         ...
 
@@ -198,9 +196,7 @@ class SecondMomentSums(Protocol):
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the (d+1, d+1) sums for scaled columns, constant first.
 
-        Columns are scaled to [-1, 1].
-
-        And the deviation of an entry per unit of cell noise.
+        Columns are scaled to [-1, 1]. And the deviation of an entry per unit of cell noise.
         """
         ...
 
@@ -318,10 +314,8 @@ class KernelSums(Protocol):
     def bias(self, queries: Any = None) -> float | NDArray[np.float64]:
         """Return the largest kernel error that repetitions do not show.
 
-        For one record's kernel value.
-
-        Without queries a number that holds for all of them inside the data's box; with queries that
-        number where it holds everywhere, or one a query, shape (q,).
+        For one record's kernel value. Without queries a number that holds for all of them inside the
+        data's box; with queries that number where it holds everywhere, or one a query, shape (q,).
         """
         ...
 

@@ -66,9 +66,8 @@ class SketchBlock:
 class Sensitivity:
     """Bound output distance per unit of symmetric distance.
 
-    In every norm that is sound, in exact numbers.
-
-    For weighted blocks these are the norms of ``feature / weight``.
+    In every norm that is sound, in exact numbers. For weighted blocks these are the norms of ``feature
+    / weight``.
     """
 
     l1: Fraction
@@ -109,11 +108,10 @@ def sensitivity_of(blocks: Iterable[SketchBlock], *, monotone: bool) -> Sensitiv
 class Stable:
     """Claim stability of a row map or of a sketch.
 
-    A sketch is the sum of one bounded integer feature vector per record.
-
-    A *row map* has ``function`` (rows to rows, row-local bit for bit) and ``stability``.
-    A *sketch* has ``accumulate(rows, out)``, which adds the features of ``rows`` to the flat int64
-    ``out``; its whole-dataset function is the sum over blocks, so chunked equals whole by construction.
+    A sketch is the sum of one bounded integer feature vector per record. A *row map* has ``function``
+    (rows to rows, row-local bit for bit) and ``stability``. A *sketch* has ``accumulate(rows, out)``,
+    which adds the features of ``rows`` to the flat int64 ``out``; its whole-dataset function is the
+    sum over blocks, so chunked equals whole by construction.
     """
 
     output: Domain
@@ -218,10 +216,9 @@ def _rounded_deviation(scale: float) -> float:
 class Private:
     """Claim privacy of a measurement.
 
-    Either ``native`` (an OpenDP measurement), or a function and its privacy map.
-
-    The map's value is a number; (rho or epsilon, delta) for an approximate measure; a function
-    ``epsilon(alpha)`` for Rényi divergence; a function ``delta(epsilon)`` for smoothed max divergence.
+    Either ``native`` (an OpenDP measurement), or a function and its privacy map. The map's value is a
+    number; (rho or epsilon, delta) for an approximate measure; a function ``epsilon(alpha)`` for Rényi
+    divergence; a function ``delta(epsilon)`` for smoothed max divergence.
     """
 
     measure: Measure

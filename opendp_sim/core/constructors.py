@@ -172,9 +172,8 @@ def _read_space(descriptor: Any) -> Any:
 def open_door() -> None:
     """Make the readers visible to ``dp.deserialize``.
 
-    OpenDP looks for modules in its own package only.
-
-    The prelude calls it, when every mechanism is registered.
+    OpenDP looks for modules in its own package only. The prelude calls it, when every mechanism is
+    registered.
     """
     door = ModuleType(f"opendp.{DOOR}", "Reads what `dp.serialize` wrote of opendp_sim's objects.")
     readers = {"make": _read_make, "then": _read_then, "space": _read_space, "chain": _read_chain}

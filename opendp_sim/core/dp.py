@@ -1,9 +1,8 @@
 """Import OpenDP's prelude without its extras.
 
-The same names, at a tenth of the time and memory.
-
-``opendp.prelude`` imports scikit-learn, polars and pandas wherever they are installed. ``Context`` is
-one of its extras: ``core/context.py`` imports it when somebody registers.
+The same names, at a tenth of the time and memory. ``opendp.prelude`` imports scikit-learn, polars and
+pandas wherever they are installed. ``Context`` is one of its extras: ``core/context.py`` imports it
+when somebody registers.
 """
 
 from __future__ import annotations

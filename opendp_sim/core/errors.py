@@ -1,9 +1,8 @@
 """Define every error with a stable code and advice.
 
-An error never contains data.
-
-The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5 audit, 6 data and files,
-7 release, 9 internal. A code is never reused. ``CATALOGUE`` is what ``opendp-sim explain`` prints.
+An error never contains data. The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5
+audit, 6 data and files, 7 release, 9 internal. A code is never reused. ``CATALOGUE`` is what
+``opendp-sim explain`` prints.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Delay signals until native code returns.
 
-Nothing is raised into OpenDP.
-
-Python runs a signal's handler between two bytecodes of the main thread. While OpenDP calls back into
-Python those bytecodes stand between native frames, and an exception cannot cross them: ctypes drops it,
-hands back rubbish, and memory is freed twice. So around a native call every handler written in Python
-is replaced by one that remembers the signal, and the real one runs when the call has returned.
+Nothing is raised into OpenDP. Python runs a signal's handler between two bytecodes of the main thread.
+While OpenDP calls back into Python those bytecodes stand between native frames, and an exception
+cannot cross them: ctypes drops it, hands back rubbish, and memory is freed twice. So around a native
+call every handler written in Python is replaced by one that remembers the signal, and the real one
+runs when the call has returned.
 
 Our own callbacks listen meanwhile (``shielded``): there the real handler runs at once, what it raises
 is caught, the callback fails, and the exception goes on from outside the native call. So an interrupt
@@ -180,10 +179,8 @@ _destructors: set[Any] = set()
 def catch_dropped() -> None:
     """Catch interrupts in a destructor's first and last bytecodes.
 
-    Python would drop them.
-
-    There its handler is not replaced yet, or is back already. Python hands what it drops to
-    ``sys.unraisablehook``, which is the only place where it can be had again.
+    Python would drop them. There its handler is not replaced yet, or is back already. Python hands
+    what it drops to ``sys.unraisablehook``, which is the only place where it can be had again.
     """
     usual, ours, ending = sys.unraisablehook, _destructors, sys.is_finalizing
 
@@ -266,9 +263,8 @@ def holding(function: F, *, deliver: bool = True) -> F:
 def shielded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return an interruptible callback that raises only ``Exception``.
 
-    Nothing else may enter native code.
-
-    Called by our own Python, with no native call below, it is the function.
+    Nothing else may enter native code. Called by our own Python, with no native call below, it is the
+    function.
     """
 
     def run(data: Any) -> Any:

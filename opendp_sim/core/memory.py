@@ -1,8 +1,6 @@
 """Check memory before anything is drawn.
 
-Sizes are known from parameters.
-
-And what its allocator keeps for the next block of rows.
+Sizes are known from parameters. And what its allocator keeps for the next block of rows.
 """
 
 from __future__ import annotations

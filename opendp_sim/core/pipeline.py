@@ -55,11 +55,10 @@ def sensitivity_after(stages: Sequence[Stage]) -> Sensitivity | None:
 def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
     """Return the block-wise function of the row maps.
 
-    Surveys the data where a map needs it.
-
-    A map with ``survey`` (contribution bounding) reads all blocks, through the maps before it, once
-    or twice, and is block-wise from then on. Memory: one block, and what the survey keeps. The result
-    is good for one pass over the data, its blocks in any order; resolve again for another.
+    Surveys the data where a map needs it. A map with ``survey`` (contribution bounding) reads all
+    blocks, through the maps before it, once or twice, and is block-wise from then on. Memory: one
+    block, and what the survey keeps. The result is good for one pass over the data, its blocks in any
+    order; resolve again for another.
     """
     functions: list[Callable[[Any], Any]] = []
 

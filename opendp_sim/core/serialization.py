@@ -1,11 +1,9 @@
 """Serialize mechanisms, partials, domains and metrics for OpenDP.
 
-The texts of ``dp.serialize``.
-
-An object carries a *note*: the record that it was made of and the space that it was bound to, not its
-functions. ``core/constructors.py`` makes the object again from the note, by names that are looked up
-among registered mechanisms and known descriptors; nothing else in a note is imported or called. What
-would not come back equal is refused when it is written.
+The texts of ``dp.serialize``. An object carries a *note*: the record that it was made of and the space
+that it was bound to, not its functions. ``core/constructors.py`` makes the object again from the note,
+by names that are looked up among registered mechanisms and known descriptors; nothing else in a note
+is imported or called. What would not come back equal is refused when it is written.
 """
 
 from __future__ import annotations

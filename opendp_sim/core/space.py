@@ -1,10 +1,8 @@
 """Define descriptors of datasets and distances.
 
-They are plain, frozen data.
-
-OpenDP compares extrinsic domains and metrics by identifier only, so an identifier here is a
-canonical rendering of the *whole* descriptor: two identifiers are equal exactly when the descriptors
-are. Concrete descriptors live in ``spaces/``; this module is their common base.
+They are plain, frozen data. OpenDP compares extrinsic domains and metrics by identifier only, so an
+identifier here is a canonical rendering of the *whole* descriptor: two identifiers are equal exactly
+when the descriptors are. Concrete descriptors live in ``spaces/``; this module is their common base.
 """
 
 from __future__ import annotations
@@ -58,10 +56,9 @@ class Domain(Descriptor):
     def normal(self, data: Any) -> Any:
         """Return ``data`` in the domain's one normal form.
 
-        Functions on this domain see no other form.
-
-        What comes in through OpenDP passes here before ``check``, as what comes in from files passes
-        the door of ``sources``. It changes how a value is held, never which value it is.
+        Functions on this domain see no other form. What comes in through OpenDP passes here before
+        ``check``, as what comes in from files passes the door of ``sources``. It changes how a value
+        is held, never which value it is.
         """
         return data
 

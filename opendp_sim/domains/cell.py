@@ -1,12 +1,11 @@
 """Convert a cell to its one canonical plain value.
 
-Identity, numbering, hashing and releases use this value and nothing else.
-
-Two cells are one value exactly when their canonical values are equal *and* of one type. A value is a
-plain ``str``, ``int`` or ``float``, never a subclass: ``np.str_``, an enumeration, ``np.int64`` or a
-``bool`` carry the same value under another type, and what Python's ``==``, ``repr`` and ``hash`` make
-of those differs. Every function here looks at one cell at a time, so what a cell becomes depends on
-that cell alone. Lemma 4 of ``io/ingest.md``.
+Identity, numbering, hashing and releases use this value and nothing else. Two cells are one value
+exactly when their canonical values are equal *and* of one type. A value is a plain ``str``, ``int`` or
+``float``, never a subclass: ``np.str_``, an enumeration, ``np.int64`` or a ``bool`` carry the same
+value under another type, and what Python's ``==``, ``repr`` and ``hash`` make of those differs. Every
+function here looks at one cell at a time, so what a cell becomes depends on that cell alone. Lemma 4
+of ``io/ingest.md``.
 """
 
 from __future__ import annotations
@@ -106,10 +105,9 @@ def text(cell: object) -> str:
 def integer_cell(cell: object) -> int:
     """Return the integer of a cell, or ``MISSING``.
 
-    ``MISSING`` stands for a cell that has no integer of 64 bits.
-
-    Text is read as a decimal number: ``"517"`` and ``"517.0"`` are 517. A float counts where it is
-    certainly the number that was meant: whole, and below 2**53.
+    ``MISSING`` stands for a cell that has no integer of 64 bits. Text is read as a decimal number:
+    ``"517"`` and ``"517.0"`` are 517. A float counts where it is certainly the number that was meant:
+    whole, and below 2**53.
     """
     value = canonical_cell(cell)
     value = _read_whole(value) if isinstance(value, str) else _meant(value)
@@ -217,11 +215,10 @@ def object_array(cells: Sequence[Any]) -> NDArray[Any]:
 def columned(cells: Any) -> NDArray[Any]:
     """Return texts and integers as an array of these objects, shape (n,).
 
-    Values of other types become what numpy makes of them.
-
-    int64 or fixed-width texts where these hold them; objects where texts and numbers are mixed (numpy
-    would write the number 5 as the text), where a text ends in zero characters (numpy would drop them),
-    and for numbers beyond 64 bits (numpy would round them).
+    Values of other types become what numpy makes of them. int64 or fixed-width texts where these hold
+    them; objects where texts and numbers are mixed (numpy would write the number 5 as the text), where
+    a text ends in zero characters (numpy would drop them), and for numbers beyond 64 bits (numpy would
+    round them).
     """
     kinds = set(map(type, cells)) if isinstance(cells, list | tuple) else {object}
     if not kinds <= {int, str}:

@@ -43,9 +43,7 @@ def grid_rows(
 ) -> GridRows:
     """Return ``domain`` if it is grid rows, else refuse.
 
-    The metric must be the symmetric distance; labels are allowed.
-
-    ``by_person`` as for ``real_rows``.
+    The metric must be the symmetric distance; labels are allowed. ``by_person`` as for ``real_rows``.
     """
     if not isinstance(domain, GridRows):
         raise SpaceError(
@@ -65,9 +63,8 @@ def grid_rows(
 def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
     """Return ``domain`` as ``grid_rows`` does, or refuse a meaningless column.
 
-    A column is meaningless if rounding to the grid leaves a single value.
-
-    For sketches whose answers do not depend on the unit of a column: each needs its own resolution.
+    A column is meaningless if rounding to the grid leaves a single value. For sketches whose answers
+    do not depend on the unit of a column: each needs its own resolution.
     """
     rows = grid_rows(key, domain, metric)
     steps = [high - low for low, high in zip(rows.lower, rows.upper, strict=True)]

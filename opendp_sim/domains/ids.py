@@ -1,10 +1,9 @@
 """Read the identifiers of records' owners.
 
-They are integers or texts, and two that differ stay different.
-
-Numpy's fixed-width texts drop trailing NULs, and text of an integer is the integer's namesake. So
-identifiers are compared and kept as plain values, never as what ``astype`` makes of them. Blanks around a
-text are gone, and empty texts refused, where records come in (``normal``); here texts stay as they are.
+They are integers or texts, and two that differ stay different. Numpy's fixed-width texts drop trailing
+NULs, and text of an integer is the integer's namesake. So identifiers are compared and kept as plain
+values, never as what ``astype`` makes of them. Blanks around a text are gone, and empty texts refused,
+where records come in (``normal``); here texts stay as they are.
 """
 
 from __future__ import annotations

@@ -123,9 +123,8 @@ class _RowDomain(Domain):
     def normal(self, data: Any) -> Rows:
         """Return rows with canonical persons.
 
-        A masked array is refused by its type.
-
-        OpenDP's own domain takes one whatever is masked, so whether a row is must not decide.
+        A masked array is refused by its type. OpenDP's own domain takes one whatever is masked, so
+        whether a row is must not decide.
         """
         bare = data.values if isinstance(data, Rows) else data
         if isinstance(bare, np.ma.MaskedArray):

@@ -1,10 +1,8 @@
 """Read a spec, type, plan and run it through OpenDP.
 
-A spec, or a Python program.
-
-``plan_file(path)`` checks and plans a spec without opening data; ``apply(plan)`` runs it;
-``program(name)`` writes one in Python; ``verify(certificate)`` derives its numbers again.
-Its modules are imported when a name of theirs is first used.
+A spec, or a Python program. ``plan_file(path)`` checks and plans a spec without opening data;
+``apply(plan)`` runs it; ``program(name)`` writes one in Python; ``verify(certificate)`` derives its
+numbers again. Its modules are imported when a name of theirs is first used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Make type stubs from the mechanisms' records.
 
-For editors and type checkers.
-
-``opendp-sim stubs --write`` writes them beside the modules whose names are made when they are imported.
+For editors and type checkers. ``opendp-sim stubs --write`` writes them beside the modules whose names
+are made when they are imported.
 """
 
 from __future__ import annotations

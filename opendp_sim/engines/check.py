@@ -48,9 +48,8 @@ def check(
 ) -> Iterator[CheckResult]:
     """Run a job without files, then compare three sums.
 
-    Over made files, bit for bit.
-
-    The task is the one that `apply` runs before it charges; the sums are compared with one thread's.
+    Over made files, bit for bit. The task is the one that `apply` runs before it charges; the sums are
+    compared with one thread's.
 
     Args:
         engine: what is looked at.

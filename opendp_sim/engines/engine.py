@@ -66,10 +66,9 @@ class Engine(ABC):
     def try_public_task(self) -> None:
         """Sum rows of a built-in dataset.
 
-        An engine that fails is found before a charge.
-
-        The task needs no file that workers share: it shows that workers start, have this package in the
-        driver's version, and that their results come back.
+        An engine that fails is found before a charge. The task needs no file that workers share: it
+        shows that workers start, have this package in the driver's version, and that their results
+        come back.
 
         Raises:
             DataError (OS611): the task failed, for the reason given, or its sum is not this machine's.

@@ -139,10 +139,8 @@ def _plain(part: FilePart) -> dict[str, Any]:
 def _claims(typed: Typed) -> str:
     """Return the workers' own computations.
 
-    Matrices, integers of the features, sensitivities.
-
-    Seeds draw the matrices, and generators differ by version; the integers are rounded from reals,
-    whose last bits differ by processor.
+    Matrices, integers of the features, sensitivities. Seeds draw the matrices, and generators differ
+    by version; the integers are rounded from reals, whose last bits differ by processor.
     """
     names = json.dumps(
         [

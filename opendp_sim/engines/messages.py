@@ -1,9 +1,8 @@
 """Pack tasks' messages as bytes.
 
-Bytes name their tasks, and nothing else about themselves.
-
-No pickle, no engine's own types: blocks of records and partial results are arrays in numpy's format, and
-texts are UTF-8 with their lengths. So no engine compares, casts or hashes a private value.
+Bytes name their tasks, and nothing else about themselves. No pickle, no engine's own types: blocks of
+records and partial results are arrays in numpy's format, and texts are UTF-8 with their lengths. So no
+engine compares, casts or hashes a private value.
 """
 
 from __future__ import annotations

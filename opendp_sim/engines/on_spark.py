@@ -1,9 +1,8 @@
 """Run on Spark by its DataFrame API alone.
 
-Classic or Connect; rows are tasks, and bytes that Spark cannot read.
-
-Values of records are in no column of Spark's. The shuffle goes by a bucket's number, which is a value: a
-round-robin shuffle over an order that changes on a retry loses and doubles rows.
+Classic or Connect; rows are tasks, and bytes that Spark cannot read. Values of records are in no
+column of Spark's. The shuffle goes by a bucket's number, which is a value: a round-robin shuffle over
+an order that changes on a retry loses and doubles rows.
 """
 
 from __future__ import annotations
@@ -172,9 +171,8 @@ _settled: list[tuple[int, int]] = []
 def _settle() -> None:
     """Freeze the worker's modules and plans for the collector.
 
-    Spark has Python look through all objects after a task.
-
-    That took as long as the sum over 60,000 rows.
+    Spark has Python look through all objects after a task. That took as long as the sum over 60,000
+    rows.
     """
     held = (len(sys.modules), job_module.plans_made())
     if held not in _settled:

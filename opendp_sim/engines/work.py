@@ -1,9 +1,8 @@
 """Run a job's pure functions.
 
-Bytes in, bytes out, and no exception ever leaves one.
-
-An exception's text may quote a record, and engines write such texts into their logs; so a task that
-fails returns a code. What the functions compute and why it adds up: ``engines.md``.
+Bytes in, bytes out, and no exception ever leaves one. An exception's text may quote a record, and
+engines write such texts into their logs; so a task that fails returns a code. What the functions
+compute and why it adds up: ``engines.md``.
 """
 
 from __future__ import annotations
@@ -72,9 +71,8 @@ def route(text: str, task: str) -> list[bytes]:
 def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
     """Run one bucket to its partial result.
 
-    It has all records of its persons.
-
-    That every task's records came, once, and are of this bucket's persons is checked, not believed.
+    It has all records of its persons. That every task's records came, once, and are of this bucket's
+    persons is checked, not believed.
     """
     told = json.loads(text)
 

@@ -1,9 +1,8 @@
 """Read Arrow arrays.
 
-Files, frames and engines with Arrow give the same records.
-
-What an array becomes is decided by its Arrow type and the declared dtype alone, never by its nulls or its
-values: a null is a missing cell, and a type that has no meaning for the column is refused in every batch.
+Files, frames and engines with Arrow give the same records. What an array becomes is decided by its
+Arrow type and the declared dtype alone, never by its nulls or its values: a null is a missing cell,
+and a type that has no meaning for the column is refused in every batch.
 """
 
 from __future__ import annotations
@@ -223,9 +222,8 @@ def _integers(array: Any, *, real: bool) -> NDArray[Any]:
 def _lists(array: Any, column: Column) -> NDArray[Any]:
     """Return lists as rows.
 
-    A null, or a list of another length, is a row of missing entries.
-
-    Views are lists too, in whatever order. Casting them to lists loses the last one (pyarrow 26).
+    A null, or a list of another length, is a row of missing entries. Views are lists too, in whatever
+    order. Casting them to lists loses the last one (pyarrow 26).
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra

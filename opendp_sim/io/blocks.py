@@ -48,9 +48,8 @@ def rows_at_once(stages: Sequence[Stage]) -> int:
 def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
     """Return an opener of narrower blocks, in order.
 
-    The widest stage can process them.
-
-    Whatever made the blocks knew the width of records, and not what becomes of them.
+    The widest stage can process them. Whatever made the blocks knew the width of records, and not what
+    becomes of them.
     """
     return Narrowed(blocks, rows_at_once(stages))
 
@@ -88,9 +87,7 @@ def length_of(block: Mapping[str, NDArray[Any]]) -> int:
 def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
     """Cut pieces into blocks of ``rows`` records.
 
-    The last may be shorter.
-
-    Holds one piece and less than one block at a time.
+    The last may be shorter. Holds one piece and less than one block at a time.
     """
     waiting: list[Block] = []
     count = 0

@@ -28,11 +28,10 @@ from opendp_sim.io.protocol import Source
 class GatedSource:
     """Hold a source behind the gate.
 
-    Each call opens it afresh; the first reading checks every record.
-
-    What is refused is not raised into the reader: its blocks end, the rest of the source is looked at,
-    and ``finish`` raises. The refusal is the same whatever the order and the number of the bad records:
-    the first by column and code.
+    Each call opens it afresh; the first reading checks every record. What is refused is not raised
+    into the reader: its blocks end, the rest of the source is looked at, and ``finish`` raises. The
+    refusal is the same whatever the order and the number of the bad records: the first by column and
+    code.
 
     Args:
         source: the data.
@@ -66,9 +65,8 @@ class GatedSource:
     def parts(self, workers: int) -> list[Callable[[], Iterator[Block]]] | None:
         """Return openers of the source's parts, in order.
 
-        For the next reading, by so many threads.
-
-        Each is opened once. None where the source is better read whole: then nothing has begun.
+        For the next reading, by so many threads. Each is opened once. None where the source is better
+        read whole: then nothing has begun.
 
         Raises:
             DataError: as ``finish``, from the second reading on.

@@ -108,9 +108,7 @@ def stored_column(values: Any, column: Column) -> UnreadColumn:
 def typed_column(values: Any, name: str) -> NDArray[Any] | None:
     """Return a column of a library with own types.
 
-    Its dtype follows from that type alone.
-
-    None for anything else (numpy's arrays, lists).
+    Its dtype follows from that type alone. None for anything else (numpy's arrays, lists).
     """
     if not is_typed(values):
         return None
@@ -223,9 +221,8 @@ def _alike(cells: Any, name: str) -> Column:
 def stored_as(kind: Any) -> str:
     """Return a column's type in lower case.
 
-    Of categories and dictionaries, that of their values.
-
-    Categories that are objects name texts: numbers in their place would have a type.
+    Of categories and dictionaries, that of their values. Categories that are objects name texts:
+    numbers in their place would have a type.
     """
     named = getattr(getattr(kind, "categories", None), "dtype", None)
     word = "" if kind is None else str(kind).lower()

@@ -1,11 +1,9 @@
 """Convert raw blocks to the declared types.
 
-Every column by one function.
-
-What a single cell becomes depends on that cell alone, never on the rest of its block, so that a
-source cut into other blocks is the same source. A cell that cannot be read becomes NaN in a real
-column, ``MISSING`` in an integer column, -1 in a category and an empty text in a text column: the
-gate then refuses it or drops its record.
+Every column by one function. What a single cell becomes depends on that cell alone, never on the rest
+of its block, so that a source cut into other blocks is the same source. A cell that cannot be read
+becomes NaN in a real column, ``MISSING`` in an integer column, -1 in a category and an empty text in a
+text column: the gate then refuses it or drops its record.
 """
 
 from __future__ import annotations
@@ -39,10 +37,8 @@ ANY = "surrogateescape"
 def conform(raw: Mapping[str, Any], records: Records) -> Block:
     """Return the declared columns of ``raw`` in their dtypes.
 
-    Each where that is safe.
-
-    A column whose dtype cannot be converted without loss of meaning is handed on as it is, for the
-    gate to refuse.
+    Each where that is safe. A column whose dtype cannot be converted without loss of meaning is handed
+    on as it is, for the gate to refuse.
 
     Raises:
         DataError (OS602): a declared column is missing, or cannot be read, or columns differ in length.

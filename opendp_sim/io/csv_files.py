@@ -1,9 +1,7 @@
 """Read ``.csv`` files, also compressed (``.gz``, ``.zst``).
 
-Each cell on its own, in chunks where they are regular.
-
-A vector is either one column of JSON lists or several columns of numbers: ``x_0 ... x_{d-1}``, or the
-ones named in the source's ``columns`` option.
+Each cell on its own, in chunks where they are regular. A vector is either one column of JSON lists or
+several columns of numbers: ``x_0 ... x_{d-1}``, or the ones named in the source's ``columns`` option.
 """
 
 from __future__ import annotations
@@ -173,9 +171,8 @@ _BOM = b"\xef\xbb\xbf"
 class Chunks:
     """Yield a file's bytes in chunks of whole lines.
 
-    The first chunk is the first line alone.
-
-    A line that is longer than ``size`` comes in several chunks, of which ``regular`` is false.
+    The first chunk is the first line alone. A line that is longer than ``size`` comes in several
+    chunks, of which ``regular`` is false.
     """
 
     def __init__(self, raw: IO[bytes], place: FileOptions, size: int = CHUNK) -> None:
@@ -503,10 +500,8 @@ def _pieces(lines: Iterator[list[str]], rows: int, layout: _Layout) -> Iterator[
 def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
     """Read up to ``count`` lines, empty at the end.
 
-    The text is gone when this returns.
-
-    Fewer where they are long: of a line only the cells of declared columns are kept, and what is kept
-    stays below ``_TEXT`` characters and one line.
+    The text is gone when this returns. Fewer where they are long: of a line only the cells of declared
+    columns are kept, and what is kept stays below ``_TEXT`` characters and one line.
     """
     kept: list[list[str]] = []
     size, read = 0, False

@@ -131,9 +131,8 @@ class Dialect:
     def _form(self) -> re.Pattern[str]:
         """Return the pattern of numbers.
 
-        Groups of digits, a fraction, a power of ten.
-
-        The last group has three digits, others two or three (12,34,567), so that 3,14 is none.
+        Groups of digits, a fraction, a power of ten. The last group has three digits, others two or
+        three (12,34,567), so that 3,14 is none.
         """
         groups = r"[0-9]*"
         if self.thousands:

@@ -345,10 +345,8 @@ def file_state(file: Path | int) -> FileState:
 def need_state(file: Path, found: FileState, expected: FileState) -> None:
     """Refuse a file in another state (OS601).
 
-    Or with another portable part of it.
-
-    A second pass is about the records of the first one. What is kept of a person stays within the limit
-    all the same (``bound_contributions``).
+    Or with another portable part of it. A second pass is about the records of the first one. What is
+    kept of a person stays within the limit all the same (``bound_contributions``).
     """
     if found[: len(expected)] != expected:
         raise DataError(
@@ -361,9 +359,8 @@ def need_state(file: Path, found: FileState, expected: FileState) -> None:
 def same_file(file: Path, expected: FileState = ()) -> Iterator[tuple[IO[bytes], FileState]]:
     """Open a file's unchanging bytes.
 
-    Of the listed file if its state is given.
-
-    What was opened is looked at, not what the path leads to before or after.
+    Of the listed file if its state is given. What was opened is looked at, not what the path leads to
+    before or after.
     """
     with file.open("rb") as held:
         state = file_state(held.fileno())

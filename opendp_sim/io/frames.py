@@ -1,11 +1,10 @@
 """Read tables in memory, of whatever library.
 
-The records are those of a file.
-
-pandas, Polars (eager and lazy), pyarrow (tables, datasets, readers), DuckDB, numpy (structured, masked),
-dicts, and anything else with ``__arrow_c_stream__``. What a column becomes is decided by its own type and
-the declared one. A query that has not run (a lazy frame, a DuckDB relation) runs once, and all passes
-read its result, since two runs of a query need not give the same rows.
+The records are those of a file. pandas, Polars (eager and lazy), pyarrow (tables, datasets, readers),
+DuckDB, numpy (structured, masked), dicts, and anything else with ``__arrow_c_stream__``. What a column
+becomes is decided by its own type and the declared one. A query that has not run (a lazy frame, a
+DuckDB relation) runs once, and all passes read its result, since two runs of a query need not give the
+same rows.
 """
 
 from __future__ import annotations
@@ -82,9 +81,8 @@ def _table_of(records: Records, table: Any) -> PieceSource:
 def waits(table: Any) -> bool:
     """Return whether opening a table computes or reads a stream.
 
-    Then its failure can be private.
-
-    Types are asked, of the libraries that are known: an object may call its columns what it likes.
+    Then its failure can be private. Types are asked, of the libraries that are known: an object may
+    call its columns what it likes.
     """
     kind, library = type(table), type(table).__module__.partition(".")[0]
     if isinstance(table, Mapping):

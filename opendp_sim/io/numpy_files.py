@@ -1,9 +1,8 @@
 """Read ``.npy`` and ``.npz`` files in slices.
 
-No array is ever in memory as a whole.
-
-numpy maps an ``.npy`` file into memory (whose pages count as the process's own) and unpacks a member
-of an ``.npz`` as a whole; here both are read as streams of rows.
+No array is ever in memory as a whole. numpy maps an ``.npy`` file into memory (whose pages count as
+the process's own) and unpacks a member of an ``.npz`` as a whole; here both are read as streams of
+rows.
 """
 
 from __future__ import annotations
@@ -203,10 +202,8 @@ def npz_source(place: FileOptions, records: Records) -> PieceSource:
 def npy_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over one ``.npy`` file.
 
-    A table of fields, or numbers side by side.
-
-    A structured array gives its fields by name; a plain array of shape (n, total width) gives the
-    declared columns in order.
+    A table of fields, or numbers side by side. A structured array gives its fields by name; a plain
+    array of shape (n, total width) gives the declared columns in order.
 
     Raises:
         DataError (OS601): not a readable file of one plain array. (OS602): missing fields, or another

@@ -1,9 +1,8 @@
 """Process items by several threads.
 
-Begun in order; the first failure is raised.
-
-Where some items fail, the failure of the *first item* is raised: all items before it were begun before
-it and run to their end, so it is the one that a single thread meets first, whichever thread was quicker.
+Begun in order; the first failure is raised. Where some items fail, the failure of the *first item* is
+raised: all items before it were begun before it and run to their end, so it is the one that a single
+thread meets first, whichever thread was quicker.
 """
 
 from __future__ import annotations

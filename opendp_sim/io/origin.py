@@ -133,10 +133,9 @@ def refuse_private(public: Origin, private: Origin, where: str) -> None:
 def public_rows(source: Source, private: Origin, where: str) -> Source:
     """Return a source compared with the private one (OS704).
 
-    Compared itself, and as it is read.
-
-    A query, a stream or a function of a caller has no memory before it runs: each piece that it gives is
-    compared when it comes. Files are known by their names, and are not.
+    Compared itself, and as it is read. A query, a stream or a function of a caller has no memory
+    before it runs: each piece that it gives is compared when it comes. Files are known by their names,
+    and are not.
 
     Args:
         source: of the rows that somebody hands over as public.

@@ -145,10 +145,8 @@ def open_part(
 ) -> Iterator[tuple[Any, FileState]]:
     """Open an unchanging file up to the last batch.
 
-    The listed one if it is pinned.
-
-    Columns of ``texts`` come as dictionaries, as they lie in the file. What was opened is looked at, not
-    what the path leads to before or after.
+    The listed one if it is pinned. Columns of ``texts`` come as dictionaries, as they lie in the file.
+    What was opened is looked at, not what the path leads to before or after.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
@@ -180,14 +178,13 @@ def parquet_reader() -> Any:
 def parquet_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over ``.parquet`` files.
 
-    A file, a folder of them, or a pattern such as ``day-*.parquet``.
-
-    A vector is a column of lists, or several columns of numbers as in a ``.csv``. Nulls and lists of
-    another length are missing: the gate refuses them or drops the record. Files of a folder are read
-    in the order of their paths, each with its own way to store a vector; a folder called ``year=2026``
-    gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out, as by other
-    readers: of what is being written, or is about other files (but ``_year=2026`` is read).
-    Nothing is read ahead: memory holds one page of each column and one batch.
+    A file, a folder of them, or a pattern such as ``day-*.parquet``. A vector is a column of lists, or
+    several columns of numbers as in a ``.csv``. Nulls and lists of another length are missing: the
+    gate refuses them or drops the record. Files of a folder are read in the order of their paths, each
+    with its own way to store a vector; a folder called ``year=2026`` gives its files a column
+    ``year``. Names that begin with ``.`` or ``_`` are left out, as by other readers: of what is being
+    written, or is about other files (but ``_year=2026`` is read). Nothing is read ahead: memory holds
+    one page of each column and one batch.
 
     Raises:
         DataError (OS601): not a readable file, or no file. (OS602): no such column. (OS606): no pyarrow.
@@ -218,9 +215,8 @@ def parquet_of(
 ) -> PieceSource:
     """Return a source over parts of the files.
 
-    One task of an engine reads it.
-
-    ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
+    One task of an engine reads it. ``threads`` says whether columns are decoded side by side, by
+    threads of pyarrow's.
     """
     arrow = parquet_reader()
     length, weight, packed, listed = 0, 0, 0, []

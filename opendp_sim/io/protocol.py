@@ -61,9 +61,8 @@ class PieceSource:
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh in blocks of ``rows`` records.
 
-        The last one may be shorter.
-
-        Memory: one raw piece and one block. A piece without records is looked at for its form.
+        The last one may be shorter. Memory: one raw piece and one block. A piece without records is
+        looked at for its form.
 
         Raises:
             DataError (OS602): columns, widths or dtypes that are not as declared.

@@ -55,10 +55,8 @@ _ALLOWED = (
 def sql_source(place: FileOptions, records: Records) -> PieceSource:
     """Return a source over the rows of a query's result.
 
-    Each row is a record.
-
-    A query runs afresh for every pass. One that gives other rows the second time is refused: order them
-    by a key, and use no random numbers and no clock.
+    Each row is a record. A query runs afresh for every pass. One that gives other rows the second time
+    is refused: order them by a key, and use no random numbers and no clock.
 
     Raises:
         DataError (OS601): not a readable database, or not one query that reads. (OS602): the result

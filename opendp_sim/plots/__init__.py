@@ -1,9 +1,8 @@
 """Draw pictures on matplotlib (extra ``plot``).
 
-Each keeps its data as attributes, as scikit-learn's do.
-
-``from opendp_sim.plots import DensityDisplay; DensityDisplay.from_release(release, "x", "y").plot()``.
-Nothing here opens private data: pictures are made from plans, releases, ledgers and audits.
+Each keeps its data as attributes, as scikit-learn's do. ``from opendp_sim.plots import DensityDisplay;
+DensityDisplay.from_release(release, "x", "y").plot()``. Nothing here opens private data: pictures are
+made from plans, releases, ledgers and audits.
 """
 
 from __future__ import annotations

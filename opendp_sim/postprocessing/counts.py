@@ -1,8 +1,7 @@
 """Read noisy user counts of items.
 
-Of every item of a public catalogue, or of the largest.
-
-Error formulas: ``counts.md``, beside this file.
+Of every item of a public catalogue, or of the largest. Error formulas: ``counts.md``, beside this
+file.
 """
 
 from __future__ import annotations

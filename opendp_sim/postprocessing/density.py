@@ -262,10 +262,9 @@ class _Estimated:
 def most_sampled(sums: KernelSums) -> float:
     """Bound one record's kernel deviation over the draws.
 
-    Wherever the record is.
-
-    The deviation of a sum is at most the sum of its records' deviations (Minkowski), so n records deviate
-    by at most n times this. The bias, which a sketch's bound holds too, is told beside it.
+    Wherever the record is. The deviation of a sum is at most the sum of its records' deviations
+    (Minkowski), so n records deviate by at most n times this. The bias, which a sketch's bound holds
+    too, is told beside it.
     """
     known = getattr(sums, "most_deviation", None)
     if known is not None:

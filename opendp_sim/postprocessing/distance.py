@@ -1,8 +1,6 @@
 """Answer sums or means of distances from one release.
 
-From public queries to all records.
-
-Error formulas: ``distance.md``, beside this file.
+From public queries to all records. Error formulas: ``distance.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -191,9 +189,8 @@ class Distance(Mechanism):
 def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[float, float, float]:
     """Return a random map's distortion of these sums.
 
-    A map before the sketch, or in it.
-
-    Deviation relative to them, largest loss per record, and deviation per record.
+    A map before the sketch, or in it. Deviation relative to them, largest loss per record, and
+    deviation per record.
     """
     own, stated = sliced(sums), getattr(release.queries, "distortion", ())
     if own is not None:
@@ -215,11 +212,10 @@ def rounding(
 ) -> NDArray[np.float64] | float:
     """Bound a record's distance change by rounding, shape (q,).
 
-    Of record and query to the grid.
-
-    Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by
-    ``p u (far + u)^(p-1)``; behind a projection the differences move by a vector of bounded length
-    (Lemma 3 of ``distance.md``). ``whole``: an l2 distance moves by that length itself.
+    Of record and query to the grid. Half a step each, so a coordinate's difference moves by a step u
+    at most, and its p-th power by ``p u (far + u)^(p-1)``; behind a projection the differences move by
+    a vector of bounded length (Lemma 3 of ``distance.md``). ``whole``: an l2 distance moves by that
+    length itself.
     """
     rows = release.queries
     if not isinstance(rows, GridRows) or not rows.rounding:
@@ -244,9 +240,7 @@ def rounding(
 def longest_distance(rows: Any, power: float, *, whole: bool) -> float:
     """Return the longest grid distance's p-th power.
 
-    In the box, at most.
-
-    ``whole``: the l2 distance in place of a sum over columns.
+    In the box, at most. ``whole``: the l2 distance in place of a sum over columns.
     """
     if not isinstance(rows, GridRows):
         return 0.0

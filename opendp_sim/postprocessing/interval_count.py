@@ -1,8 +1,6 @@
 """Count the records near each query in one column.
 
-Within a radius.
-
-Error formulas: ``interval_count.md``, beside this file.
+Within a radius. Error formulas: ``interval_count.md``, beside this file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Find local maxima of a released density.
 
-From several public starts.
-
-The search and what it finds: ``modes.md``, beside this file.
+From several public starts. The search and what it finds: ``modes.md``, beside this file.
 """
 
 from __future__ import annotations

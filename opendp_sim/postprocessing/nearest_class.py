@@ -1,8 +1,7 @@
 """Predict the class at the smallest mean distance.
 
-Or with the nearest released mean.
-
-How means are read from a noisy release: ``nearest_class.md``, beside this file.
+Or with the nearest released mean. How means are read from a noisy release: ``nearest_class.md``,
+beside this file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Detect outliers of a released density.
 
-At a stated false-alarm rate.
-
-Meaning of the threshold and the rate: ``outliers.md``, beside this file.
+At a stated false-alarm rate. Meaning of the threshold and the rate: ``outliers.md``, beside this file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fit a linear regression from a release.
 
-One column on the others.
-
-What is computed, and why least squares is the default: ``regress.md``, beside this file.
+One column on the others. What is computed, and why least squares is the default: ``regress.md``,
+beside this file.
 """
 
 from __future__ import annotations

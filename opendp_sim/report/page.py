@@ -43,10 +43,9 @@ _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 def page_of(path: str | Path, spec: str | Path | None = None) -> str:
     """Return the page about a file.
 
-    A spec, a plan, a certificate, a ledger, a session's store or an audit.
-
-    A certificate is verified first: one that does not verify gives no page. ``spec`` is what a store
-    was started with: its page says then how many questions are left.
+    A spec, a plan, a certificate, a ledger, a session's store or an audit. A certificate is verified
+    first: one that does not verify gives no page. ``spec`` is what a store was started with: its page
+    says then how many questions are left.
 
     Raises:
         Refused: the spec does not type. ReleaseError (OS701): the certificate does not verify.

@@ -106,11 +106,10 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
 def _contents(plan: Plan) -> str:
     """State the protection of a unit's content.
 
-    Where the claim is about its presence.
-
-    To exchange what one unit says is to remove it and to add another: two units (Lemma A5), and a guess
-    between two such data sets is a test between them (Lemma A3). Of one record of a unit of several the
-    claim itself may hold, so there a number would say too little.
+    Where the claim is about its presence. To exchange what one unit says is to remove it and to add
+    another: two units (Lemma A5), and a guess between two such data sets is a test between them (Lemma
+    A3). Of one record of a unit of several the claim itself may hold, so there a number would say too
+    little.
     """
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     unit = unit_of(plan)

@@ -54,9 +54,8 @@ E = TypeVar("E")
 def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
     """Restore every attribute when a fit raises.
 
-    The earlier fit continues to answer.
-
-    What was charged stays charged: that is in the ledger, and not in the estimator.
+    The earlier fit continues to answer. What was charged stays charged: that is in the ledger, and not
+    in the estimator.
     """
 
     @wraps(fit)
@@ -131,10 +130,9 @@ class Copyable(BaseEstimator):  # type: ignore[misc]
 class PrivateEstimator(Copyable):
     """Define the base of private estimators.
 
-    Each is a plan of the language over one private table.
-
-    With ``max_copies=k`` noise is for k rows at once: a record that occurs at most k times in the table
-    given to ``fit``, as the curator guarantees, loses ``epsilon`` (``model_selection.md``, Lemma 3).
+    Each is a plan of the language over one private table. With ``max_copies=k`` noise is for k rows at
+    once: a record that occurs at most k times in the table given to ``fit``, as the curator
+    guarantees, loses ``epsilon`` (``model_selection.md``, Lemma 3).
 
     Fitted attributes: ``release_`` (everything that left the private side), ``plan_``, ``privacy_``,
     ``certificate_``, ``n_features_in_``, ``feature_names_in_``. Predictions come from ``release_`` alone.
@@ -169,10 +167,8 @@ class PrivateEstimator(Copyable):
     ) -> Any:
         """Plan, charge and run a release over the columns.
 
-        ``select`` and ``steps``; the release is kept.
-
-        Everything that the caller can get wrong is refused before the charge; what comes after it
-        stands as charged, whatever happens.
+        ``select`` and ``steps``; the release is kept. Everything that the caller can get wrong is
+        refused before the charge; what comes after it stands as charged, whatever happens.
         """
         return self._run(columns, [{"select": select}, *steps], groups)
 

@@ -1,9 +1,8 @@
 """Share a budget among estimators.
 
-Clones and copies are the same budget, and it refuses.
-
-A fit is charged, durably, before a record is read. scikit-learn's searches turn an exception of one
-fit into a score of NaN and go on, so fits can be reserved beforehand, all of them or none.
+Clones and copies are the same budget, and it refuses. A fit is charged, durably, before a record is
+read. scikit-learn's searches turn an exception of one fit into a score of NaN and go on, so fits can
+be reserved beforehand, all of them or none.
 """
 
 from __future__ import annotations
@@ -70,10 +69,9 @@ def unused(ledger: Ledger) -> list[Entry]:
 def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
     """Return the charges beyond the open reserves.
 
-    Each takes the cheapest reserve that pays for it.
-
-    Losses of one measure are one number here, so whoever takes the cheapest that is enough takes it from
-    nobody who has no other: fits that come in another order find as many.
+    Each takes the cheapest reserve that pays for it. Losses of one measure are one number here, so
+    whoever takes the cheapest that is enough takes it from nobody who has no other: fits that come in
+    another order find as many.
     """
     open_ = [Charge.read(entry.body["loss"]) for entry in unused(ledger)]
     left = []
@@ -403,10 +401,8 @@ class Budget:
     def __reduce__(self) -> Any:
         """Pickle a ledger file's budget as its path.
 
-        One in memory becomes a budget that refuses elsewhere.
-
-        It refuses where it is used and not here: joblib tells what a worker raised, and hides what
-        pickling does.
+        One in memory becomes a budget that refuses elsewhere. It refuses where it is used and not
+        here: joblib tells what a worker raised, and hides what pickling does.
         """
         if self._folder is not None:
             return _unpickled, (self._folder, self.terms)

@@ -20,10 +20,9 @@ from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Predict the class with the largest private density.
 
-    A sketch a class, ``classify``.
-
-    A record whose label is not in ``classes``, or with a missing value, is left out, and values
-    outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
+    A sketch a class, ``classify``. A record whose label is not in ``classes``, or with a missing
+    value, is left out, and values outside the bounds are clamped: by rules that look at that record
+    alone. Noise has no seed.
 
     Args:
         epsilon: the loss of one fit, at ``delta``.
@@ -96,10 +95,8 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return each class's share of densities, shape (q, L).
 
-        They are not calibrated.
-
-        Noise can make a density negative; it then has no share. Where none is positive, all shares
-        are equal.
+        They are not calibrated. Noise can make a density negative; it then has no share. Where none is
+        positive, all shares are equal.
         """
         mass = np.maximum(self._scores(X)["score"], 0.0)
         total = mass.sum(axis=1, keepdims=True)

@@ -192,9 +192,8 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 def _indicators(labels: NDArray[Any], classes: PublicClasses) -> NDArray[np.float32]:
     """Return 0/1 columns of the classes.
 
-    Of two classes, the second's; NaN for a foreign label.
-
-    Record by record: the gate leaves out a record with NaN.
+    Of two classes, the second's; NaN for a foreign label. Record by record: the gate leaves out a
+    record with NaN.
     """
     keys = classes.keys
     index = key_indices(labels, tuple(keys))

@@ -1,9 +1,7 @@
 """Measure a private accuracy.
 
-The noisy number of held-out private records predicted right.
-
-``score``, ``cross_val_score`` and ``best_params_`` read raw records; this does not publish them.
-Proof: ``metrics.md``, beside this file.
+The noisy number of held-out private records predicted right. ``score``, ``cross_val_score`` and
+``best_params_`` read raw records; this does not publish them. Proof: ``metrics.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -97,9 +95,8 @@ def check_fitted(estimator: Any) -> None:
 def check_kind(estimator: Any, labels: NDArray[Any], column: Any) -> None:
     """Refuse labels that cannot equal a class (OS102).
 
-    By dtype; objects may be anything.
-
-    What the caller passed, ``column``, may say by its own type that its objects are texts.
+    By dtype; objects may be anything. What the caller passed, ``column``, may say by its own type that
+    its objects are texts.
     """
     known, given = _kind_of_classes(getattr(estimator, "classes_", None)), _kind(labels.dtype)
     given = "text" if given is None and is_text(column) else given
@@ -116,9 +113,8 @@ def check_kind(estimator: Any, labels: NDArray[Any], column: Any) -> None:
 def names_for(estimator: Any, table: Any) -> list[str] | None:
     """Return column names for a pandas frame.
 
-    Where a classifier was fitted with names.
-
-    The names were compared before: they are those of the fit.
+    Where a classifier was fitted with names. The names were compared before: they are those of the
+    fit.
     """
     pandas = sys.modules.get("pandas")  # whoever holds a frame has it
     if pandas is None or not isinstance(table, pandas.DataFrame):

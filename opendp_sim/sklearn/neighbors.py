@@ -39,11 +39,10 @@ from opendp_sim.sklearn.metrics import is_scoring
 class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Predict by votes of near records (experimental).
 
-    Each record pays for its own votes (``ind_knn``).
-
-    Unlike the other estimators it keeps the private records, in this process alone: it cannot be pickled,
-    and only the thread that fitted it may ask. All predictions together lose ``epsilon`` at ``delta``,
-    which is charged once, durably, before the first of them leaves; a fit that is never asked is free.
+    Each record pays for its own votes (``ind_knn``). Unlike the other estimators it keeps the private
+    records, in this process alone: it cannot be pickled, and only the thread that fitted it may ask.
+    All predictions together lose ``epsilon`` at ``delta``, which is charged once, durably, before the
+    first of them leaves; a fit that is never asked is free.
 
     Args:
         epsilon: the loss of all predictions together, at ``delta``.

@@ -17,10 +17,8 @@ from opendp_sim.sklearn.base import all_or_nothing
 class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Clamp columns to public bounds and scale to [0, 1].
 
-    Before a private estimator.
-
-    ``StandardScaler`` and ``MinMaxScaler`` learn from the data, which no private estimator behind them
-    can see or make up for. This one is a function of each record alone.
+    Before a private estimator. ``StandardScaler`` and ``MinMaxScaler`` learn from the data, which no
+    private estimator behind them can see or make up for. This one is a function of each record alone.
 
     Args:
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``.

@@ -18,10 +18,9 @@ __all__ = ["check_members_never_raise"]
 def check_members_never_raise(case: Case) -> None:
     """Check that no member of the domain raises.
 
-    Of the declared domain, or of the published OpenDP domain.
-
-    An exception that one dataset causes and its neighbour does not is an answer nobody is charged for. An
-    interactive mechanism may refuse a question, if it refuses it on every dataset.
+    Of the declared domain, or of the published OpenDP domain. An exception that one dataset causes and
+    its neighbour does not is an answer nobody is charged for. An interactive mechanism may refuse a
+    question, if it refuses it on every dataset.
     """
     claim = case.claim()
     if isinstance(claim, Post):

@@ -1,9 +1,8 @@
 """Draw members of a declared domain, corners first.
 
-A mechanism must take them without an exception.
-
-Where OpenDP knows a domain as one of its own, that one may be wider, and its members count too: rows with
-infinities, vectors of counts below zero or at the ends of int64.
+A mechanism must take them without an exception. Where OpenDP knows a domain as one of its own, that
+one may be wider, and its members count too: rows with infinities, vectors of counts below zero or at
+the ends of int64.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Seal a text with Lamport's one-time signature.
 
-One process can seal once; who reads its ledger can check the seal.
-
-Before a run its ledger gets a digest of 512 secrets that only the process's memory holds. When the
-files of the run are complete, one secret of each pair is written beside them, chosen by the bits of the
-files' digest. Whoever changes a file later needs a secret of the other side of some pair, which went
-with the process. There is no key to keep, and no package is needed. Proof: ``dsl/run/charge.md``,
-Lemma 6.
+One process can seal once; who reads its ledger can check the seal. Before a run its ledger gets a
+digest of 512 secrets that only the process's memory holds. When the files of the run are complete, one
+secret of each pair is written beside them, chosen by the bits of the files' digest. Whoever changes a
+file later needs a secret of the other side of some pair, which went with the process. There is no key
+to keep, and no package is needed. Proof: ``dsl/run/charge.md``, Lemma 6.
 
 L. Lamport, Constructing digital signatures from a one-way function, SRI report CSL-98, 1979.
 """

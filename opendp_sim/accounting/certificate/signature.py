@@ -91,9 +91,8 @@ def check_signature(certificate: dict[str, Any]) -> bool:
 def _of_small_order(key: bytes) -> bool:
     """Return whether a public key is a weak point.
 
-    Under one of these few points almost any signature verifies.
-
-    Such a point maps to one of small order on Curve25519, where an exchange of keys is refused.
+    Under one of these few points almost any signature verifies. Such a point maps to one of small
+    order on Curve25519, where an exchange of keys is refused.
     """
     from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - an extra, heavy
 

@@ -1,11 +1,10 @@
 """Create and commit SQLite files durably.
 
-A file is created whole or not at all, and is whole again after every commit.
-
-Write-ahead mode keeps a commit in a second file until a checkpoint. A copy of the main file alone
-would then be an older, valid file. So every commit is followed by a checkpoint that empties the second
-file, and a new file appears under its name only when its tables and first records are in it: a file
-that is there and holds none was damaged.
+A file is created whole or not at all, and is whole again after every commit. Write-ahead mode keeps a
+commit in a second file until a checkpoint. A copy of the main file alone would then be an older, valid
+file. So every commit is followed by a checkpoint that empties the second file, and a new file appears
+under its name only when its tables and first records are in it: a file that is there and holds none
+was damaged.
 
 SQLite's lock is the process's, and POSIX drops it as soon as the process closes any descriptor of the
 file: a checksum or a copy made by the same program would let another one in. So who opens a file holds
@@ -99,10 +98,9 @@ def _check_kind(path: Path) -> None:
 def has_tables(connection: sqlite3.Connection, statements: Iterable[str]) -> bool:
     """Return whether a file has exactly these tables.
 
-    A trigger would change what is written, and a view is a program that runs when it is read.
-
-    This is the first look at a file: locked from here on, so that SQLite keeps no shared memory beside
-    it. Of a file without the right to write that would be left, and refuse the next process too.
+    A trigger would change what is written, and a view is a program that runs when it is read. This is
+    the first look at a file: locked from here on, so that SQLite keeps no shared memory beside it. Of
+    a file without the right to write that would be left, and refuse the next process too.
     """
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA trusted_schema=OFF")
@@ -194,10 +192,8 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     """Create a file filled by ``fill`` unless it exists.
 
-    Readable by its owner only.
-
-    A file that is there is not opened: closing it would drop the POSIX locks that a connection of
-    this process may hold on it.
+    Readable by its owner only. A file that is there is not opened: closing it would drop the POSIX
+    locks that a connection of this process may hold on it.
     """
     if path.is_symlink() and not path.exists():  # SQLite would make the file it names, and empty
         raise sqlite3.OperationalError("a link to no file")

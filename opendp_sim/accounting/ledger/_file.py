@@ -186,10 +186,8 @@ class FileTables:
 def was_opened(file: Path) -> bool:
     """Return whether the ledger at this path was ever open.
 
-    The files of its locks remain.
-
-    Ask before looking for the ledger itself: it is made before its lock, so that somebody else's first
-    run, at this moment, is not taken for a loss.
+    The files of its locks remain. Ask before looking for the ledger itself: it is made before its
+    lock, so that somebody else's first run, at this moment, is not taken for a loss.
     """
     real = file.resolve()
     lock = re.compile(re.escape(real.name) + r"(\.[0-9a-f]{32})?" + re.escape(LOCK))

@@ -1,9 +1,8 @@
 """Store a ledger's rows in PostgreSQL.
 
-Nothing is locked between calls; each call locks the ledger's row.
-
-``ledger: {file: "postgresql:SERVICE/LEDGER", limit: ...}`` names a service of libpq and a ledger in its
-database. Laws and their proofs: ``postgres.md``.
+Nothing is locked between calls; each call locks the ledger's row. ``ledger: {file:
+"postgresql:SERVICE/LEDGER", limit: ...}`` names a service of libpq and a ledger in its database. Laws
+and their proofs: ``postgres.md``.
 """
 
 from __future__ import annotations
@@ -51,10 +50,8 @@ CREATE OR REPLACE TRIGGER never BEFORE UPDATE OR DELETE OR TRUNCATE ON opendp_si
 class PostgresTables:
     """Store the rows of one ledger in a database.
 
-    For any number of processes on any number of machines.
-
-    Threads may share the object: their calls come one after another. A fork connects anew: what it has of
-    the connection is its parent's.
+    For any number of processes on any number of machines. Threads may share the object: their calls
+    come one after another. A fork connects anew: what it has of the connection is its parent's.
     """
 
     keeps = True
@@ -131,9 +128,8 @@ class PostgresTables:
     def writing(self, token: str) -> Iterator[int | None]:
         """Lock the ledger's row until the end of a transaction.
 
-        Every writer locks it first.
-
-        Gives the number of the entry that ``token`` made before: the answer to its COMMIT was lost.
+        Every writer locks it first. Gives the number of the entry that ``token`` made before: the
+        answer to its COMMIT was lost.
         """
         with self._db.transaction():
             self._number, self._token = self._row(" FOR UPDATE")[0], token
@@ -155,9 +151,8 @@ class PostgresTables:
     def call(self, action: Callable[[], T]) -> T:
         """Run an action on a connection under the lock.
 
-        It is tried again after a lost connection.
-
-        Signals are held meanwhile, and end the waiting (``postgres.tries``).
+        It is tried again after a lost connection. Signals are held meanwhile, and end the waiting
+        (``postgres.tries``).
 
         Raises:
             UnavailableError (OS403): it did not answer in time, or refuses.

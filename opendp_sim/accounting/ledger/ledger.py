@@ -1,15 +1,13 @@
 """Record every loss durably before the data is read.
 
-Entries are chained by hashes.
-
-Its rows are in one SQLite file (``_file.py``: locked from ``open`` to ``close``, OS403 for a second
-process; checkpointed after every entry, so that the file alone is always the whole ledger) or in a
-database (``_postgres_tables.py``: any number of processes, each call in a transaction that holds the
-ledger's row). Each entry holds the hash of the one before it, and a head
+Entries are chained by hashes. Its rows are in one SQLite file (``_file.py``: locked from ``open`` to
+``close``, OS403 for a second process; checkpointed after every entry, so that the file alone is always
+the whole ledger) or in a database (``_postgres_tables.py``: any number of processes, each call in a
+transaction that holds the ledger's row). Each entry holds the hash of the one before it, and a head
 record holds the number of entries and the last hash, so an edit, a deletion, a swap or a cut tail is
-found by ``verify``. What no ledger can show is a whole older copy put in its
-place, or a rewrite by somebody who recomputes every hash: certificates carry their entry of the chain,
-so ``verify(head=...)`` finds those as long as one certificate is kept elsewhere.
+found by ``verify``. What no ledger can show is a whole older copy put in its place, or a rewrite by
+somebody who recomputes every hash: certificates carry their entry of the chain, so
+``verify(head=...)`` finds those as long as one certificate is kept elsewhere.
 
 A run *reserves* its loss before it looks at a record, and *settles* it as a charge, as a refusal by the
 data gate, or as void where no record could be looked at. A reserve that was never settled counts as
@@ -60,9 +58,8 @@ def _tables(path: str | Path) -> FileTables | PostgresTables:
 class Ledger(LedgerHistory):
     """Charge and read an open ledger.
 
-    In a file or a database. A context manager; threads may share it.
-
-    What its entries say is in ``history``; here is what is decided and written, in one transaction.
+    In a file or a database. A context manager; threads may share it. What its entries say is in
+    ``history``; here is what is decided and written, in one transaction.
     """
 
     def __init__(self, tables: FileTables | PostgresTables) -> None:

@@ -1,10 +1,9 @@
 """Connect ledgers and stores to a PostgreSQL server.
 
-Addresses, connections, deadlines and causes of failures.
-
-No call waits for ever. libpq gives up a network that says nothing; a server that was reached and does not
-answer (frozen, or behind a proxy that acknowledges) is given up here after ``_ANSWER`` seconds, and a
-signal that is held meanwhile ends the wait sooner. Whether the call was done is then not known.
+Addresses, connections, deadlines and causes of failures. No call waits for ever. libpq gives up a
+network that says nothing; a server that was reached and does not answer (frozen, or behind a proxy
+that acknowledges) is given up here after ``_ANSWER`` seconds, and a signal that is held meanwhile ends
+the wait sooner. Whether the call was done is then not known.
 """
 
 from __future__ import annotations
@@ -129,9 +128,7 @@ def check_durable(path: Path, db: Any) -> None:
 def tries(*, met: bool = True) -> Iterator[None]:
     """Yield before each try of a call, after growing pauses.
 
-    Ends after too long an outage.
-
-    A signal that is held ends the tries.
+    Ends after too long an outage. A signal that is held ends the tries.
 
     Args:
         met: whether it answered before: then something may be charged, and it is waited for longer.

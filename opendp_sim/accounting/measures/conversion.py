@@ -1,9 +1,8 @@
 """Convert and compose losses independently of OpenDP.
 
-It is the second opinion.
-
-OpenDP decides every bound. What is here re-derives the same numbers from the types, in exact
-rationals where the formula is rational, so that a mistake in either place shows as a disagreement.
+It is the second opinion. OpenDP decides every bound. What is here re-derives the same numbers from the
+types, in exact rationals where the formula is rational, so that a mistake in either place shows as a
+disagreement.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Compute Gaussian DP's curve and its inverses, rounded outward.
 
-The curve is delta(epsilon).
-
-A mechanism is mu-GDP if no test tells its outputs on two neighbours apart better than one draw of N(0, 1)
-from N(mu, 1) (Dong, Roth and Su 2019). Everything is kept in ``m = mu**2``, a rational, which is what
-adds up under composition. Proofs: ``gaussian.md``, beside this file.
+The curve is delta(epsilon). A mechanism is mu-GDP if no test tells its outputs on two neighbours apart
+better than one draw of N(0, 1) from N(mu, 1) (Dong, Roth and Su 2019). Everything is kept in ``m =
+mu**2``, a rational, which is what adds up under composition. Proofs: ``gaussian.md``, beside this
+file.
 """
 
 from __future__ import annotations
@@ -126,9 +125,8 @@ def mu_squared_down(epsilon: float, delta: float) -> Fraction:
 def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
     """Return an m such that epsilon-DP implies sqrt(m)-GDP (Lemma N5).
 
-    The least of 40 digits.
-
-    From ``Q(mu / 2) = 1 / (1 + e**epsilon)``; beyond epsilon 256 the simpler bound ``8 epsilon``.
+    The least of 40 digits. From ``Q(mu / 2) = 1 / (1 + e**epsilon)``; beyond epsilon 256 the simpler
+    bound ``8 epsilon``.
     """
     if epsilon <= 0:
         return Fraction(0)

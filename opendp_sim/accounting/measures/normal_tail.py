@@ -1,9 +1,7 @@
 """Bound the normal tail by certified integers.
 
-Mills' ratio, the density, their product.
-
-Every argument is given by its square, a rational, so that the only root taken is an integer one.
-Lemmas N1 and N2 in ``gaussian.md``.
+Mills' ratio, the density, their product. Every argument is given by its square, a rational, so that
+the only root taken is an integer one. Lemmas N1 and N2 in ``gaussian.md``.
 """
 
 from __future__ import annotations

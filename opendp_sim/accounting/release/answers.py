@@ -17,10 +17,8 @@ from opendp_sim.domains.cell import columned
 class Answers(Table):
     """Answer public queries from a release alone.
 
-    No further privacy loss.
-
-    ``answers["density"]`` is the numpy array of that name, of shape (q,) or (q, L) for L classes.
-    As a table it is long: one row for each query and class.
+    No further privacy loss. ``answers["density"]`` is the numpy array of that name, of shape (q,) or
+    (q, L) for L classes. As a table it is long: one row for each query and class.
 
     Args:
         columns: arrays by name, as the query mechanism returned them.

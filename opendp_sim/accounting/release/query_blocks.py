@@ -1,9 +1,8 @@
 """Answer public queries block by block.
 
-In memory are one block and the answers, however long the file is.
-
-A file says in its header how many bytes its records take. A small file that says it holds very many is
-refused before anything of it is read: noise and measurements do not shrink a thousandfold, air does.
+In memory are one block and the answers, however long the file is. A file says in its header how many
+bytes its records take. A small file that says it holds very many is refused before anything of it is
+read: noise and measurements do not shrink a thousandfold, air does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Save named arrays and a public header in one file.
 
-Without pickle.
-
-The header holds everything that a question needs on another machine: the source's declaration, the
-steps with their seeds, the noise, the privacy claim, versions, and the sha256 of every array and of
-every public matrix. Loading re-draws the matrices from their seeds and compares.
+Without pickle. The header holds everything that a question needs on another machine: the source's
+declaration, the steps with their seeds, the noise, the privacy claim, versions, and the sha256 of
+every array and of every public matrix. Loading re-draws the matrices from their seeds and compares.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ _FREE = "post-processing, no further privacy loss"
 class Table:
     """Hold released columns by name.
 
-    Computed from a release alone, so reading it loses no privacy.
-
-    It is no ``Mapping``, because data frame libraries would then take it for a dict of columns.
+    Computed from a release alone, so reading it loses no privacy. It is no ``Mapping``, because data
+    frame libraries would then take it for a dict of columns.
 
     Args:
         columns: arrays or lists by name.

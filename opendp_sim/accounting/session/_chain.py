@@ -1,12 +1,11 @@
 """Chain a session store's entries by hashes.
 
-Each entry is hashed with the previous one and with the folded part.
-
-An entry's hash holds the hash before it, its kind, payload, charges and the full copy of the purses that
-was made with it, so a row that was edited, removed, swapped or renumbered is found, and so is one flipped
-bit in a purse. Answers that a mechanism does not need any more are folded: their rows go, their number
-and the hash of the chain at that place stay, and the rows before it that stay (references, updates) have
-a chain of their own. An opening checks what is in the file, whose size the folding bounds.
+Each entry is hashed with the previous one and with the folded part. An entry's hash holds the hash
+before it, its kind, payload, charges and the full copy of the purses that was made with it, so a row
+that was edited, removed, swapped or renumbered is found, and so is one flipped bit in a purse. Answers
+that a mechanism does not need any more are folded: their rows go, their number and the hash of the
+chain at that place stay, and the rows before it that stay (references, updates) have a chain of their
+own. An opening checks what is in the file, whose size the folding bounds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Note a session's end beside its ledger.
 
-For a ledger that could not be written.
-
-A ledger may be in use by another run for long. Then the end of a store's chain is written into a file of
-its own beside the ledger, named after a digest of the store's name, while the lock of that name is
-held. The next opening asks the ledger and this note: whichever belongs to the ledger's last turn of the
-store says what its chain must end with. Law: ``store.md``, Lemma 5.
+For a ledger that could not be written. A ledger may be in use by another run for long. Then the end of
+a store's chain is written into a file of its own beside the ledger, named after a digest of the
+store's name, while the lock of that name is held. The next opening asks the ledger and this note:
+whichever belongs to the ledger's last turn of the store says what its chain must end with. Law:
+``store.md``, Lemma 5.
 """
 
 from __future__ import annotations

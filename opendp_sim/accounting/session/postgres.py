@@ -1,12 +1,10 @@
 """Keep a session's store in PostgreSQL.
 
-The entries, hashes and refusals are those of the file.
-
-``store: "postgresql:SERVICE/STORE"`` names a service of libpq and a store in its database. Who serves it
-holds a lock of the server's for as long as its connection lives, and a *fence*, drawn at each opening,
-that every commit compares under a row's lock: a process that lost its connection, and with it the lock,
-cannot write after another one has opened the store.
-Laws and their proofs: ``postgres.md``.
+The entries, hashes and refusals are those of the file. ``store: "postgresql:SERVICE/STORE"`` names a
+service of libpq and a store in its database. Who serves it holds a lock of the server's for as long as
+its connection lives, and a *fence*, drawn at each opening, that every commit compares under a row's
+lock: a process that lost its connection, and with it the lock, cannot write after another one has
+opened the store. Laws and their proofs: ``postgres.md``.
 """
 
 from __future__ import annotations
@@ -137,9 +135,8 @@ class StoreTables:
     def close(self) -> None:
         """Close the connection.
 
-        The server rolls back, and releases the lock.
-
-        In a fork, do nothing: it would end the connection of the process that opened it.
+        The server rolls back, and releases the lock. In a fork, do nothing: it would end the
+        connection of the process that opened it.
         """
         if os.getpid() == self._owner:
             self._db.close()
@@ -183,9 +180,8 @@ def open_connection(path: Path, *, met: bool = False) -> StoreTables:
 def locked(db: StoreTables) -> bool:
     """Acquire the store's lock, or return False.
 
-    It lasts until the connection ends.
-
-    A server ends a connection some moments after its client said goodbye, so it is asked for a second.
+    It lasts until the connection ends. A server ends a connection some moments after its client said
+    goodbye, so it is asked for a second.
     """
     number = "SELECT pg_try_advisory_lock(hashtextextended(?, 20))"
     for wait in _SESSION_POSTGRES_WAITS:

@@ -133,9 +133,8 @@ _FORMAT = "opendp_sim/session/4"
 class SessionStore(SessionHistory):
     """Store a session across processes.
 
-    A context manager; nobody else can open it.
-
-    What it says is in ``session_history``; here are opening, locking and committing.
+    A context manager; nobody else can open it. What it says is in ``session_history``; here are
+    opening, locking and committing.
 
     Args:
         path: the file; made readable by its owner only when it does not exist.

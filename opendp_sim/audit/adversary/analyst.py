@@ -1,9 +1,7 @@
 """Define analysts of interactive releases.
 
-A driver is one analyst, fixed before any dataset is seen.
-
-It is the same for both neighbours, and what it hears is a post-processing of the interaction, so the
-claim holds for the transcript.
+A driver is one analyst, fixed before any dataset is seen. It is the same for both neighbours, and what
+it hears is a post-processing of the interaction, so the claim holds for the transcript.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Search queries for a queryable of an unknown kind.
 
-By asking synthetic releases.
-
-A question of several parts is a tuple, or a mapping whose keys the queryable itself asks for. The
-conversation is one analyst's, fixed before any dataset is seen: one cheap question many times, others
-like it, dearer ones, and the first again. What is charged too little, once for a label, or not at all
-when it is asked again, is then answered beyond the claim.
+By asking synthetic releases. A question of several parts is a tuple, or a mapping whose keys the
+queryable itself asks for. The conversation is one analyst's, fixed before any dataset is seen: one
+cheap question many times, others like it, dearer ones, and the first again. What is charged too
+little, once for a label, or not at all when it is asked again, is then answered beyond the claim.
 """
 
 from __future__ import annotations
@@ -60,10 +58,8 @@ class Asked(dict[Any, Any]):
 class AttributeMapping(Asked):
     """Record the keys that a queryable reads of a mapping.
 
-    Each key has a number until another value is set.
-
-    It raises ``LookupError`` when it was asked too often: a loop that goes on as long as some key is
-    there would never end.
+    Each key has a number until another value is set. It raises ``LookupError`` when it was asked too
+    often: a loop that goes on as long as some key is there would never end.
     """
 
     def __init__(self) -> None:

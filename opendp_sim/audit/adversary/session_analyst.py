@@ -1,10 +1,9 @@
 """Build the default analyst of this package's services.
 
-Queries from the input domain, near a record.
-
-One record is the target. The driver sends rows of the domain as the reference, asks about the target
-until a record like it could serve no more, and then about the target or another row, whichever the
-answers so far suggest. Neighbours differ in records like the target.
+Queries from the input domain, near a record. One record is the target. The driver sends rows of the
+domain as the reference, asks about the target until a record like it could serve no more, and then
+about the target or another row, whichever the answers so far suggest. Neighbours differ in records
+like the target.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Test a release against the whole claimed curve (layer L3).
 
-Searched pairs, learned events, testing by betting.
-
-First a race of pairs, then the bets on the best three of them, on fresh outputs only. The wealth is one
-process over both, over all pairs, directions and events.
+Searched pairs, learned events, testing by betting. First a race of pairs, then the bets on the best
+three of them, on fresh outputs only. The wealth is one process over both, over all pairs, directions
+and events.
 """
 
 from __future__ import annotations

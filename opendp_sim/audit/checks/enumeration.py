@@ -1,9 +1,8 @@
 """Enumerate small finite outputs exactly (layer L4).
 
-Every pair of a small universe, every outcome, no sampling.
-
-The distribution comes from the mechanism itself: ``pmf`` (dataset -> probabilities), or a program
-with rational coins, whose whole tree of runs is walked.
+Every pair of a small universe, every outcome, no sampling. The distribution comes from the mechanism
+itself: ``pmf`` (dataset -> probabilities), or a program with rational coins, whose whole tree of runs
+is walked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Test added noise against the declared law (layer L2).
 
-Residuals of repeated releases against core + noise.
-
-Every test is a p-value; all of them share the layer's risk equally, so a sound mechanism is accused
-with probability at most the layer's beta however many cells it has.
+Residuals of repeated releases against core + noise. Every test is a p-value; all of them share the
+layer's risk equally, so a sound mechanism is accused with probability at most the layer's beta however
+many cells it has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Search pairs whose output distance exceeds the map (layer L1).
 
-Neighbouring pairs, exact verdicts.
-
-For a transformation the output metric decides. For a release of the form core + noise the distance
-of the noiseless parts is priced by the declared noise in the measure of the claim.
+Neighbouring pairs, exact verdicts. For a transformation the output metric decides. For a release of
+the form core + noise the distance of the noiseless parts is priced by the declared noise in the
+measure of the claim.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ def couple(
 class _Outputs:
     """Hold draws of a random function, and their cached distances.
 
-    Numbered by content.
-
-    A function whose coin seldom falls has few contents; a distance of long outputs takes milliseconds.
+    Numbered by content. A function whose coin seldom falls has few contents; a distance of long
+    outputs takes milliseconds.
     """
 
     def __init__(self, run: Callable[[Any], Any], distance: Callable[[Any, Any], Any]) -> None:

@@ -1,12 +1,11 @@
 """Compare the structure of runs on neighbours (layer L0).
 
-Types, lengths, exceptions and inner releases must not depend on the data.
-
-Two ways. On the outside, releases of both neighbours are compared by type, shape and exception
-alone, and a difference is certified by Clopper-Pearson against the claimed curve. On the inside,
-for mechanisms that say they are nothing but a composition of OpenDP measurements, the releases of
-one dataset are replayed to its neighbour: the same measurements must be called in the same order,
-the output must be the same, and the inner losses must fit the claim. That part is deterministic.
+Types, lengths, exceptions and inner releases must not depend on the data. Two ways. On the outside,
+releases of both neighbours are compared by type, shape and exception alone, and a difference is
+certified by Clopper-Pearson against the claimed curve. On the inside, for mechanisms that say they are
+nothing but a composition of OpenDP measurements, the releases of one dataset are replayed to its
+neighbour: the same measurements must be called in the same order, the output must be the same, and the
+inner losses must fit the claim. That part is deterministic.
 """
 
 from __future__ import annotations

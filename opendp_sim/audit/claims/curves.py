@@ -63,10 +63,9 @@ def approx_curve(epsilon: float, delta: float) -> Curve:
 def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Curve:
     """Return the largest hockey-stick divergence under a Rényi bound.
 
-    Of binary pairs with D_alpha <= bound(alpha) for all alpha.
-
-    By data processing any event of a mechanism within the claim is such a pair. ``delta`` is the mass
-    of an approximate claim, added on top.
+    Of binary pairs with D_alpha <= bound(alpha) for all alpha. By data processing any event of a
+    mechanism within the claim is such a pair. ``delta`` is the mass of an approximate claim, added on
+    top.
     """
     bounds = np.array([float(bound(float(a))) for a in _ALPHAS])
     bounds = np.where(np.isnan(bounds), np.inf, bounds)  # what is no number claims nothing

@@ -1,9 +1,8 @@
 """Compute the exact privacy loss of a shift under declared noise.
 
-In the measure of the claim, without sampling.
-
-This is the second half of the stability layer for releases of the form core + noise: the search
-finds datasets whose noiseless parts are far apart, this file says what that distance costs.
+In the measure of the claim, without sampling. This is the second half of the stability layer for
+releases of the form core + noise: the search finds datasets whose noiseless parts are far apart, this
+file says what that distance costs.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ def claim_ratio(
 ) -> float:
     """Return attained loss over claimed loss of one pair.
 
-    Above 1 the claim is false.
-
-    For approximate claims the loss beyond ``delta`` is compared: the ratio is the true delta at the
-    claimed epsilon over the claimed delta, and a pure part alone when delta is 0.
+    Above 1 the claim is false. For approximate claims the loss beyond ``delta`` is compared: the ratio
+    is the true delta at the claimed epsilon over the claimed delta, and a pure part alone when delta
+    is 0.
     """
     kind = str(measure.type)
     if not shift.any():

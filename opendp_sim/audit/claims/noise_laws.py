@@ -24,11 +24,9 @@ _ROUGH = 64.0
 class NoiseLaw:
     """Describe independent noise of one family.
 
-    ``scale`` is one number or one a cell.
-
-    The Laplace scale is b with density proportional to ``exp(-|z|/b)``; the Gaussian's is the sigma of
-    exp(-z^2 / (2 sigma^2)). The discrete families have the same weights on the integers; the rounded
-    Gaussian is a normal variable rounded to the grid.
+    ``scale`` is one number or one a cell. The Laplace scale is b with density proportional to
+    ``exp(-|z|/b)``; the Gaussian's is the sigma of exp(-z^2 / (2 sigma^2)). The discrete families have
+    the same weights on the integers; the rounded Gaussian is a normal variable rounded to the grid.
     """
 
     family: str

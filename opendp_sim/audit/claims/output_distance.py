@@ -23,9 +23,8 @@ _LONG = 500
 def measure_distance(metric: str, left: Any, right: Any) -> Any:
     """Return the distance of two outputs in a metric.
 
-    An exact ``Fraction`` or int, infinity, or a tuple for L0-Lp-L∞.
-
-    For the L2 metric this is the *square* of the distance, which is rational.
+    An exact ``Fraction`` or int, infinity, or a tuple for L0-Lp-L∞. For the L2 metric this is the
+    *square* of the distance, which is rational.
     """
     if metric in ("SymmetricDistance", "MultisetDistance"):
         return _symmetric(left, right)

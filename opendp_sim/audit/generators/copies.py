@@ -1,8 +1,7 @@
 """Copy the dataset for every run.
 
-OpenDP passes a new one to a function, which may write to it.
-
-What a tape keeps of a run, a program may write to as well: it keeps copies.
+OpenDP passes a new one to a function, which may write to it. What a tape keeps of a run, a program may
+write to as well: it keeps copies.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ def own(value: Any) -> Any:
 def copied(value: Any) -> Any:
     """Return a deep copy of lists, arrays, tables and sets.
 
-    Other values are the same objects.
-
-    Other objects stay what they are: what has been drawn are numbers, and collections of them.
+    Other values are the same objects. Other objects stay what they are: what has been drawn are
+    numbers, and collections of them.
     """
     kind = type(value)
     if kind in _FIXED:

@@ -1,9 +1,8 @@
 """Filter datasets by the input domain.
 
-A claim covers no other datasets.
-
-Every pair that an audit looks at passes here once, whether a space or the user made it. Only L1, whose
-verdicts are exact and which looks at thousands, asks later: before a pair is its best or its evidence.
+A claim covers no other datasets. Every pair that an audit looks at passes here once, whether a space
+or the user made it. Only L1, whose verdicts are exact and which looks at thousands, asks later: before
+a pair is its best or its evidence.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ _TRIES = 100
 def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
     """Return the domain's membership test.
 
-    A test that fails counts as "not a member".
-
-    OpenDP's warning about failures is silenced. A vector is a member when its size is right and every
-    record is one, so a list of plain records that were seen in members before is not asked about again.
+    A test that fails counts as "not a member". OpenDP's warning about failures is silenced. A vector
+    is a member when its size is right and every record is one, so a list of plain records that were
+    seen in members before is not asked about again.
     """
     if domain is None:
         return lambda _: True

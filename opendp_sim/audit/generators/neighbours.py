@@ -1,9 +1,7 @@
 """Generate neighbouring datasets by edits of a base.
 
-The input metric counts the edits.
-
-Keeping base and script apart lets the search change what both sides share without changing their
-distance, and lets a counterexample shrink.
+The input metric counts the edits. Keeping base and script apart lets the search change what both sides
+share without changing their distance, and lets a counterexample shrink.
 """
 
 from __future__ import annotations

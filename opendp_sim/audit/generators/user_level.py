@@ -1,9 +1,8 @@
 """Generate neighbouring datasets by person.
 
-All records of a person are added or removed together.
-
-A script holds persons. One who is in the base leaves with every record; one who is not arrives with
-the records that the script holds for them. A script of ``d`` different persons spends distance ``d``.
+All records of a person are added or removed together. A script holds persons. One who is in the base
+leaves with every record; one who is not arrives with the records that the script holds for them. A
+script of ``d`` different persons spends distance ``d``.
 """
 
 from __future__ import annotations

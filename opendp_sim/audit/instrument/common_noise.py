@@ -1,10 +1,8 @@
 """Share noise between the two runs of a round.
 
-Draw by draw, where both have the same law.
-
-What is bet on is a difference of two events. With noise of their own the sides differ by luck as much
-as by data; with noise in common what luck does to one it does to the other. ``layer.md`` (section 1)
-says why each side keeps its law.
+Draw by draw, where both have the same law. What is bet on is a difference of two events. With noise of
+their own the sides differ by luck as much as by data; with noise in common what luck does to one it
+does to the other. ``layer.md`` (section 1) says why each side keeps its law.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Compare the tapes of two neighbours.
 
-Structure, losses, categorical weights.
-
-The left runs along one path, the right is forced to the same noisy values. Everything here is a fact
-about these runs; ``layer.md`` says which facts prove something.
+Structure, losses, categorical weights. The left runs along one path, the right is forced to the same
+noisy values. Everything here is a fact about these runs; ``layer.md`` says which facts prove
+something.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Call the parts of an OpenDP chain from Python.
 
-So that its noise is on the tape.
-
-OpenDP's objects name the constructor that made them and its arguments. A chain calls its transformation,
-then its measurement; a conversion of the measure calls what it converts; a composition calls each of its
-parts. What is not known to be made of parts is called as it is (``layer.md``, A3).
+So that its noise is on the tape. OpenDP's objects name the constructor that made them and its
+arguments. A chain calls its transformation, then its measurement; a conversion of the measure calls
+what it converts; a composition calls each of its parts. What is not known to be made of parts is
+called as it is (``layer.md``, A3).
 """
 
 from __future__ import annotations

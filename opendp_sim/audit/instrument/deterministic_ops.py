@@ -1,11 +1,9 @@
 """List OpenDP's transformations that draw nothing.
 
-Any other one may draw.
-
-``make_resize`` chooses records by chance where there are too many, ``make_ordered_random`` and
-``make_bounded_float_checked_sum`` shuffle, ``make_impute_uniform_float`` draws what it fills in.
-A map of OpenDP's has a new random order at every call: ``make_count_by`` makes one, and a mapping that
-is handed to OpenDP's object, by Python or by a user's function, becomes one.
+Any other one may draw. ``make_resize`` chooses records by chance where there are too many,
+``make_ordered_random`` and ``make_bounded_float_checked_sum`` shuffle, ``make_impute_uniform_float``
+draws what it fills in. A map of OpenDP's has a new random order at every call: ``make_count_by`` makes
+one, and a mapping that is handed to OpenDP's object, by Python or by a user's function, becomes one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Check whether a function that draws is the library's own.
 
-A name proves nothing: a program may replace the function.
-
-A law is a law of one piece of code. Python's, numpy's and scipy's functions have the laws that their
-names say; one that a program sets in their place, that a class of its own overrides, or that is given
-another source of bits has whatever law it has, and none is known.
+A name proves nothing: a program may replace the function. A law is a law of one piece of code.
+Python's, numpy's and scipy's functions have the laws that their names say; one that a program sets in
+their place, that a class of its own overrides, or that is given another source of bits has whatever
+law it has, and none is known.
 """
 
 from __future__ import annotations

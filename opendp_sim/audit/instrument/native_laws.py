@@ -1,9 +1,8 @@
 """Read the laws of native noise.
 
-From a measurement's construction, checked on its releases.
-
-A law is used for prices and for draws. Float laws have prices only: ``x + z`` in doubles has holes that
-OpenDP's own noise does not have, so float noise is always drawn by OpenDP itself, at its argument.
+From a measurement's construction, checked on its releases. A law is used for prices and for draws.
+Float laws have prices only: ``x + z`` in doubles has holes that OpenDP's own noise does not have, so
+float noise is always drawn by OpenDP itself, at its argument.
 """
 
 from __future__ import annotations
@@ -83,10 +82,8 @@ class Law:
     def loss(self, first: Any, second: Any, delta: float = 0.0) -> tuple[float, float]:
         """Return the loss of equal noisy values at two arguments.
 
-        As (epsilon, rho).
-
-        The epsilon of normal noise is the one beside a delta, by the usual conversion, and beside .01
-        where the claim has none.
+        As (epsilon, rho). The epsilon of normal noise is the one beside a delta, by the usual
+        conversion, and beside .01 where the claim has none.
         """
         if type(first) is int and type(second) is int and abs(first) + abs(second) < _EXACT:
             moved, squared = float(abs(first - second)), float((first - second) ** 2)
@@ -199,10 +196,9 @@ def _read_safely(made: Any) -> Law | None:
 def is_shift(law: Law, made: Any, real: Any) -> bool:
     """Return whether the noise is centred on its argument.
 
-    Tested far from zero, on both sides where possible.
-
-    A chain that clamps or rounds before its noise has metrics and map of plain noise, and its price would
-    be too high; so would be that of a chain that does so after it.
+    Tested far from zero, on both sides where possible. A chain that clamps or rounds before its noise
+    has metrics and map of plain noise, and its price would be too high; so would be that of a chain
+    that does so after it.
     """
     far = next((f for bits, f in _NARROW.items() if law.carrier.endswith(bits)), _FAR)
     places = (far, -far) if law.carrier[0] in "if" else (far, far / 2)

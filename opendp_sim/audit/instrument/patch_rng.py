@@ -1,10 +1,9 @@
 """Record every source of noise of a function on a tape.
 
-Inside a ``with`` block.
-
-Module attributes are replaced, and copies of them in the globals and closures of the functions
-(``from random import random`` is a copy). numpy's generators are C objects: instances that the functions
-hold are replaced by proxies, and so are those they make. The block is not thread-safe; it takes a lock.
+Inside a ``with`` block. Module attributes are replaced, and copies of them in the globals and closures
+of the functions (``from random import random`` is a copy). numpy's generators are C objects: instances
+that the functions hold are replaced by proxies, and so are those they make. The block is not
+thread-safe; it takes a lock.
 
 A process that another thread forks meanwhile gets the lock and the replacements with the rest of the
 memory, and no thread that would undo them: it would wait for ever, and draw its noise from the tape. So

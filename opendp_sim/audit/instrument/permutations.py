@@ -1,8 +1,7 @@
 """Record draws of records as positions.
 
-Choices and permutations, and draws that two runs share.
-
-Which records stand at the places is the data; the places have one law on either side.
+Choices and permutations, and draws that two runs share. Which records stand at the places is the data;
+the places have one law on either side.
 """
 
 from __future__ import annotations
@@ -60,9 +59,8 @@ def picked(
 ) -> tuple[Any] | None:
     """Return the rows at recorded positions, or None.
 
-    ``None`` where nothing has positions.
-
-    The places are the draw, and of one law on either side; the records that stand there are the data.
+    ``None`` where nothing has positions. The places are the draw, and of one law on either side; the
+    records that stand there are the data.
     """
     rows, rest = args[0], args[1:]
     numpys = not what.startswith(_OF_PYTHON)

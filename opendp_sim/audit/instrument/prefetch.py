@@ -1,10 +1,8 @@
 """Draw many values of numpy's and scipy's laws at once.
 
-A call costs more than a value.
-
-An array of draws has the law of as many single ones, for they come from the same source by the same
-code. Only calls with plain numbers as parameters and without a size are served from arrays, and only
-of sources that no seed was given to.
+A call costs more than a value. An array of draws has the law of as many single ones, for they come
+from the same source by the same code. Only calls with plain numbers as parameters and without a size
+are served from arrays, and only of sources that no seed was given to.
 """
 
 from __future__ import annotations

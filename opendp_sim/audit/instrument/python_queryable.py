@@ -1,9 +1,8 @@
 """Run a user's interactive release in Python.
 
-Its queryable is the user's function.
-
-A question of OpenDP's queryable takes a millisecond or two, most of it on the way between languages. Its
-answer is that of the user's transition function; a plain type is handed on as it is (``layer.md``, A3).
+Its queryable is the user's function. A question of OpenDP's queryable takes a millisecond or two, most
+of it on the way between languages. Its answer is that of the user's transition function; a plain type
+is handed on as it is (``layer.md``, A3).
 """
 
 from __future__ import annotations

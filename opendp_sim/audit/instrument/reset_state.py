@@ -1,11 +1,10 @@
 """Restore a measurement's state before each call.
 
-Only where nothing of the state can be secret.
-
-A claim is about every call, the first one, too. A function that learns a bound from the dataset of its
-first call, or whose generator has a seed that its code names, answers a first call only once: later calls
-say nothing of it. Where all that the functions keep is public (constants of their code, nothing yet,
-generators with a public seed), whoever knows the code knows it: it may be put back (``layer.md``).
+Only where nothing of the state can be secret. A claim is about every call, the first one, too. A
+function that learns a bound from the dataset of its first call, or whose generator has a seed that its
+code names, answers a first call only once: later calls say nothing of it. Where all that the functions
+keep is public (constants of their code, nothing yet, generators with a public seed), whoever knows the
+code knows it: it may be put back (``layer.md``).
 """
 
 from __future__ import annotations
@@ -220,10 +219,9 @@ class Kept:
     def fresh(self, run: Callable[[Any], Any], data: Any) -> bool:
         """Return whether the restored state has no noise.
 
-        Judged by first calls on one dataset.
-
-        Noise that was drawn before comes again: releases are then all alike, or what a call leaves behind
-        is drawn anew by each. A generator whose seed is public may give the same noise each time.
+        Judged by first calls on one dataset. Noise that was drawn before comes again: releases are
+        then all alike, or what a call leaves behind is drawn anew by each. A generator whose seed is
+        public may give the same noise each time.
         """
         with self.lent():
             try:
@@ -303,9 +301,7 @@ class FirstCall:
 def first_call(obj: Any) -> FirstCall:
     """Return a measurement whose every release is a first call.
 
-    State that calls change is restored before.
-
-    Make it of an object that has not been called yet. What runs change is put back whatever it is: noise
-    that an object has drawn before comes again.
+    State that calls change is restored before. Make it of an object that has not been called yet. What
+    runs change is put back whatever it is: noise that an object has drawn before comes again.
     """
     return FirstCall(obj)

@@ -319,9 +319,8 @@ class Proxy(metaclass=_Methods):
 class Fresh(Proxy):
     """Stand in for an unseeded generator.
 
-    All unseeded ones draw from a shared generator.
-
-    Where it is copied it gets one of its own first, for its copy draws what it draws.
+    All unseeded ones draw from a shared generator. Where it is copied it gets one of its own first,
+    for its copy draws what it draws.
     """
 
     def __init__(self, shared: Proxy, real: Callable[[], Any]) -> None:
@@ -373,10 +372,8 @@ def served(
 ) -> Callable[..., Any]:
     """Return a function with the draws of ``real``, recorded.
 
-    Its law is trusted for the library's ``own`` function only.
-
-    What its name says is believed of the library's ``own`` function only: of another one no more is known
-    than that it draws.
+    Its law is trusted for the library's ``own`` function only. What its name says is believed of the
+    library's ``own`` function only: of another one no more is known than that it draws.
     """
     ahead = bits_ahead(real) if (module, name) == ("secrets", "randbits") else Ahead(name, real)
     able = ahead.able and not seeded and module in ("rng", "np.random", "secrets")

@@ -1,9 +1,7 @@
 """Collect the state of objects, functions and classes by name.
 
-Everything that a holder of the object can read.
-
-What cannot be read the same way in every run is named instead: frames of code, memory that nobody wrote
-to, properties, state in C.
+Everything that a holder of the object can read. What cannot be read the same way in every run is named
+instead: frames of code, memory that nobody wrote to, properties, state in C.
 """
 
 from __future__ import annotations

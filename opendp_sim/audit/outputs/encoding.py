@@ -112,9 +112,8 @@ def _symbol(value: Any) -> str | bytes:
 def unordered(value: Any) -> Any:
     """Return an output with sorted mappings and sets.
 
-    In the order of their text.
-
-    A release that is a mapping says what each key has; in which order the keys came is no part of it.
+    In the order of their text. A release that is a mapping says what each key has; in which order the
+    keys came is no part of it.
     """
     if isinstance(value, _PLAIN):
         return value

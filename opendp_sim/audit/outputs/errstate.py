@@ -1,9 +1,8 @@
 """Control numpy's floating-point error handling.
 
-The caller's choice for audited runs, else numpy's default.
-
-A process that lets numpy raise would end an audit in the auditor's own arithmetic, and a function that
-sets it for itself would, too. A release keeps what its process chose: what it raises is an output.
+The caller's choice for audited runs, else numpy's default. A process that lets numpy raise would end
+an audit in the auditor's own arithmetic, and a function that sets it for itself would, too. A release
+keeps what its process chose: what it raises is an output.
 """
 
 from __future__ import annotations

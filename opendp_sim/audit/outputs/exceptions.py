@@ -1,9 +1,8 @@
 """Represent exceptions as outputs.
 
-Their whole text without the places of tracebacks.
-
-OpenDP puts the traceback of a user's function into the text of its own error, causes included. What
-stands between the places of that traceback is what the function's exceptions said, in one line or many.
+Their whole text without the places of tracebacks. OpenDP puts the traceback of a user's function into
+the text of its own error, causes included. What stands between the places of that traceback is what
+the function's exceptions said, in one line or many.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Define the entries of a corpus of broken and sound mechanisms.
 
-One line of a table per entry.
-
-A detector that was never shown something broken has proved nothing, and one that was never shown
-something sound cannot be trusted when it speaks. Third parties use the same two records for theirs.
+One line of a table per entry. A detector that was never shown something broken has proved nothing, and
+one that was never shown something sound cannot be trusted when it speaks. Third parties use the same
+two records for theirs.
 """
 
 from __future__ import annotations

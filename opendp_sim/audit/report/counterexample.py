@@ -1,10 +1,9 @@
 """Search a counterexample that a person can check.
 
-A plain event, a small pair, and a few lines that count it.
-
-The event that won the bets may be a learned score. Here simple events are tried on outputs of the refuted
-pair, the best are chosen on one sample and again on a second, and certified on a third. Where draws
-do not certify any, the best is shown with what was calculated of it, and the script says so.
+A plain event, a small pair, and a few lines that count it. The event that won the bets may be a
+learned score. Here simple events are tried on outputs of the refuted pair, the best are chosen on one
+sample and again on a second, and certified on a third. Where draws do not certify any, the best is
+shown with what was calculated of it, and the script says so.
 
 The bound that is printed has its risk over every event that any look may certify (``layer.md``).
 """
@@ -183,9 +182,8 @@ def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
 def releases_of(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[list[Any], list[Any]]:
     """Return releases of either side, exceptions included.
 
-    A coin decides the order in each round.
-
-    A counter, a clock or a cache that warms up would tell one side from the other if it came first.
+    A coin decides the order in each round. A counter, a clock or a cache that warms up would tell one
+    side from the other if it came first.
     """
     return both_sides(lambda data: [outcome(run, data)], pair, count)
 

@@ -70,9 +70,8 @@ def _short(words: Collection[str]) -> list[str]:
 def joined(words: Collection[str]) -> list[str]:
     """Return words and numbers joined by each separator.
 
-    One word twice and many times, a number many times, and many words.
-
-    Of a text that is taken apart any short word of the code may be the mark.
+    One word twice and many times, a number many times, and many words. Of a text that is taken apart
+    any short word of the code may be the mark.
 
     Args:
         words: strings of the code, and the names of the methods of ``SPLITS`` that it calls.

@@ -27,9 +27,8 @@ def imputed(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Edit, ...]]]:
     """Yield many missing answers, with edits that set the imputed value.
 
-    The edits bring the highest or the lowest record.
-
-    A mean that takes the place of what is missing multiplies that record by their number.
+    The edits bring the highest or the lowest record. A mean that takes the place of what is missing
+    multiplies that record by their number.
 
     Args:
         corners: values of a record.
@@ -50,9 +49,8 @@ def _numbers(corners: Sequence[Any]) -> list[Any]:
 def with_nan(metric: str, member: Callable[[Any], bool], distance: Any) -> tuple[Pair, ...]:
     """Return neighbours of which one has NaN records.
 
-    Where the domain has them.
-
-    A sum that keeps NaN is NaN whatever is added to it: that shows in one release of either side.
+    Where the domain has them. A sum that keeps NaN is NaN whatever is added to it: that shows in one
+    release of either side.
     """
     if metric not in RECORD_METRICS or not isinstance(distance, int) or distance > _FEW:
         return ()

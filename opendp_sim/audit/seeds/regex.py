@@ -1,10 +1,9 @@
 """Generate texts that match the regular expressions of the code.
 
-Small and large ones, of every alternative.
-
-Python's own parser of expressions says what they are made of. What is put together here is matched once
-more before it is tried, for what an expression asks of its surroundings is left out; not where an
-expression has so many free parts that to match it could take for ever.
+Small and large ones, of every alternative. Python's own parser of expressions says what they are made
+of. What is put together here is matched once more before it is tried, for what an expression asks of
+its surroundings is left out; not where an expression has so many free parts that to match it could
+take for ever.
 """
 
 from __future__ import annotations

@@ -213,9 +213,8 @@ def _vectors(shapes: Shapes) -> Iterable[tuple[str, str]]:
 def users_of(shapes: Shapes) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return low and high records of several users.
 
-    A number, or a word of the code.
-
-    A number of the code may be a clamp, and the one below it is the largest rest of a division.
+    A number, or a word of the code. A number of the code may be a clamp, and the one below it is the
+    largest rest of a division.
     """
     named = [str(int(n) - 1) for n in shapes.whole[:3]]
     sides = [("0", "1000000"), *(("0", n) for n in dict.fromkeys(("7", *named)))]
@@ -408,9 +407,8 @@ def ranked(found: Mined) -> list[str]:
 def marks_of(found: Mined) -> list[str]:
     """Return the separators of the code.
 
-    Short constants without letters and digits; a blank or a line's end where the code splits there.
-
-    A constant of several such letters may be what is stripped, so it comes last.
+    Short constants without letters and digits; a blank or a line's end where the code splits there. A
+    constant of several such letters may be what is stripped, so it comes last.
     """
     marks = sorted(
         (w for w in found.words if 0 < len(w) <= _LONGEST_MARK and not any(map(str.isalnum, w))),

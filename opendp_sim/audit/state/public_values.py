@@ -49,9 +49,7 @@ def state_of(value: Any) -> State | None:
 def seeded_state(value: Any, seeds: Iterable[Any]) -> State | tuple[()] | None:
     """Return access to a generator's state by its seed.
 
-    ``()`` if the seed is not public, None for other values.
-
-    ``None`` is for what is no generator.
+    ``()`` if the seed is not public, None for other values. ``None`` is for what is no generator.
     """
     kind = type(value)
     if not issubclass(kind, _SOURCES):

@@ -1,12 +1,10 @@
 """Test by betting.
 
-Wealth grows only when the claim is false.
-
-For a claim ``P[A in S] <= e^eps P[B in S] + delta`` draw one output from each side and bet on
-``X = 1{A in S} - e^eps 1{B in S} - delta``. Under the claim E[X] <= 0 whatever event, eps, direction
-and pair were chosen *from the past*, so the wealth is a supermartingale and exceeds 1/beta with
-probability at most beta, at any stopping time (Ville). No sample is split off, nothing is corrected
-for the number of events tried.
+Wealth grows only when the claim is false. For a claim ``P[A in S] <= e^eps P[B in S] + delta`` draw
+one output from each side and bet on ``X = 1{A in S} - e^eps 1{B in S} - delta``. Under the claim E[X]
+<= 0 whatever event, eps, direction and pair were chosen *from the past*, so the wealth is a
+supermartingale and exceeds 1/beta with probability at most beta, at any stopping time (Ville). No
+sample is split off, nothing is corrected for the number of events tried.
 
 **Both ways in one round** (own). Neighbours are neighbours either way round, so the claim also bounds
 ``Y = 1{B in T} - e^eps' 1{A in T} - delta'`` by E[Y] <= 0, for any event T chosen from the past. The

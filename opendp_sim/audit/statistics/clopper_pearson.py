@@ -1,9 +1,8 @@
 """Compute confidence limits and required numbers of runs.
 
-Clopper-Pearson limits of an event's probability.
-
-Clopper-Pearson limits are the second, independently coded way to certify what betting found; the planning
-formula of the event tests, solved for the excess, says what a run would have seen.
+Clopper-Pearson limits of an event's probability. Clopper-Pearson limits are the second, independently
+coded way to certify what betting found; the planning formula of the event tests, solved for the
+excess, says what a run would have seen.
 """
 
 from __future__ import annotations
@@ -51,10 +50,9 @@ def draws_needed(
 ) -> float:
     """Return the draws a side that detect a larger epsilon.
 
-    ``true`` > ``claimed``; inf if none do.
-
-    The event has probability 1/2 on one side and e^-true / 2 on the other, as a half-line has under
-    a shifted Laplace law. Where the claim allows ``delta`` beside epsilon, only what exceeds it shows.
+    ``true`` > ``claimed``; inf if none do. The event has probability 1/2 on one side and e^-true / 2
+    on the other, as a half-line has under a shifted Laplace law. Where the claim allows ``delta``
+    beside epsilon, only what exceeds it shows.
     """
     p, q = 0.5, 0.5 * math.exp(-true)
     width = float(norm.isf(beta / 2) + norm.isf(1 - power))
@@ -89,9 +87,8 @@ def smallest_excess(claimed: float, rounds: int, beta: float, delta: float = 0.0
 def smallest_chance(claimed: float, rounds: int, beta: float, delta: float = 0.0) -> float:
     """Return the smallest detectable probability of a one-sided event.
 
-    The other side never has it; inf if none is detectable.
-
-    What too few draws for any event of probability 1/2 would still have shown.
+    The other side never has it; inf if none is detectable. What too few draws for any event of
+    probability 1/2 would still have shown.
     """
 
     def needed(chance: float) -> float:

@@ -73,9 +73,8 @@ def both_sides(
 ) -> tuple[list[Any], list[Any]]:
     """Return the results of rounds on both sides.
 
-    A public coin decides the order in each round.
-
-    Every batch of an audit has coins of its own: a counter could keep step with coins that come again.
+    A public coin decides the order in each round. Every batch of an audit has coins of its own: a
+    counter could keep step with coins that come again.
 
     A function may count its calls or look at a clock. If that moves without the data, the sides of a
     round have one law of it between them, and the claim holds of the round (``layer.md``).
@@ -101,9 +100,8 @@ def both_sides(
 def spots_of(subject: Subject, pair: Pair) -> Spots:
     """Return the cells of a release with the largest differences.
 
-    Of the noiseless parts of a pair, for wide releases.
-
-    ``None`` when the release is not wide or nothing is known of its noiseless part.
+    Of the noiseless parts of a pair, for wide releases. ``None`` when the release is not wide or
+    nothing is known of its noiseless part.
     """
     if subject.core is None or subject.noise is None:
         return None

@@ -1,8 +1,7 @@
 """Compute scores of an output that separate two neighbours.
 
-Events are ``score >= t``.
-
-Every score is learned on past outputs only; none needs to be right, a bad one just wins nothing.
+Events are ``score >= t``. Every score is learned on past outputs only; none needs to be right, a bad
+one just wins nothing.
 """
 
 from __future__ import annotations
@@ -79,10 +78,8 @@ def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
 def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> float:
     """Return the best event's excess over a claim, cellwise score.
 
-    In standard errors.
-
-    Weights and cuts come from one half of the draws; the other half judges, both ways round. A search,
-    no test.
+    In standard errors. Weights and cuts come from one half of the draws; the other half judges, both
+    ways round. A search, no test.
     """
     count = len(left) // 2
     if not count:
@@ -315,9 +312,8 @@ def _middle(rows: Rows) -> Rows:
 def surplus_of_shift(curve: Curve, left: Rows, right: Rows) -> float:
     """Return the best event's excess over a claim, shift score.
 
-    In standard errors.
-
-    One half of the draws says what the score is, the other judges, both ways round. A search, no test.
+    In standard errors. One half of the draws says what the score is, the other judges, both ways
+    round. A search, no test.
     """
     count = len(left) // 2
     if count < _SHIFT_SCORES_FEWEST or left.shape[1] != right.shape[1]:
@@ -373,9 +369,8 @@ class Joint:
 def surplus_together(curve: Curve, left: Rows, right: Rows) -> float:
     """Return the best event's excess over a claim, joint score.
 
-    In standard errors.
-
-    One half of the draws says what the score is, the other judges, both ways round. A search, no test.
+    In standard errors. One half of the draws says what the score is, the other judges, both ways
+    round. A search, no test.
     """
     count = len(left) // 2
     if count < _FEWEST or left.shape[1] != right.shape[1] or left.shape[1] < 2:

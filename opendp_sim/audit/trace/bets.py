@@ -200,9 +200,7 @@ def strength(
 ) -> float:
     """Return the best event's excess over the claim.
 
-    In standard errors; for a search, no test.
-
-    What was drawn of the pair before counts on.
+    In standard errors; for a search, no test. What was drawn of the pair before counts on.
     """
     run = tracer.mode_run("scout")
     most = _GLANCE if seconds < _SHORT else _TABLE

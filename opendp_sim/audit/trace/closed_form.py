@@ -1,9 +1,8 @@
 """Compute verdicts from closed forms of traced noise.
 
-And from the whole tree of an opaque function's draws.
-
-Nothing here samples, except for the guard: releases of the object itself must fit the law that the
-calculation uses. The logic, and what is assumed, is in ``layer.md``.
+And from the whole tree of an opaque function's draws. Nothing here samples, except for the guard:
+releases of the object itself must fit the law that the calculation uses. The logic, and what is
+assumed, is in ``layer.md``.
 """
 
 from __future__ import annotations

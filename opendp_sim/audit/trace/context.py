@@ -81,9 +81,8 @@ class Tracer:
     def extend(self, seconds: float) -> None:
         """Take seconds from L3's budget.
 
-        For a pair that looks broken.
-
-        However many steps ask for more, half of the layer's seconds is all that they get together.
+        For a pair that looks broken. However many steps ask for more, half of the layer's seconds is
+        all that they get together.
         """
         room = max(0.0, min(seconds, 0.5 * self.budget.trace_seconds - self.extra))
         self.extra += room
@@ -119,9 +118,8 @@ class Tracer:
     def rounds(self, pair: Pair) -> Common | None:
         """Return the noise shared between a round's sides, or None.
 
-        ``None`` where sharing is unsound.
-
-        A run must be a function of dataset and tape: what one leaves behind would be seen by the next.
+        ``None`` where sharing is unsound. A run must be a function of dataset and tape: what one
+        leaves behind would be seen by the next.
         """
         lent = self.glanced
         clean = lent is not None and clean_tapes(self.tape, self.function, pair) > 0

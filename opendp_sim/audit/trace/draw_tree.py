@@ -121,10 +121,9 @@ def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
 def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
     """Return the number of consistent tapes, or 0.
 
-    On either side; 0 after any inconsistency.
-
-    Equal tapes must give equal outputs, by equal draws of equal arguments; and native noise must stand
-    around its argument. What draws beside the tape and shows in a share of the runs shows here.
+    On either side; 0 after any inconsistency. Equal tapes must give equal outputs, by equal draws of
+    equal arguments; and native noise must stand around its argument. What draws beside the tape and
+    shows in a share of the runs shows here.
     """
     begin, tapes = cpu_seconds(), 0
     tape.crooked = False

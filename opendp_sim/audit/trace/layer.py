@@ -1,9 +1,8 @@
 """Audit an opaque measurement along its tape (layer LT).
 
-Losses, structure, replay, bets.
-
-What a tape shows is a hint. A verdict is a bet won on draws that were made after the hint, a closed form
-or a tree of draws whose law real releases fit; ``layer.md`` proves what each of them says.
+Losses, structure, replay, bets. What a tape shows is a hint. A verdict is a bet won on draws that were
+made after the hint, a closed form or a tree of draws whose law real releases fit; ``layer.md`` proves
+what each of them says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Hold draws of a pair as outputs, skeletons and cells.
 
-Drawn once, scored in three ways.
-
-A search, so it proves nothing: it ranks pairs and learns scores, and bets are made on other draws.
+Drawn once, scored in three ways. A search, so it proves nothing: it ranks pairs and learns scores, and
+bets are made on other draws.
 """
 
 from __future__ import annotations

@@ -201,9 +201,8 @@ def chained_function(
 ) -> Callable[[Any], Any] | None:
     """Return a chain as a function.
 
-    ``None`` unless its parts do the same.
-
-    What is called instead of a transformation must equal it, on equal tapes of several datasets.
+    ``None`` unless its parts do the same. What is called instead of a transformation must equal it, on
+    equal tapes of several datasets.
     """
     raw = getattr(subject.run, "raw", subject.run)
     if raw is not subject.outer:

@@ -1,9 +1,8 @@
 """Calculate events of outputs that follow one float draw.
 
-A monotone output has events of known probability.
-
-Where the claim leaves a small delta no draws can show what exceeds it. Rounding, clamping and scaling
-keep the order, so an event "at least t" is "the draw is at least z", and z is found by bisection.
+A monotone output has events of known probability. Where the claim leaves a small delta no draws can
+show what exceeds it. Rounding, clamping and scaling keep the order, so an event "at least t" is "the
+draw is at least z", and z is found by bisection.
 """
 
 from __future__ import annotations

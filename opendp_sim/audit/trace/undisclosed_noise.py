@@ -1,9 +1,8 @@
 """Search pairs under undisclosed noise.
 
-Fast draws rank the pairs, bets decide.
-
-The draws that rank are numpy's imitation of OpenDP's integer noise, so they prove nothing; the bets that
-follow are on new draws of the object, or of its function with OpenDP's own noise.
+Fast draws rank the pairs, bets decide. The draws that rank are numpy's imitation of OpenDP's integer
+noise, so they prove nothing; the bets that follow are on new draws of the object, or of its function
+with OpenDP's own noise.
 """
 
 from __future__ import annotations

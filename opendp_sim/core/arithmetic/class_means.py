@@ -1,9 +1,7 @@
 """Read class means from released sums and counts.
 
-Unequal means are shrunk to their common one.
-
-The rule and what it guarantees: ``class_means.md``, beside this file. Post-processing only: every
-number here was released or is public.
+Unequal means are shrunk to their common one. The rule and what it guarantees: ``class_means.md``,
+beside this file. Post-processing only: every number here was released or is public.
 """
 
 from __future__ import annotations
@@ -152,9 +150,8 @@ class ShrunkMeans:
     def leaders(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the two leading classes of each query, shape (q, 2).
 
-        One column if there is one class.
-
-        Classes that may not win come after all that may; ties go to the first label.
+        One column if there is one class. Classes that may not win come after all that may; ties go to
+        the first label.
         """
         order = np.lexsort((-scores, np.broadcast_to(~self.wins, scores.shape)), axis=1)
         return order[:, :2]
@@ -162,9 +159,8 @@ class ShrunkMeans:
     def gaps(self, scores: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the lead of the first over the second class.
 
-        Infinite for one class.
-
-        Below 0 where the second may not win: it is nearer, and not told from noise.
+        Infinite for one class. Below 0 where the second may not win: it is nearer, and not told from
+        noise.
         """
         if order.shape[1] < 2:
             return np.full(len(scores), np.inf)

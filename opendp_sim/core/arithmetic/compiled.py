@@ -1,10 +1,9 @@
 """Compile kernels with numba (extra ``fast``).
 
-They give the numpy code's bits, in one pass.
-
-Each is the loop that the numpy code beside its call stands for, operation by operation, so its results
-are equal bit for bit. Compiling takes a second or two of a process, so a kernel waits until the process
-has done enough without it. Compiled code holds no lock of the interpreter: threads count side by side.
+They give the numpy code's bits, in one pass. Each is the loop that the numpy code beside its call
+stands for, operation by operation, so its results are equal bit for bit. Compiling takes a second or
+two of a process, so a kernel waits until the process has done enough without it. Compiled code holds
+no lock of the interpreter: threads count side by side.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ def orthogonal_blocks(
 ) -> NDArray[np.float64]:
     """Return (d, k) unit directions in orthonormal blocks of d.
 
-    The last block may be smaller.
-
-    A block's directions are uniform on the sphere (Gram-Schmidt of independent normal vectors).
+    The last block may be smaller. A block's directions are uniform on the sphere (Gram-Schmidt of
+    independent normal vectors).
     """
     normal = generator.standard_normal((columns, directions))
     for start in range(0, directions, columns):
@@ -53,9 +52,7 @@ def length_of_normal(columns: int) -> float:
 def spread_of_blocks(columns: int, directions: int) -> float:
     """Return the relative deviation of a mean of ``|<u_j, v>|``.
 
-    Over the draw of the blocks.
-
-    Lemma 2 of ``l1_embedding.md``.
+    Over the draw of the blocks. Lemma 2 of ``l1_embedding.md``.
     """
     square = math.pi / 2 * length_of_normal(columns) ** 2
     total = 0.0

@@ -207,11 +207,9 @@ def chunks_in_room(rows: int, width: int, columns: int) -> Iterator[tuple[slice,
 class UniversalHash:
     """Hash m-tuples of ids to ``buckets``, strongly universally.
 
-    One function a repetition.
-
-    ``((sum_j a_j h_j + b) mod 2**64) >> 32`` is pairwise independent for 32-bit ``h_j``; scaling the
-    32 bits down to ``buckets`` makes two tuples that differ modulo ``2**32`` meet with probability at
-    most ``1/buckets + 2**-32`` (Lemma 3 of ``grid.md``).
+    One function a repetition. ``((sum_j a_j h_j + b) mod 2**64) >> 32`` is pairwise independent for
+    32-bit ``h_j``; scaling the 32 bits down to ``buckets`` makes two tuples that differ modulo
+    ``2**32`` meet with probability at most ``1/buckets + 2**-32`` (Lemma 3 of ``grid.md``).
 
     Attributes:
         multipliers: shape (R, m) uint64. addends: shape (R,) uint64.

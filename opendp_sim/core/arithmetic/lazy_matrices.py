@@ -1,10 +1,8 @@
 """Draw public matrices at their first use.
 
-Sizes follow from parameters alone.
-
-Small ones are drawn while a mechanism is bound, so that what only the drawn numbers can tell is
-refused there. Large ones wait until a run asks for them, before anything is charged: to check or plan a
-spec takes no longer for them.
+Sizes follow from parameters alone. Small ones are drawn while a mechanism is bound, so that what only
+the drawn numbers can tell is refused there. Large ones wait until a run asks for them, before anything
+is charged: to check or plan a spec takes no longer for them.
 
 Why not all of them wait: the errors that ``plan`` promises, the largest entry of a projection (which an
 exact sum has to hold) and a width at which every record falls into one cell follow from the drawn numbers

@@ -1,9 +1,8 @@
 """Compute the allowed matrix products.
 
-Exact integer ones over records, float ones over releases.
-
-Lemmas in ``linear.md``. A product over records must be exact, so that it does not depend on how
-BLAS blocks it; a product of released and public numbers is post-processing and may round.
+Exact integer ones over records, float ones over releases. Lemmas in ``linear.md``. A product over
+records must be exact, so that it does not depend on how BLAS blocks it; a product of released and
+public numbers is post-processing and may round.
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ import numpy as np
 def python_value(value: Any) -> Any:
     """Convert numpy's scalars and arrays to Python's equal values.
 
-    In lists and tuples too.
-
-    A float of fewer bits becomes the double of equal value: ``np.float32(0.1)`` is
-    0.10000000149011612. Arrays become lists of their shape. What has no equal in Python (a longer
-    float that no double equals, a masked array, a date) stays, and is refused where it is used.
+    In lists and tuples too. A float of fewer bits becomes the double of equal value:
+    ``np.float32(0.1)`` is 0.10000000149011612. Arrays become lists of their shape. What has no equal
+    in Python (a longer float that no double equals, a masked array, a date) stays, and is refused
+    where it is used.
 
     Example:
         >>> import numpy as np

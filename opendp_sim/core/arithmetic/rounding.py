@@ -36,9 +36,8 @@ def float_down(value: Fraction | float) -> float:
 def decimal_of(value: float | Fraction) -> Fraction:
     """Return the exact number of a float's shortest text.
 
-    1/10 for 0.1.
-
-    This is how numbers that a person wrote are read. A bound that was computed is the float's own value.
+    1/10 for 0.1. This is how numbers that a person wrote are read. A bound that was computed is the
+    float's own value.
     """
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
@@ -53,9 +52,8 @@ def decimal_down(value: Fraction) -> float:
 def up_text(value: float | Fraction, digits: int = 6) -> str:
     """Render a bound, never below it.
 
-    With ``digits`` significant digits, as ``:g`` does.
-
-    A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
+    With ``digits`` significant digits, as ``:g`` does. A float counts as the number that its shortest
+    text says: 0.1 stays ``0.1``.
     """
     return _text(value, digits, ROUND_CEILING)
 
@@ -87,9 +85,7 @@ def whole_distance(value: float | Fraction, where: str) -> Fraction:
 def sqrt_up(square: Fraction | int) -> float:
     """Return a float at or above the square root.
 
-    Within two ulps of it.
-
-    Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
+    Within two ulps of it. Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
     """
     square = Fraction(square)
     if square == 0:
@@ -118,9 +114,8 @@ def least_int(fits: Callable[[int], bool]) -> int:
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
     """Return the least float above ``low`` at which ``fits`` holds.
 
-    Exact to the last bit.
-
-    ``fits`` holds at ``high`` and, once true, stays true above; it does not hold at ``low``.
+    Exact to the last bit. ``fits`` holds at ``high`` and, once true, stays true above; it does not
+    hold at ``low``.
     """
     while (middle := low + (high - low) / 2.0) not in (low, high):
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -130,10 +125,9 @@ def least(fits: Callable[[float], bool], low: float, high: float) -> float:
 def profile_everywhere(curve: Callable[[float], float]) -> Callable[[float], float]:
     """Return a privacy profile for every epsilon.
 
-    From one that holds from 0 on.
-
-    Neighbours stand in either order, so for t > 0 the complement of an event says that
-    ``P(E) - e**-t Q(E) = 1 - e**-t + e**-t (Q(E') - e**t P(E')) <= 1 - e**-t (1 - delta(t))``.
+    From one that holds from 0 on. Neighbours stand in either order, so for t > 0 the complement of an
+    event says that ``P(E) - e**-t Q(E) = 1 - e**-t + e**-t (Q(E') - e**t P(E')) <= 1 - e**-t (1 -
+    delta(t))``.
     """
 
     def at(epsilon: float) -> float:

@@ -1,9 +1,7 @@
 """Identify a file named in place of another kind.
 
-Says what can be done with it.
-
-Only the path, the first bytes and names of members and keys are looked at: a file that is named by
-mistake may be private, and no message quotes any of it.
+Says what can be done with it. Only the path, the first bytes and names of members and keys are looked
+at: a file that is named by mistake may be private, and no message quotes any of it.
 """
 
 from __future__ import annotations

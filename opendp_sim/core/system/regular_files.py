@@ -15,9 +15,8 @@ ZERO = "a zero byte"
 def decode_text(raw: bytes) -> str | None:
     """Return a file's text, or None for other content.
 
-    Such as a store, a picture, an archive or another table.
-
-    What is no text may be private data, and no message quotes any of it.
+    Such as a store, a picture, an archive or another table. What is no text may be private data, and
+    no message quotes any of it.
     """
     if raw.startswith(_STORE) or b"\0" in raw:
         return None
@@ -78,9 +77,8 @@ def regular(path: str | os.PathLike[str]) -> Path:
 def own_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file with this one name.
 
-    Links and files with several names are refused.
-
-    Whoever kept a second name could change it later, and a link leads to a file of somebody else.
+    Links and files with several names are refused. Whoever kept a second name could change it later,
+    and a link leads to a file of somebody else.
 
     Raises:
         OSError: there is none, or a link, a second name, a pipe, a socket, a device or a folder.

@@ -186,9 +186,8 @@ def _counting(program: Program) -> list[tuple[Path, str]]:
 def _check_link(program: Program, notes: Notes, spec: File) -> None:
     """Report a linked spec that counts in its own folder (OS304).
 
-    The link is in another folder.
-
-    Each name would have a ledger of its own, beside it, and the budget would be spent once for each.
+    The link is in another folder. Each name would have a ledger of its own, beside it, and the budget
+    would be spent once for each.
     """
     if not spec.is_symlink() or _file(spec.parent) == _file(File(_file(spec)[1]).parent):
         return

@@ -113,10 +113,9 @@ def inert(cell: Any) -> Any:
 def formula_note(path: File) -> str:
     """Return a warning about formulas in a ``.csv``, or nothing.
 
-    Texts that a spreadsheet would run.
-
-    A text is a key or an item that many people named; anybody can name ``=HYPERLINK(...)``. The file
-    holds it as it is, for programs: quotes stop no spreadsheet, and an apostrophe is another text.
+    Texts that a spreadsheet would run. A text is a key or an item that many people named; anybody can
+    name ``=HYPERLINK(...)``. The file holds it as it is, for programs: quotes stop no spreadsheet, and
+    an apostrophe is another text.
     """
     if path.suffix != ".csv":
         return ""
@@ -165,9 +164,8 @@ def _stored(array: NDArray[Any]) -> NDArray[Any]:
 def answer_table(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
     """Return column names and rows of answers.
 
-    A two-axis column has one name a label.
-
-    A column called ``label`` holds indices into the public labels and is written as the labels.
+    A two-axis column has one name a label. A column called ``label`` holds indices into the public
+    labels and is written as the labels.
     """
     columns: dict[str, Any] = {}
     for name, given in (value if isinstance(value, Mapping) else {"answer": value}).items():

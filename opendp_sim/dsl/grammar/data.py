@@ -161,17 +161,16 @@ SOURCE_KINDS = (*SOURCE_NAMES, "memory")
 class SourceRef:
     """Declare the place of a dataset or of queries.
 
-    As {csv: trees.csv}, jsonl, parquet, arrow, npz, npy, sql, or {builtin: digits}.
-
-    With options: {csv: {file: trees.csv, delimiter: ";", columns: {height: H}}}, what the file calls a
-    column. A vector ``place`` of width 2 is one column of lists such as "[1.5, 2]", or the columns
-    place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``, ``[g_0 .. g_764]`` or
-    ``{prefix: gene_, count: 765}`` (in the order of the numbers in their names). In .npz it may be an
-    array of shape (n, 2). In place of a file a folder or a pattern (``day-*.csv``) names several of one
-    kind; a folder ``year=2026`` gives its files a column ``year``. A database of DuckDB or SQLite is
-    {sql: {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``.
-    Of a table of votes (worker, question, answer), {csv: {file: votes.csv, votes: {worker: who, question:
-    task, answer: label, questions: [1, 2], answers: [cat, dog]}}} makes a record a worker, with columns
+    As {csv: trees.csv}, jsonl, parquet, arrow, npz, npy, sql, or {builtin: digits}. With options:
+    {csv: {file: trees.csv, delimiter: ";", columns: {height: H}}}, what the file calls a column. A
+    vector ``place`` of width 2 is one column of lists such as "[1.5, 2]", or the columns place_0 and
+    place_1, or those named by ``columns: {place: [lon, lat]}``, ``[g_0 .. g_764]`` or ``{prefix:
+    gene_, count: 765}`` (in the order of the numbers in their names). In .npz it may be an array of
+    shape (n, 2). In place of a file a folder or a pattern (``day-*.csv``) names several of one kind; a
+    folder ``year=2026`` gives its files a column ``year``. A database of DuckDB or SQLite is {sql:
+    {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``. Of a table of
+    votes (worker, question, answer), {csv: {file: votes.csv, votes: {worker: who, question: task,
+    answer: label, questions: [1, 2], answers: [cat, dog]}}} makes a record a worker, with columns
     ``who`` and one ``array[u8, 4]`` for `pate_labels`; `vote_counts` reads such a table as it is.
 
     Text files have no dtypes: a cell that is not a number is a

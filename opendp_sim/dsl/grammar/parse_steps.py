@@ -97,10 +97,8 @@ def read_record(
 ) -> Mechanism | None:
     """Return the record, or None.
 
-    With a finding for every wrong parameter.
-
-    ``solved`` names parameters that the language will fill in: absence is no finding, and then the
-    result is None as well.
+    With a finding for every wrong parameter. ``solved`` names parameters that the language will fill
+    in: absence is no finding, and then the result is None as well.
     """
     before = notes.objections
     known: dict[str, Any] = {}

@@ -1,9 +1,8 @@
 """Hold a program as frozen data.
 
-One canonical JSON, one hash.
-
-YAML and Python both end here, with ``${params}`` resolved and every default filled in, so that two
-programs have equal hashes exactly when they mean the same. The sections are declared in ``grammar/``.
+One canonical JSON, one hash. YAML and Python both end here, with ``${params}`` resolved and every
+default filled in, so that two programs have equal hashes exactly when they mean the same. The sections
+are declared in ``grammar/``.
 """
 
 from __future__ import annotations
@@ -98,9 +97,8 @@ def current_folder() -> str:
 class Program:
     """Hold a whole program.
 
-    ``folder`` (the base of relative paths) and ``values`` are not hashed.
-
-    A relative ``written_folder`` stays the folder that it named when the program was read, also after
+    ``folder`` (the base of relative paths) and ``values`` are not hashed. A relative
+    ``written_folder`` stays the folder that it named when the program was read, also after
     ``os.chdir``: else a run would charge another ledger.
     """
 

@@ -1,10 +1,9 @@
 """Define sections of a spec.
 
-A section is a record whose fields are its words, declared once.
-
-From the declaration follow reading (every finding in one go, at its place), defaults, refusals with the
-nearest word, the JSON Schema, the canonical form, the signatures of the builder and the pages of
-``explain``. What pydantic can check of a value, pydantic checks; the sentences are ours.
+A section is a record whose fields are its words, declared once. From the declaration follow reading
+(every finding in one go, at its place), defaults, refusals with the nearest word, the JSON Schema, the
+canonical form, the signatures of the builder and the pages of ``explain``. What pydantic can check of
+a value, pydantic checks; the sentences are ours.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Refusal:
     part: KeyOrValue = "value"
 
     def report(self, path: Path, notes: Notes, got: str) -> None:
-        """Add it to the findings, with ``got`` as label if it has none."""
+        """Add it to the findings, labelled ``got`` unless otherwise."""
         title = self.title.replace("{name}", str(path[-1]))
         label = self.label or got
         notes.error(self.code, title, path, part=self.part, label=label, help=self.help)

@@ -140,9 +140,8 @@ _BETTER = {
 def map_value(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
     """Return the map's value at ``d_in`` as floats.
 
-    A tuple; a curve is read at ``delta``.
-
-    A first part that overflows is infinite: no budget has room for it.
+    A tuple; a curve is read at ``delta``. A first part that overflows is infinite: no budget has room
+    for it.
     """
     value = _or_infinite(lambda: measurement.map(d_in))
     if isinstance(value, dp.PrivacyProfile):
@@ -208,9 +207,8 @@ def target_of(budget: Limit, measure: MeasureName, *, with_delta: bool) -> Targe
 def _rho_for(epsilon: float, delta: float) -> float:
     """Return the greatest rho within ``epsilon`` at ``delta``.
 
-    As OpenDP converts.
-
-    The rho is that of OpenDP's own Gaussian on one integer, whose scale is searched.
+    As OpenDP converts. The rho is that of OpenDP's own Gaussian on one integer, whose scale is
+    searched.
     """
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
 
@@ -232,10 +230,8 @@ def total_at(
 ) -> Loss | None:
     """Return the total as (epsilon, delta) where asked.
 
-    Through OpenDP's conversion.
-
-    Under ``gdp`` OpenDP's total is ``mu**2 / 2``, and the exact curve converts it; ``limit`` is the
-    epsilon that the budget states.
+    Through OpenDP's conversion. Under ``gdp`` OpenDP's total is ``mu**2 / 2``, and the exact curve
+    converts it; ``limit`` is the epsilon that the budget states.
     """
     if target.conversion_delta is None:
         return None
@@ -281,9 +277,7 @@ def account(
 ) -> tuple[dict[str, ReleasePlan], Target | None, Loss, Loss | None, Loss]:
     """Return the plans of releases with their total.
 
-    And the target, the claim and the loss at one record.
-
-    What cannot be had is reported in ``notes``.
+    And the target, the claim and the loss at one record. What cannot be had is reported in ``notes``.
     """
     released = {name: t for name, t in types.items() if t.release is not None}
     out = {n: ReleasePlan(t, None) for n, t in released.items() if t.release_kind == "none"}

@@ -147,10 +147,8 @@ def _by_a_model(plan: Planned) -> Iterator[str]:
 def _by_features(plan: Planned) -> Iterator[str]:
     """Advise public random features for a linear model.
 
-    Where it is trained on a table's columns themselves.
-
-    Measured on two tables of 16 and 36 columns (``benchmarks/results/linear``); on pixels and
-    embeddings they gained little.
+    Where it is trained on a table's columns themselves. Measured on two tables of 16 and 36 columns
+    (``benchmarks/results/linear``); on pixels and embeddings they gained little.
     """
     for name, release in plan.releases.items():
         record, rows = release.record, release.typed.domain

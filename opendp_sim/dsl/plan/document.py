@@ -109,10 +109,9 @@ def spec_of(path: str | File) -> tuple[File, Plain]:
 def outputs_of_plan(path: str | File, plan: Plan) -> str | None:
     """Return the output folder of a plan document.
 
-    Its own; None beside its spec.
-
-    A document may be carried elsewhere and names its spec from there: what is saved never leaves the
-    folder of the one who runs it. Data and ledger stay where the spec names them.
+    Its own; None beside its spec. A document may be carried elsewhere and names its spec from there:
+    what is saved never leaves the folder of the one who runs it. Data and ledger stay where the spec
+    names them.
     """
     own = File(path).parent
     return None if own.resolve() == File(plan.program.folder).resolve() else str(own)

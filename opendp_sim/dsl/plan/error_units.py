@@ -49,9 +49,8 @@ def of_one_unit(
 ) -> tuple[str, dict[str, Sequence[float]], tuple[str, ...]]:
     """Return the first unit with its errors.
 
-    And the names of all other errors.
-
-    What one record may be off by has another unit than a sum, and no budget changes it.
+    And the names of all other errors. What one record may be off by has another unit than a sum, and
+    no budget changes it.
     """
     units = {name: error_unit(plan, name) for name in errors}
     first = next((unit for unit in units.values() if unit is not None), "")

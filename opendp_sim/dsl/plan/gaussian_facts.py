@@ -13,9 +13,8 @@ from opendp_sim.dsl.plan.records import Planned
 def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
     """Return the rational mu**2 of a ``gdp`` program.
 
-    Everything else is computed from it.
-
-    ``mu_squared`` is in force: twice OpenDP's total. ``by_types`` is the same from the types alone.
+    Everything else is computed from it. ``mu_squared`` is in force: twice OpenDP's total. ``by_types``
+    is the same from the types alone.
     """
     if plan.privacy is None or plan.privacy.measure != "gdp":
         return None

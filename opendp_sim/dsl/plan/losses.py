@@ -1,8 +1,7 @@
 """Compute the bounds again from the types.
 
-Exact rationals, and our own conversion.
-
-A disagreement with OpenDP beyond rounding is OS901 and nothing runs.
+Exact rationals, and our own conversion. A disagreement with OpenDP beyond rounding is OS901 and
+nothing runs.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ _TINY = 1e-12
 def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, ExactLoss]:
     """Return the (measure, loss) of one release.
 
-    From the sensitivity or from the mechanism's own map.
-
-    A curve is read at ``delta``.
+    From the sensitivity or from the mechanism's own map. A curve is read at ``delta``.
     """
     claim, sensitivity = bound.claim, typed.sensitivity
     noise = getattr(claim, "noise", None)
@@ -125,10 +122,9 @@ def agree(
 ) -> None:
     """Check that two computations of a bound agree (OS901).
 
-    Up to rounding.
-
-    ``converted`` says that logarithms were taken: then tiny numbers agree when both are tiny, and
-    OpenDP may say more than 0 where ours is 0 (it does not look at every order, which is safe).
+    Up to rounding. ``converted`` says that logarithms were taken: then tiny numbers agree when both
+    are tiny, and OpenDP may say more than 0 where ours is 0 (it does not look at every order, which is
+    safe).
     """
     for theirs, own in zip(opendp, ours, strict=True):
         shown = own if isinstance(own, float) else float_up(own)

@@ -25,9 +25,8 @@ _CLOSE = 1 + Fraction(1, 2**36)
 def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
     """Return the charged loss.
 
-    The requested loss, where the map's total is just below it.
-
-    Lemma 2 of ``accounting/composition.md``: never less than the total, part by part.
+    The requested loss, where the map's total is just below it. Lemma 2 of
+    ``accounting/composition.md``: never less than the total, part by part.
     """
     both = zip(map(Fraction, total), asked, strict=True)
     return tuple(most if have <= most <= have * _CLOSE else have for have, most in both)

@@ -58,10 +58,8 @@ def _near_a_power(
 ) -> tuple[float, float] | None:
     """Return neighbouring values around the first fit, or None.
 
-    The upper one fits and the lower does not.
-
-    Secants of log loss over log value: two steps reach a power law to its last bits, and a few more what
-    is only near one.
+    The upper one fits and the lower does not. Secants of log loss over log value: two steps reach a
+    power law to its last bits, and a few more what is only near one.
     """
     limit = most[0]
     value, following = start, 2.0 * start

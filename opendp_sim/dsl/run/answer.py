@@ -170,9 +170,8 @@ def released_records(result: Any) -> tuple[float, float] | None:
 def records_note(result: Any, expected: int | None) -> str:
     """Return a line on the released number of records.
 
-    Empty where none is known.
-
-    It is a function of the release and of the spec: nothing private is looked at.
+    Empty where none is known. It is a function of the release and of the spec: nothing private is
+    looked at.
     """
     found = released_records(result)
     if found is None:

@@ -1,11 +1,9 @@
 """Make certificates of outputs.
 
-The statement is made before the charge, and bound to it afterwards.
-
-A statement says everything about one output, its digest included. The charge in the ledger holds the
-digest of the file and of the statement, and the certificate quotes that entry: one chain from the program
-through the numbers and the file to the charge. ``accounting/certificate/certificate.md`` is the
-public page.
+The statement is made before the charge, and bound to it afterwards. A statement says everything about
+one output, its digest included. The charge in the ledger holds the digest of the file and of the
+statement, and the certificate quotes that entry: one chain from the program through the numbers and
+the file to the charge. ``accounting/certificate/certificate.md`` is the public page.
 """
 
 from __future__ import annotations

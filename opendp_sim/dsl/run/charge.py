@@ -1,11 +1,10 @@
 """Charge every run in one order.
 
-Reserve, run, settle, here or on a cluster.
-
-A run that the data refuses costs nothing, and the refusal is public: with bounds chosen by whoever
-writes the spec it answers a question about the extremes of a column. So with a ledger, the loss of a
-run is reserved before a record is read; a run that the data refuses is counted and its reserve
-returned; whatever else happens, the reserve stands. Proof: ``charge.md``, beside this file.
+Reserve, run, settle, here or on a cluster. A run that the data refuses costs nothing, and the refusal
+is public: with bounds chosen by whoever writes the spec it answers a question about the extremes of a
+column. So with a ledger, the loss of a run is reserved before a record is read; a run that the data
+refuses is counted and its reserve returned; whatever else happens, the reserve stands. Proof:
+``charge.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -137,9 +136,7 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
 def _certificates(plan: Plan, into: File) -> Iterator[File]:
     """Yield certificates of the program's outputs and their neighbours.
 
-    Only some of the neighbours.
-
-    They are looked for in the spec's folder too: other runs saved there.
+    Only some of the neighbours. They are looked for in the spec's folder too: other runs saved there.
     """
     folders = dict.fromkeys([into, File(plan.program.folder)])
     saved = [home / o.save for home in folders for o in plan.program.outputs if o.save is not None]

@@ -1,9 +1,7 @@
 """Compare a run's private answers with exact ones.
 
-For data that is public anyway.
-
-Kernel sums and classes by them stand beside exact sums; a model's labels beside those of the same fit
-without noise.
+For data that is public anyway. Kernel sums and classes by them stand beside exact sums; a model's
+labels beside those of the same fit without noise.
 
 Exact answers are not private, so this refuses any dataset that is neither built in nor declared
 ``public: true``.

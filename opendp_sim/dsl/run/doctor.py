@@ -1,10 +1,9 @@
 """Show the curator a data gate's effect on private data.
 
-The result is private: for the curator and nobody else.
-
-Nothing here is differentially private: exact numbers of records are counted. Nothing is charged and
-nothing is written. What it offers as a mended declaration holds form alone (the file's dialect, dtypes):
-bounds and keys taken from data would be a release of it.
+The result is private: for the curator and nobody else. Nothing here is differentially private: exact
+numbers of records are counted. Nothing is charged and nothing is written. What it offers as a mended
+declaration holds form alone (the file's dialect, dtypes): bounds and keys taken from data would be a
+release of it.
 """
 
 from __future__ import annotations
@@ -136,9 +135,8 @@ def look_at(entries: Iterable[DataEntry], folder: str, memory: Memory | None = N
 def entries_of(path: str | File, given: Mapping[str, Any] | None = None) -> list[DataEntry]:
     """Return a spec's datasets.
 
-    It may have holes except in its sources.
-
-    A column whose bounds, keys or dtype are a hole is read without bounds, as text.
+    It may have holes except in its sources. A column whose bounds, keys or dtype are a hole is read
+    without bounds, as text.
 
     Raises:
         Refused: a source is a hole, or the datasets cannot be read for another reason.

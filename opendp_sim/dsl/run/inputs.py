@@ -52,9 +52,8 @@ Told = Callable[[str, int], None]
 class Inputs:
     """Hold a run's inputs.
 
-    Gated blocks of every dataset, and the queries of every output.
-
-    ``finish`` ends the check of private data that is not looked at as a whole yet.
+    Gated blocks of every dataset, and the queries of every output. ``finish`` ends the check of
+    private data that is not looked at as a whole yet.
     """
 
     blocks: Mapping[str, Callable[[], Iterator[Block]]]
@@ -107,9 +106,8 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
 def check_forms(plan: Plan, memory: Memory) -> None:
     """Check the form of private data without reading records.
 
-    File, header, columns, stored types.
-
-    Why this is told before anything is reserved or counted: ``io/ingest.md``, "Form".
+    File, header, columns, stored types. Why this is told before anything is reserved or counted:
+    ``io/ingest.md``, "Form".
     """
     for entry in _used(plan).values():
         given = memory.get(entry.source.argument) if entry.source.kind == "memory" else None

@@ -24,9 +24,8 @@ _MOST = 1000
 def ledger_status(plan: Plan) -> dict[str, Any] | None:
     """Return a ledger's status for a plan, or None.
 
-    File, unit, limit; spent, the plan's loss, left.
-
-    Nothing is written. A ledger that cannot be read has ``refused`` instead: why not.
+    File, unit, limit; spent, the plan's loss, left. Nothing is written. A ledger that cannot be read
+    has ``refused`` instead: why not.
     """
     terms, path = ledger_terms(plan), ledger_path(plan)
     if terms is None or path is None or plan.charge is None:

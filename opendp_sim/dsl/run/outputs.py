@@ -32,9 +32,8 @@ Make = Callable[[ReleasePlan, Inputs], Any]
 def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
     """Answer public queries from a release alone.
 
-    Through the post-processing steps in order.
-
-    ``points`` are public points, for questions with ``public: points``.
+    Through the post-processing steps in order. ``points`` are public points, for questions with
+    ``public: points``.
     """
     mapped = None if queries is None else release.queries(queries)
     if points is not None:

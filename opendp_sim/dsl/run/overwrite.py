@@ -117,10 +117,8 @@ def _refused(path: File, expected: str, got: str, hint: str) -> DataError:
 def check_replaced(path: File, where: str) -> None:
     """Refuse to replace a file that no run wrote (OS609).
 
-    A rerun replaces its own.
-
-    A run leaves a certificate beside its output, which names it; one that was lost is missed for a
-    release only, which is known by itself.
+    A rerun replaces its own. A run leaves a certificate beside its output, which names it; one that
+    was lost is missed for a release only, which is known by itself.
     """
     if path.is_file() and _maker(path) is None:
         raise DataError(

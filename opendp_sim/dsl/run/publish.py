@@ -1,8 +1,7 @@
 """Publish results as files.
 
-Complete and synchronised, then charged, then renamed.
-
-Each step can be repeated (``execute.py``). Proof: ``charge.md``.
+Complete and synchronised, then charged, then renamed. Each step can be repeated (``execute.py``).
+Proof: ``charge.md``.
 """
 
 from __future__ import annotations

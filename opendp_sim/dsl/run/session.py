@@ -171,10 +171,9 @@ class Served:
     def reference(self, queries: Sequence[Any]) -> bool:
         """Set the public reference queries, before the first question.
 
-        It costs nothing.
-
-        A service that has to see how near records are (``ind_knn`` without ``threshold``) takes them
-        here, or 50 or more first questions. They are public: no row of the private table.
+        It costs nothing. A service that has to see how near records are (``ind_knn`` without
+        ``threshold``) takes them here, or 50 or more first questions. They are public: no row of the
+        private table.
 
         Returns:
             whether they are in force: only the first reference is, of two queries or more.
@@ -194,9 +193,8 @@ class Served:
     def update(self, what: str, records: Any) -> None:
         """Insert, relabel or delete records.
 
-        Records are mappings of columns to values; deletion takes person ids.
-
-        Ids are of the declared type of their column: ``"5"`` is not 5, and is refused.
+        Records are mappings of columns to values; deletion takes person ids. Ids are of the declared
+        type of their column: ``"5"`` is not 5, and is refused.
         """
         who = self.records.privacy_id
         if what != "delete":
@@ -238,10 +236,9 @@ def serve(
 ) -> Served:
     """Open the session of a served output, after its run.
 
-    The run pays for the session. The output has ``serve: session``.
-
-    That run is made if it was not: every other output is written, every other session's store made, and
-    the program charged once. Where the store is there, or was paid for and never asked, nothing is.
+    The run pays for the session. The output has ``serve: session``. That run is made if it was not:
+    every other output is written, every other session's store made, and the program charged once.
+    Where the store is there, or was paid for and never asked, nothing is.
 
     Args:
         plan: what ``plan_of`` made.

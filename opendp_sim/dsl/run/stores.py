@@ -212,12 +212,10 @@ def _noted_end(ledger: Ledger, name: str) -> End | None:
 def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
     """Record the end of a store's chain in the ledger.
 
-    From then on an earlier copy is refused.
-
-    A note beside the ledger says so first, since the ledger may be in use for long, and whoever waits may
-    be stopped; it stays until the next opening if the ledger does not hear. Where neither does, a
-    warning says what follows. A ledger that is gone, or does not know this turn of the store, is told
-    nothing, and none is made in its place.
+    From then on an earlier copy is refused. A note beside the ledger says so first, since the ledger
+    may be in use for long, and whoever waits may be stopped; it stays until the next opening if the
+    ledger does not hear. Where neither does, a warning says what follows. A ledger that is gone, or
+    does not know this turn of the store, is told nothing, and none is made in its place.
     """
     path = ledger_path(plan)
     if path is None:

@@ -1,9 +1,8 @@
 """Report a program's findings.
 
-The place, the reason, and the correction.
-
-A place is a path into the program (``("flow", "sketch", "steps", 0)``), so that a program written in
-Python is diagnosed by the same code; only a YAML document turns a path into a line and a column.
+The place, the reason, and the correction. A place is a path into the program (``("flow", "sketch",
+"steps", 0)``), so that a program written in Python is diagnosed by the same code; only a YAML document
+turns a path into a line and a column.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Read a YAML document with every key's place.
 
-And every value's.
-
-Built from the parser's events, never from constructed objects: anchors, aliases, merges, tags,
-duplicate keys, oversize and deep documents are refused here, before anything is made of them.
+And every value's. Built from the parser's events, never from constructed objects: anchors, aliases,
+merges, tags, duplicate keys, oversize and deep documents are refused here, before anything is made of
+them.
 """
 
 from __future__ import annotations

@@ -152,12 +152,11 @@ measured; the first has eight."""
 def memory_of(types: Iterable[Typed]) -> int:
     """Estimate a run's peak memory on two cores, in bytes.
 
-    Sketches with their noise, a few blocks.
-
-    The public matrices, and the larger of two: while data is read, two vectors of cells for each
-    released sketch (one a thread), eight copies of one block of the widest stage (twelve where two
-    threads read), what its reader takes, and all rows of a public ``size`` where a mechanism needs them
-    together; afterwards three vectors of cells (the sum, the noise, the file).
+    Sketches with their noise, a few blocks. The public matrices, and the larger of two: while data is
+    read, two vectors of cells for each released sketch (one a thread), eight copies of one block of
+    the widest stage (twelve where two threads read), what its reader takes, and all rows of a public
+    ``size`` where a mechanism needs them together; afterwards three vectors of cells (the sum, the
+    noise, the file).
     """
     cells, matrices, block, held, reader = 0, 0, 0, 0, 0
     for typed in types:
@@ -179,9 +178,8 @@ def memory_of(types: Iterable[Typed]) -> int:
 def memory_a_core(types: Iterable[Typed]) -> int:
     """Estimate the memory of each further thread, in bytes.
 
-    A reader's blocks, and a sketch.
-
-    It is no part of a plan's document, which is the same on every machine.
+    A reader's blocks, and a sketch. It is no part of a plan's document, which is the same on every
+    machine.
     """
     found = [typed for typed in types if typed.entry.source.kind == "parquet"]
     each = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]

@@ -50,9 +50,8 @@ class OutputType:
 def is_predicted(output: OutputType) -> bool:
     """Return whether public points determine an output's error.
 
-    ``plan --like`` (``predict.py``).
-
-    It answers queries by sums of a kernel of l1 or l2, or of distances, of all records together.
+    ``plan --like`` (``predict.py``). It answers queries by sums of a kernel of l1 or l2, or of
+    distances, of all records together.
     """
     claim, post = output.stage.stages[-1].claim if output.stage.stages else None, output.decl.post
     name = _PREDICTED.get(post[0].key) if post and output.decl.query is not None else None

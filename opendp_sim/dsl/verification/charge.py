@@ -1,8 +1,7 @@
 """Verify a certificate's charge.
 
-The quoted entry against program and files, and against the ledger itself.
-
-Each line of the report is written by the comparison that it tells of.
+The quoted entry against program and files, and against the ledger itself. Each line of the report is
+written by the comparison that it tells of.
 """
 
 from __future__ import annotations
@@ -42,11 +41,10 @@ def stated_wrongly(
 ) -> str | None:
     """Return a false statement about the ledger, or None.
 
-    The program's ledger.
-
-    That the sum is right only the ledger shows. Without it: the ledger is the one that the program
-    names, an entry has a number and settles one before it, the sum is one of the ledger's measure, holds
-    this run's loss and keeps the limit, and epsilon, text and rest are those of the sum.
+    The program's ledger. That the sum is right only the ledger shows. Without it: the ledger is the
+    one that the program names, an entry has a number and settles one before it, the sum is one of the
+    ledger's measure, holds this run's loss and keeps the limit, and epsilon, text and rest are those
+    of the sum.
 
     Args:
         plan: the certified program's.
@@ -174,10 +172,9 @@ def ledger_file(
 ) -> File | None:
     """Return the ledger's probable file.
 
-    As named, beside the spec, or at the base of relative paths.
-
-    Without a name or a spec it is looked for from where the certificate lies, and told as such: whoever
-    can write to the folder of the outputs (``apply --into``) could have put one there.
+    As named, beside the spec, or at the base of relative paths. Without a name or a spec it is looked
+    for from where the certificate lies, and told as such: whoever can write to the folder of the
+    outputs (``apply --into``) could have put one there.
     """
     if ledger is not None:
         return File(ledger)

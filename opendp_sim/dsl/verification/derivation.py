@@ -1,10 +1,8 @@
 """Derive a certificate's numbers, one line each.
 
-A person with a calculator can repeat it.
-
-Each line names a number, says the formula with its numbers put in, and gives the value of that formula
-computed here in plain floats, beside the certified one. ``accounting/certificate/certificate.md``
-has the formulas.
+A person with a calculator can repeat it. Each line names a number, says the formula with its numbers
+put in, and gives the value of that formula computed here in plain floats, beside the certified one.
+``accounting/certificate/certificate.md`` has the formulas.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Verify certificates.
 
-Every number again, and every word of the report a comparison.
-
-What follows from the program is derived again and compared. What was bound by the charge is compared
-with the entry that the certificate quotes, and that entry with the ledger's own, if the ledger is
-there. Each line of the report is written by the comparison that it tells of.
+Every number again, and every word of the report a comparison. What follows from the program is derived
+again and compared. What was bound by the charge is compared with the entry that the certificate
+quotes, and that entry with the ledger's own, if the ledger is there. Each line of the report is
+written by the comparison that it tells of.
 """
 
 from __future__ import annotations

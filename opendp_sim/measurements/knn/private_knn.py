@@ -52,10 +52,9 @@ def nearest_places(
 ) -> NDArray[np.intp]:
     """Return the places of the ``count`` highest scores.
 
-    Of equal scores, of the lowest labels.
-
-    Records that are equal in both have the same vote, so the votes of those found are a function of
-    the multiset of records: their order is no part of it. One record more displaces at most one.
+    Of equal scores, of the lowest labels. Records that are equal in both have the same vote, so the
+    votes of those found are a function of the multiset of records: their order is no part of it. One
+    record more displaces at most one.
     """
     if len(scores) <= count:
         return np.arange(len(scores))

@@ -196,10 +196,8 @@ def gate_for(
 ) -> tuple[GateTail, int]:
     """Return a curve's test noise and threshold.
 
-    From public numbers alone.
-
-    The right tail falls by e a user as often as the peeling alone loses nats at ``delta``: the whole
-    release loses more, so a pass hides in it.
+    From public numbers alone. The right tail falls by e a user as often as the peeling alone loses
+    nats at ``delta``: the whole release loses more, so a pass hides in it.
     """
     _check_fits(key, noise, 0)
     gate = gate_tail(distance / _epsilon(rounds, scale, delta, distance), noise)

@@ -144,9 +144,8 @@ def law_of(noise: Literal["gaussian", "laplace"], scale: float) -> CountNoise:
 def passes(law: CountNoise, threshold: int, apart: Apart, votes: int) -> float:
     """Bound the chance that a one-sided item passes.
 
-    These items have ``votes`` votes.
-
-    Lemma 2: a vote alone on its item, or the votes of all users together, whichever adds more a vote.
+    These items have ``votes`` votes. Lemma 2: a vote alone on its item, or the votes of all users
+    together, whichever adds more a vote.
     """
     if votes == 0:
         return 0.0

@@ -1,8 +1,6 @@
 """Choose the best mechanism for a space of counts.
 
-By a public rule.
-
-The rule and the claim it hands on: ``top_k.md``, beside this file.
+By a public rule. The rule and the claim it hands on: ``top_k.md``, beside this file.
 """
 
 from __future__ import annotations

@@ -48,9 +48,8 @@ def check_queries(domain: Domain, queries: Any) -> Any:
 def least_and_greatest(values: NDArray[Any]) -> tuple[float, float]:
     """Return an array's least and greatest number.
 
-    NaN where it contains one, 0 where it is empty.
-
-    Two passes, and nothing of the array's size is made: a test of each cell takes longer than an answer.
+    NaN where it contains one, 0 where it is empty. Two passes, and nothing of the array's size is
+    made: a test of each cell takes longer than an answer.
     """
     if not values.size:
         return 0.0, 0.0

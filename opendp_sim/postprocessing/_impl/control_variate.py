@@ -153,10 +153,8 @@ class _WithPublic:
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return one repetition's interval length (Lemma 2).
 
-        Of the rest.
-
-        What the two have in common is missing from their difference, and a repetition that tells
-        them apart may be one that was not drawn.
+        Of the rest. What the two have in common is missing from their difference, and a repetition
+        that tells them apart may be one that was not drawn.
         """
         nowhere = self.points[:0]
         read = (self.sums.estimate(of, nowhere) for of in (released, self._cells))
@@ -189,10 +187,9 @@ class _WithPublic:
     def with_count(self) -> float:
         """Return the covariance of an estimate and the count.
 
-        Per unit of a cell's variance.
-
-        What the number adds through the points' own error is a variance here; its covariance with an
-        estimate that reads the same cell is left out, and no coverage that was tried shows it.
+        Per unit of a cell's variance. What the number adds through the points' own error is a variance
+        here; its covariance with an estimate that reads the same cell is left out, and no coverage
+        that was tried shows it.
         """
         return self.sums.with_count()
 

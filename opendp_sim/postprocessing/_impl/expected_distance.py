@@ -59,10 +59,9 @@ def ends_of_mean(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a mean's interval (Lemma 2).
 
-    Infinite where no size bounds it.
-
-    ``reach`` is the reached number of deviations times that of a cell; a projection's share of a sum
-    is one of the mean times the released size, and ``drawn`` what it adds for the records.
+    Infinite where no size bounds it. ``reach`` is the reached number of deviations times that of a
+    cell; a projection's share of a sum is one of the mean times the released size, and ``drawn`` what
+    it adds for the records.
     """
     times, share = reach**2, relative * sizes
     square = times * np.asarray(found.variance) + np.square(drawn)

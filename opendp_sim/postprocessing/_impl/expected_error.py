@@ -1,9 +1,7 @@
 """Predict a release's error from public points.
 
-Points like the data, and a size.
-
-Noise, sampling of the sketch, row maps and bias apart, and together, for sums of kernels; those of
-distances are in ``expected_distance.py``. Proof: ``expected_error.md``.
+Points like the data, and a size. Noise, sampling of the sketch, row maps and bias apart, and together,
+for sums of kernels; those of distances are in ``expected_distance.py``. Proof: ``expected_error.md``.
 """
 
 from __future__ import annotations
@@ -251,9 +249,8 @@ def _with_public(
 ) -> Floats:
     """Return the variance due to public points (Lemmas 2, 4).
 
-    Mostly negative.
-
-    ``found`` holds the variance of the sum over ``points``, and that of one record's term.
+    Mostly negative. ``found`` holds the variance of the sum over ``points``, and that of one record's
+    term.
     """
     alone, of_one = found
     known = _known(asked, public)

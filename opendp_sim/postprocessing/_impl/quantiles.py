@@ -16,10 +16,8 @@ from opendp_sim.domains.released import Released
 def laplace_quantile(release: Released, confidence: float) -> float:
     """Return a unit Laplace variable's quantile, or 0.
 
-    0 under noise of another law.
-
-    One cell (the total's) may carry nearly all of an estimate's noise, and its tails are then those of
-    the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
+    0 under noise of another law. One cell (the total's) may carry nearly all of an estimate's noise,
+    and its tails are then those of the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
     """
     if release.noise is None or release.noise.family != "discrete_laplace":
         return 0.0

@@ -1,8 +1,7 @@
 """Bound means as ratios of noisy numbers.
 
-Their intervals and their errors.
-
-Proofs: Lemmas 7 and 8 of ``density.md`` and Lemma 2 of ``distance.md``, beside the questions.
+Their intervals and their errors. Proofs: Lemmas 7 and 8 of ``density.md`` and Lemma 2 of
+``distance.md``, beside the questions.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ def interval_of_ratio(
 ) -> tuple[Floats, Floats]:
     """Return the two ends of a ratio's interval.
 
-    All A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``.
-
-    Fieller's set; where it is not an interval, the whole line.
+    All A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``. Fieller's set; where it
+    is not an interval, the whole line.
 
     Args:
         sums: what is divided.
@@ -50,9 +48,8 @@ def ratio_error(
 ) -> tuple[Floats, Floats, float]:
     """Return a clipped ratio's bias and deviation.
 
-    Of ``(S + X) / max(N + Y, F)`` from ``S / N``.
-
-    And the root mean square of ``1 / max(N + Y, F)``, by which other errors of a sum count.
+    Of ``(S + X) / max(N + Y, F)`` from ``S / N``. And the root mean square of ``1 / max(N + Y, F)``,
+    by which other errors of a sum count.
 
     Args:
         mean: S / N, one a query.

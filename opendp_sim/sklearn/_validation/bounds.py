@@ -56,9 +56,8 @@ class FeatureBounds:
     def steps(self) -> list[Mapping[str, Any]]:
         """Return the row maps from features to the grid.
 
-        Clip, rescale, quantize.
-
-        Columns of unlike bounds are each counted in their own range, from the middle of it.
+        Clip, rescale, quantize. Columns of unlike bounds are each counted in their own range, from the
+        middle of it.
         """
         out: list[Mapping[str, Any]] = []
         if self.norm is not None:
@@ -144,9 +143,8 @@ def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) ->
 def _either_way(bounds: Any) -> bool:
     """Return whether two pairs are ambiguous.
 
-    For two columns they could be one a column as well as lows and highs.
-
-    Two arrays of numpy are lows and highs, as diffprivlib writes them: nobody writes pairs so.
+    For two columns they could be one a column as well as lows and highs. Two arrays of numpy are lows
+    and highs, as diffprivlib writes them: nobody writes pairs so.
     """
     if isinstance(bounds, list | tuple) and all(isinstance(part, np.ndarray) for part in bounds):
         return False

@@ -1,10 +1,9 @@
 """Refuse an estimator's input with a code and hint.
 
-Never a value; as exceptions that scikit-learn expects.
-
-A caller of scikit-learn catches ``ValueError`` (``TypeError`` for the kind of a table), so what an
-estimator refuses is both. ``SimError`` itself is none: pydantic would catch it while a record is read,
-and reword it. ``BudgetError`` is none either: an exhausted budget is no wrong value of a parameter.
+Never a value; as exceptions that scikit-learn expects. A caller of scikit-learn catches ``ValueError``
+(``TypeError`` for the kind of a table), so what an estimator refuses is both. ``SimError`` itself is
+none: pydantic would catch it while a record is read, and reword it. ``BudgetError`` is none either: an
+exhausted budget is no wrong value of a parameter.
 """
 
 from __future__ import annotations

@@ -145,9 +145,8 @@ def label_array(values: Any, name: str) -> NDArray[Any]:
 def ids_of(values: Any) -> tuple[NDArray[Any], str]:
     """Return person identifiers and their declared dtype.
 
-    Integers, or text.
-
-    A list, or an array of objects, has no type: each cell stands for the text that it is written as.
+    Integers, or text. A list, or an array of objects, has no type: each cell stands for the text that
+    it is written as.
     """
     ids = label_array(values, "groups")
     if ids.dtype.kind in "iu":
@@ -224,9 +223,8 @@ def _ran(table: Any) -> Any:
 def _framed(table: Any) -> NDArray[Any]:
     """Return a data frame as an array.
 
-    Its columns' types must be able to mean numbers.
-
-    Without that, a column of dates or texts would be missing in every record, and all would be left out.
+    Its columns' types must be able to mean numbers. Without that, a column of dates or texts would be
+    missing in every record, and all would be left out.
     """
     table = _ran(table)
     if isinstance(table, list | tuple):
@@ -268,9 +266,8 @@ def _is_objects(table: Any) -> bool:
 def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     """Return lists of rows as an array of objects.
 
-    The length of each row is their form.
-
-    ``numpy.array`` looks into every cell for one dimension more: one record would decide for all.
+    The length of each row is their form. ``numpy.array`` looks into every cell for one dimension more:
+    one record would decide for all.
     """
     rows = [row if isinstance(row, list | tuple) else _plain(row) for row in table]
     flat = all(isinstance(row, list | tuple) or row.ndim == 1 for row in rows)

@@ -1,10 +1,9 @@
 """Check that wrappers of a private estimator are accounted for.
 
-Estimators of scikit-learn, with the reason of each.
-
-A budget sees one table at a fit. A wrapper that copies, weights or makes records before the fit, or that
-learns from raw scores after it, loses more than the budget says, and no fit can see that. One table
-answers for ``cost_of``, ``DPSearch`` and ``private_score``; ``wrappers.md`` beside this file shows it.
+Estimators of scikit-learn, with the reason of each. A budget sees one table at a fit. A wrapper that
+copies, weights or makes records before the fit, or that learns from raw scores after it, loses more
+than the budget says, and no fit can see that. One table answers for ``cost_of``, ``DPSearch`` and
+``private_score``; ``wrappers.md`` beside this file shows it.
 """
 
 from __future__ import annotations

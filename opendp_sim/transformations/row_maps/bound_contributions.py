@@ -70,11 +70,9 @@ class Ranks:
     def hashes(self, contents: list[NDArray[np.uint64]], rows: int) -> NDArray[np.uint64]:
         """Return a hash of each row's content, shape (n,).
 
-        Equal contents have equal hashes.
-
-        Two multilinear hashes of the 32-bit halves ``h_j``, ``(b + sum_j a_j h_j mod 2**64) >> 32``,
-        each strongly universal, side by side; then a bijection, so that the hashes of contents in
-        arithmetic progression are in no order.
+        Equal contents have equal hashes. Two multilinear hashes of the 32-bit halves ``h_j``, ``(b +
+        sum_j a_j h_j mod 2**64) >> 32``, each strongly universal, side by side; then a bijection, so
+        that the hashes of contents in arithmetic progression are in no order.
         """
         width = sum(part.shape[1] for part in contents)
         keys = self._keys_of(width)

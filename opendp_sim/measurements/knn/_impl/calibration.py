@@ -44,9 +44,8 @@ class Rule:
     def neighbours(self) -> float:
         """Return K*, the neighbours a query should find.
 
-        Few on large sets, where each is better.
-
-        Little more than a class has: beyond, most neighbours must be of other classes.
+        Few on large sets, where each is better. Little more than a class has: beyond, most neighbours
+        must be of other classes.
         """
         if self.wanted is not None:
             return float(self.wanted)

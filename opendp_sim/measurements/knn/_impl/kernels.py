@@ -1,10 +1,9 @@
 """Define kernels as public integer ladders.
 
-A weight is the number of rungs that an exact score reaches.
-
-Transcendental functions differ in the last bit between positions of a vector, so none is applied to
-data. Each kernel is inverted once, on public numbers: rung ``j`` is the least integer score with
-``kernel >= j / levels``. Comparing integers is row-local whatever the machine does.
+A weight is the number of rungs that an exact score reaches. Transcendental functions differ in the
+last bit between positions of a vector, so none is applied to data. Each kernel is inverted once, on
+public numbers: rung ``j`` is the least integer score with ``kernel >= j / levels``. Comparing integers
+is row-local whatever the machine does.
 """
 
 from __future__ import annotations

@@ -34,13 +34,12 @@ def _price(scale: float | Fraction, rho: Fraction) -> int:
 class IndividualFilter:
     """Hold a purse of ``rho`` a person.
 
-    For steps that add Gaussian noise to sums of integer contributions.
-
-    A contribution of L2 norm ``d`` under noise of scale ``s`` costs what OpenDP's Gaussian map says
-    of that distance, rounded up: ``d**2 * price(s)`` units. A mechanism asks what a person can
-    still afford, clips the contribution to it, and charges *before* it releases the noisy sum. If
-    the contribution depends on nothing but that person's records and the transcript, then the whole
-    adaptive interaction is ``d_in**2 * rho``-zCDP (Lemma 3), and ``d_in * sqrt(2 * rho)``-GDP (Lemma 6).
+    For steps that add Gaussian noise to sums of integer contributions. A contribution of L2 norm ``d``
+    under noise of scale ``s`` costs what OpenDP's Gaussian map says of that distance, rounded up:
+    ``d**2 * price(s)`` units. A mechanism asks what a person can still afford, clips the contribution
+    to it, and charges *before* it releases the noisy sum. If the contribution depends on nothing but
+    that person's records and the transcript, then the whole adaptive interaction is ``d_in**2 *
+    rho``-zCDP (Lemma 3), and ``d_in * sqrt(2 * rho)``-GDP (Lemma 6).
 
     Args:
         rho: the purse of each person, in rho of zero-concentrated divergence.
@@ -58,9 +57,8 @@ class IndividualFilter:
     def price(self, scale: float | Fraction) -> int:
         """Return the price of a unit of squared distance.
 
-        At noise scale ``scale``.
-
-        At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map (Lemma 1).
+        At noise scale ``scale``. At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map
+        (Lemma 1).
         """
         return _price(scale, self.rho)
 

@@ -66,11 +66,10 @@ class Reference:
     def thresholds(self, queries: QueryRows, *, angular: bool) -> NDArray[np.int64]:
         """Return thresholds, one a query.
 
-        The score that a share of the other public queries reaches.
-
-        Where that is a handful, their scores are luck, and a threshold that nobody reaches is worth
-        nothing: the share that all queries together suggest is taken where it is lower. At least the
-        faintest score, so that nobody dissimilar is ever selected.
+        The score that a share of the other public queries reaches. Where that is a handful, their
+        scores are luck, and a threshold that nobody reaches is worth nothing: the share that all
+        queries together suggest is taken where it is lower. At least the faintest score, so that
+        nobody dissimilar is ever selected.
         """
         scores = self._strangers(queries, angular=angular)
         rank = self.share * len(self.seen)
@@ -94,9 +93,8 @@ class Reference:
     def _tail(self, *, angular: bool) -> float:
         """Return the share's start in deviations above mean scores.
 
-        Over all queries.
-
-        The few highest scores of one query are luck; those of all, each on its own scale, are not.
+        Over all queries. The few highest scores of one query are luck; those of all, each on its own
+        scale, are not.
         """
         if angular not in self._tails:
             scores = self._strangers(self.seen.take(slice(0, _WEIGHED)), angular=angular)

@@ -212,10 +212,9 @@ class Service:
     def _guard(self, step: Callable[[], Any]) -> Any:
         """Run a step on data.
 
-        A failure ends the release, charged in full.
-
-        Where the store failed, or somebody interrupted, nothing has left: the store goes on from
-        what it holds, this object does not, for its purses may differ.
+        A failure ends the release, charged in full. Where the store failed, or somebody interrupted,
+        nothing has left: the store goes on from what it holds, this object does not, for its purses
+        may differ.
         """
         try:
             with np.errstate(all="ignore"):  # whether a warning appears depends on the data
@@ -249,9 +248,8 @@ class Service:
     def _alone(self) -> Iterator[None]:
         """Lock the purses.
 
-        One question or update at a time, in the process that opened them.
-
-        Two threads would both find a purse full, and a fork is a second set of purses.
+        One question or update at a time, in the process that opened them. Two threads would both find
+        a purse full, and a fork is a second set of purses.
         """
         if os.getpid() != self._process:
             raise uncopied("a service, by a fork")

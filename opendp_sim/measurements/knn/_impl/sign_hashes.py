@@ -1,9 +1,8 @@
 """Hash signs to select records to compare.
 
-Selection is a function of the record, so candidates are free.
-
-Hyperplanes have small integer entries, so the sign of a product is exact and a record's codes do
-not depend on other records. Codes are compared column by column; there is no index to rebuild.
+Selection is a function of the record, so candidates are free. Hyperplanes have small integer entries,
+so the sign of a product is exact and a record's codes do not depend on other records. Codes are
+compared column by column; there is no index to rebuild.
 """
 
 from __future__ import annotations
@@ -244,10 +243,9 @@ def _found(agree: float, tables: int, bits: int) -> float:
 def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | None:
     """Return the cheapest (tables, bits) that keep ``recall``.
 
-    At ``cosine``; None if exact search is cheaper.
-
-    Costs for a lone query, measured, in time per record: 1 unit a column to stream all rows from
-    memory, 0.4 a table to compare codes, 3 a column for each row gathered that collides by chance.
+    At ``cosine``; None if exact search is cheaper. Costs for a lone query, measured, in time per
+    record: 1 unit a column to stream all rows from memory, 0.4 a table to compare codes, 3 a column
+    for each row gathered that collides by chance.
     """
     if search.tables is not None and search.bits is not None:
         return search.tables, search.bits

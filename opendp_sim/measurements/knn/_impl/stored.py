@@ -29,10 +29,8 @@ from opendp_sim.measurements.knn._impl.service import Payload
 class Owners:
     """Map person ids to purse numbers.
 
-    As secret as the dataset.
-
-    Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are two persons, and so are
-    texts that differ in a trailing NUL.
+    As secret as the dataset. Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are
+    two persons, and so are texts that differ in a trailing NUL.
 
     Args:
         ids: shape (n,) identifiers of the first records, whose dtype says of what kind all are; None

@@ -1,10 +1,9 @@
 """Compute the loss of noisy votes over Poisson subsamples.
 
-Composed through dp-accounting.
-
-One query draws each record with probability ``rate`` and releases the class counts of a chosen k of
-them plus discrete Gaussian noise on every cell. The accountant is dp-accounting's privacy loss
-distribution, fed with the exact law of this noise. Proof: ``subsampled_votes.md``, beside this file.
+Composed through dp-accounting. One query draws each record with probability ``rate`` and releases the
+class counts of a chosen k of them plus discrete Gaussian noise on every cell. The accountant is
+dp-accounting's privacy loss distribution, fed with the exact law of this noise. Proof:
+``subsampled_votes.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -46,9 +45,7 @@ def dyadic_rate(rate: float) -> int:
 def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
     """Return epsilon at ``delta`` of that many queries.
 
-    Under adding or removing one record.
-
-    Lemma 1 of ``subsampled_votes.md``.
+    Under adding or removing one record. Lemma 1 of ``subsampled_votes.md``.
 
     Args:
         scale: of the discrete Gaussian noise on each cell.
@@ -143,9 +140,8 @@ def _thetas(scale: float) -> tuple[float, float]:
 def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
     """Return a noise scale at which the queries cost epsilon.
 
-    At most, and within about 0.3 % of the least scale.
-
-    Never below 0.3, where noise is almost always zero, also if less would do.
+    At most, and within about 0.3 % of the least scale. Never below 0.3, where noise is almost always
+    zero, also if less would do.
 
     Raises:
         BudgetError (OS401): no scale below 4,096 does. AuditError (OS503): as ``epsilon_of``.

@@ -1,10 +1,8 @@
 """Draw a service's rounded Gaussian noise ahead.
 
-Each cell is used once.
-
-The exact bulk sampler has a cost for each call and next to none for a cell, and a query needs few
-cells. So a stock draws a block of a scale at a time and hands it out. Noise that was drawn ahead is
-independent of everything, as it would be if drawn later.
+Each cell is used once. The exact bulk sampler has a cost for each call and next to none for a cell,
+and a query needs few cells. So a stock draws a block of a scale at a time and hands it out. Noise that
+was drawn ahead is independent of everything, as it would be if drawn later.
 """
 
 from __future__ import annotations

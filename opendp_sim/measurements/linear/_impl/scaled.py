@@ -24,9 +24,7 @@ _BLOCK = 2**20
 def shorten_rows(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """Shorten integer rows (n, d) to L2 norm ``most``.
 
-    At most; truncating to integers.
-
-    Squares must add up below 2**53. Lemma 1 of ``linear_model.md``.
+    At most; truncating to integers. Squares must add up below 2**53. Lemma 1 of ``linear_model.md``.
     """
     square = squared_norms(rows)
     long = square > float(most) ** 2

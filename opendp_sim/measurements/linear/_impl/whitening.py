@@ -1,8 +1,6 @@
 """Whiten rows along released second moments.
 
-Then no direction of a gradient is slow.
-
-Lemmas 4 and 5 of ``linear_model.md``.
+Then no direction of a gradient is slow. Lemmas 4 and 5 of ``linear_model.md``.
 """
 
 from __future__ import annotations

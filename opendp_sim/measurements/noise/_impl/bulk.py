@@ -61,9 +61,8 @@ def weighted_space(key: str, domain: Domain, metric: Metric, norm: str) -> Vecto
 def runs_of(key: str, scale: float, metric: VectorNorm, factor: int = 1) -> tuple[NoiseRun, ...]:
     """Return runs of (cells, exact scale times ``factor``).
 
-    () when every cell has the scale itself.
-
-    A float is the dyadic rational that it is; its product with a weight is exact.
+    () when every cell has the scale itself. A float is the dyadic rational that it is; its product
+    with a weight is exact.
     """
     runs = tuple((cells, Fraction(scale) * weight * factor) for cells, weight in metric.weights)
     if any(largest > MAX_SCALE for _, largest in (*runs, (0, Fraction(scale) * factor))):

@@ -1,10 +1,8 @@
 """Flip exact coins of probability e**-x, vectorised.
 
-By a byte and a table, then floats, then integers.
-
-The float paths only ever decide what their proved error leaves no doubt about. They use IEEE
-additions and multiplications alone (no library exponential), so the error is a lemma, not a hope.
-Lemmas G3 and G4 in ``bulk_gaussian.md``.
+By a byte and a table, then floats, then integers. The float paths only ever decide what their proved
+error leaves no doubt about. They use IEEE additions and multiplications alone (no library
+exponential), so the error is a lemma, not a hope. Lemmas G3 and G4 in ``bulk_gaussian.md``.
 """
 
 from __future__ import annotations
@@ -104,10 +102,9 @@ _POOL = 1 << 18
 class Bytes:
     """Pool bytes of the private generator.
 
-    Each byte is given out once, in order.
-
-    A call into the generator costs as much as thousands of bytes, so small requests share one.
-    A pool lives as long as one release; it is never shared between threads or releases.
+    Each byte is given out once, in order. A call into the generator costs as much as thousands of
+    bytes, so small requests share one. A pool lives as long as one release; it is never shared between
+    threads or releases.
     """
 
     __slots__ = ("_at", "_pool", "_source")

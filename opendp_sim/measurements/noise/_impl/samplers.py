@@ -1,8 +1,6 @@
 """Add exact noise to int64 cells.
 
-In cache-sized pieces, grouped by scale, saturating like OpenDP.
-
-Lemma L4 in ``bulk_laplace.md``.
+In cache-sized pieces, grouped by scale, saturating like OpenDP. Lemma L4 in ``bulk_laplace.md``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Define the noise of a gate's test.
 
-Steep above, wide below: something private follows only if the test fails.
-
-``N = G - H`` with G geometric and H a discrete Gaussian cut at 0. A pass ends the release, so the
-right tail may fall at the rate of the whole release; a failure composes with what follows, so the left
-tail is Gaussian, and it begins slowly, because a failure that is sure costs what follows in full. Both
-tails are bounded here from both sides, in floats. Proofs: ``gate_tail.md``.
+Steep above, wide below: something private follows only if the test fails. ``N = G - H`` with G
+geometric and H a discrete Gaussian cut at 0. A pass ends the release, so the right tail may fall at
+the rate of the whole release; a failure composes with what follows, so the left tail is Gaussian, and
+it begins slowly, because a failure that is sure costs what follows in full. Both tails are bounded
+here from both sides, in floats. Proofs: ``gate_tail.md``.
 """
 
 from __future__ import annotations

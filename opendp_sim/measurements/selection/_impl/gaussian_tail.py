@@ -1,10 +1,8 @@
 """Bound the discrete Gaussian's tail and hockey-stick curve.
 
-From above, in floats.
-
-A stability test releases a set when an integer gap plus discrete Gaussian noise reaches a threshold.
-Its delta is a tail of that law, so an upper bound on the tail is a privacy claim. Proofs:
-``gaussian_tail.md``, beside this file.
+From above, in floats. A stability test releases a set when an integer gap plus discrete Gaussian noise
+reaches a threshold. Its delta is a tail of that law, so an upper bound on the tail is a privacy claim.
+Proofs: ``gaussian_tail.md``, beside this file.
 """
 
 from __future__ import annotations

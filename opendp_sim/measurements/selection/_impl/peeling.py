@@ -37,9 +37,8 @@ def check_rounds(key: str, rounds: int, accounting: str) -> None:
 def rounds_for(votes: Votes, k: int, *, ranked: bool = False) -> int:
     """Return the draws that choose k of the candidates.
 
-    Winners, or losers when they are fewer.
-
-    Losers tell nothing of the winners' order, so ``ranked`` draws winners.
+    Winners, or losers when they are fewer. Losers tell nothing of the winners' order, so ``ranked``
+    draws winners.
     """
     if not ranked and votes.listed and votes.candidates is not None:
         return min(k, votes.candidates - k)

@@ -1,11 +1,9 @@
 """Share the random choices and parameters of selection mechanisms.
 
-And outward sums.
-
-Every random choice of a selection mechanism is one of the methods of ``Choices``. OpenDP answers them
-in production; a test answers them with exact probabilities and so enumerates the whole output
-distribution of the very code that runs. A stability test asks only whether noise reaches a number,
-so its tree of choices is finite.
+And outward sums. Every random choice of a selection mechanism is one of the methods of ``Choices``.
+OpenDP answers them in production; a test answers them with exact probabilities and so enumerates the
+whole output distribution of the very code that runs. A stability test asks only whether noise reaches
+a number, so its tree of choices is finite.
 """
 
 from __future__ import annotations

@@ -240,9 +240,8 @@ class TreeReader(PerClassReader):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the sums at cells, and their noise.
 
-        In cell widths; shape (L, columns, len(asked)).
-
-        The noise is the variance, and the covariance with the column's own root (Lemma 3).
+        In cell widths; shape (L, columns, len(asked)). The noise is the variance, and the covariance
+        with the column's own root (Lemma 3).
         """
         flat = nodes.reshape(-1, nodes.shape[2]).T
         table = np.empty((flat.shape[1], len(asked)))

@@ -252,9 +252,8 @@ class MomentTable:
     def at(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         """Return answers (L, q) with variances and bounds (q,).
 
-        The bounds: sums of factors, and the most that own leaves may hold.
-
-        The last is per record, in steps: the farther end of the own leaf of each column, to the power p.
+        The bounds: sums of factors, and the most that own leaves may hold. The last is per record, in
+        steps: the farther end of the own leaf of each column, to the power p.
         """
         sums = np.zeros((len(self.sums), len(values)))
         variance, counted, missed = np.zeros((3, 1, len(values)))

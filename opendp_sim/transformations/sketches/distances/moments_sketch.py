@@ -66,9 +66,8 @@ class ClassSums:
     def add(self, values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> None:
         """Add rows (n, d) to their classes (n,).
 
-        Integers of magnitude below 2**32.
-
-        ``labels`` are below the number of classes; None puts all rows in the first.
+        Integers of magnitude below 2**32. ``labels`` are below the number of classes; None puts all
+        rows in the first.
         """
         for start in range(0, len(values), self._rows):
             part = values[start : start + self._rows]
@@ -338,10 +337,9 @@ class MomentsReader(PerClassReader):
 def shorten_to_radius(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
     """Return rows shortened to at most ``radius`` steps (Lemma 1).
 
-    In whole steps.
-
-    The squared norm is an exact integer; the factor is taken a little too small and the products are
-    rounded toward zero, so no rounding can leave a row too long. Elementwise: row-local bit for bit.
+    In whole steps. The squared norm is an exact integer; the factor is taken a little too small and
+    the products are rounded toward zero, so no rounding can leave a row too long. Elementwise:
+    row-local bit for bit.
     """
     norms = squared_norms(values)
     long = norms > float(radius) ** 2

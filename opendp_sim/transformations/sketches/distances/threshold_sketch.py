@@ -280,9 +280,8 @@ def _running_integrals(
 ) -> NDArray[np.float64]:
     """Return columns' sums of distances at ``m_j + 1`` levels.
 
-    In steps; shape (L, M + d).
-
-    Level i of column j: ``N R / 2 + R / (2 m) * (sum of signs below level i - those from it on)``.
+    In steps; shape (L, M + d). Level i of column j: ``N R / 2 + R / (2 m) * (sum of signs below level
+    i - those from it on)``.
     """
     out = np.empty((len(signs), int(offsets[-1]) + len(span)))
     for column, (reach, count) in enumerate(zip(span, counts, strict=True)):

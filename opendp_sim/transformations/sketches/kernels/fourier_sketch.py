@@ -48,10 +48,9 @@ _Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 class Weighted(DensityKernel):
     """Sum kernels ``w_1 k_1 + w_2 k_2 + ...``.
 
-    Weights of either sign: one release, no budget split.
-
-    Every frequency belongs to one term, in numbers proportional to ``|w_i|``; the weight and its sign
-    multiply released cells only, so that the noise costs ``sum |w_i|`` times a single kernel's.
+    Weights of either sign: one release, no budget split. Every frequency belongs to one term, in
+    numbers proportional to ``|w_i|``; the weight and its sign multiply released cells only, so that
+    the noise costs ``sum |w_i|`` times a single kernel's.
     """
 
     key: ClassVar[str] = "weighted"

@@ -285,9 +285,8 @@ class RaceReader(PerClassReader):
     def _asked(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return public queries' ids.
 
-        A query that no record can equal gets an id that no record has.
-
-        Hashing reads ids modulo 2**32, so an id far away would meet the records of another one.
+        A query that no record can equal gets an id that no record has. Hashing reads ids modulo 2**32,
+        so an id far away would meet the records of another one.
         """
         ids = self.projection.far_ids(values)
         if self._coded(self.mechanism):  # only the side of zero is read

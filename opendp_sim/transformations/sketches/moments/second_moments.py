@@ -149,9 +149,7 @@ class SecondMomentReader:
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the symmetric matrix of sums, constant first.
 
-        For columns in [-1, 1].
-
-        Also returns the deviation of an entry per unit of cell noise.
+        For columns in [-1, 1]. Also returns the deviation of an entry per unit of cell noise.
         """
         products = np.asarray(released["products"], dtype=np.float64) / LEVELS**2
         matrix = np.zeros((self.standard.width, self.standard.width))

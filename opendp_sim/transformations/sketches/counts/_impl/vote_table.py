@@ -152,10 +152,9 @@ class Pairs:
 def by_user(gathered: Sequence[Pairs], crew: Workers) -> Sequence[Pairs]:
     """Regroup the pairs of several threads by user.
 
-    Into as many places; all pairs of a user in one.
-
-    Users are cut into ranges at the quantiles of the largest part; no count depends on
-    where that is. The pairs are handed over: nothing is left in ``gathered``.
+    Into as many places; all pairs of a user in one. Users are cut into ranges at the quantiles of the
+    largest part; no count depends on where that is. The pairs are handed over: nothing is left in
+    ``gathered``.
     """
     if len(gathered) == 1:
         return gathered
@@ -178,9 +177,8 @@ def by_user(gathered: Sequence[Pairs], crew: Workers) -> Sequence[Pairs]:
 def _packed(users: Ints, items: Ints, runs: int) -> tuple[Ints, Ints]:
     """Sort pairs, each as one number, and drop repetitions.
 
-    Where both ranges fit into 63 bits.
-
-    The first ``runs`` pairs come in sorted runs, which a stable sort only merges.
+    Where both ranges fit into 63 bits. The first ``runs`` pairs come in sorted runs, which a stable
+    sort only merges.
     """
     low, first = int(users.min()), int(items.min())
     bits = (int(items.max()) - first).bit_length()

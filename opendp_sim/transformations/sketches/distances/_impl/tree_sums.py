@@ -1,8 +1,7 @@
 """Turn a dyadic tree's counts into sums of distances.
 
-By far ends, and by the least-squares tree.
-
-Proofs: ``distance_tree.md``, Lemmas 2 and 3. Everything here is post-processing.
+By far ends, and by the least-squares tree. Proofs: ``distance_tree.md``, Lemmas 2 and 3. Everything
+here is post-processing.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ from opendp_sim.transformations.sketches.distances._impl.axes import (
 class FarEnds:
     """Sum distances to far ends on one axis, in cells.
 
-    Cells are the smallest parts of a column that leaves distinguish.
-
-    A cell at distance in ``(far_{j+1}, far_j]`` weighs ``far_j**p``; the far ends are
-    ``far_j = (cells - 1) (1 + alpha)**(-j/p)`` for integers j (negative for queries outside), so
-    they do not depend on which queries are asked together.
+    Cells are the smallest parts of a column that leaves distinguish. A cell at distance in
+    ``(far_{j+1}, far_j]`` weighs ``far_j**p``; the far ends are ``far_j = (cells - 1) (1 +
+    alpha)**(-j/p)`` for integers j (negative for queries outside), so they do not depend on which
+    queries are asked together.
 
     Attributes:
         cells: number of cells, at most ``2**height``; cell c has the leaves
@@ -123,10 +121,9 @@ class FarEnds:
 def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return linear functions' variance under least squares.
 
-    Per cell variance.
-
-    Haar functions diagonalise the tree (Lemma 3): one that splits a node of h leaves has eigenvalue
-    ``h - 1``, the constant ``2 M - 1`` for M leaves. ``weights`` has shape (q, M).
+    Per cell variance. Haar functions diagonalise the tree (Lemma 3): one that splits a node of h
+    leaves has eigenvalue ``h - 1``, the constant ``2 M - 1`` for M leaves. ``weights`` has shape (q,
+    M).
     """
     leaves, blocks = weights.shape[1], weights
     variance, half = np.zeros(len(weights)), 1
@@ -207,11 +204,9 @@ class NearestCells:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Return queries' cells, distances to the box, and rounding costs.
 
-        Cells (d, q); the others (q,).
-
-        For p = 1 a query outside is answered at the nearest end, and the rest of the way is counted
-        once for each record; for other exponents the intervals start outside. The cost is per record,
-        at most (Lemma 2).
+        Cells (d, q); the others (q,). For p = 1 a query outside is answered at the nearest end, and
+        the rest of the way is counted once for each record; for other exponents the intervals start
+        outside. The cost is per record, at most (Lemma 2).
         """
         places = np.empty((self.rows.width, len(values)), dtype=np.int64)
         beyond, missed = np.zeros((2, len(values)))

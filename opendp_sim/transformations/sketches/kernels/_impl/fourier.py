@@ -205,9 +205,8 @@ class FourierReader(PerClassReader):
     def coarseness(self) -> float:
         """Return a feature pair's largest distance from the smooth one.
 
-        Over the response (Lemma 9).
-
-        A pair stands for an arc of phases, and is farthest from one of its ends.
+        Over the response (Lemma 9). A pair stands for an arc of phases, and is farthest from one of
+        its ends.
         """
         angles = np.arange(self.mechanism.phases + 1) * (2.0 * math.pi / self.mechanism.phases)
         smooth = self.response * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -329,9 +328,8 @@ class FourierReader(PerClassReader):
     def _hidden(self, groups: int) -> tuple[float, float, float]:
         """Return one record's hidden part, steps' part and skewness.
 
-        What a repetition may hide.
-
-        A frequency of a heavy-tailed spectrum that sees a small distance is rare: no drawn one may.
+        What a repetition may hide. A frequency of a heavy-tailed spectrum that sees a small distance
+        is rare: no drawn one may.
         """
         hidden = grain = skew = 0.0
         for term in self.terms:
@@ -398,9 +396,7 @@ def sample_variance(
 ) -> NDArray[np.float64]:
     """Return the sample variance of ``c cos + s sin``, shape (L, q).
 
-    Over the frequencies.
-
-    One frequency tells nothing about its own error: infinite.
+    Over the frequencies. One frequency tells nothing about its own error: infinite.
     """
     count = len(cosine)
     if count == 1:

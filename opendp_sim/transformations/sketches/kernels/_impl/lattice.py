@@ -166,9 +166,8 @@ def _total(steps: Points, sigma: float, turn: int) -> float:
 def _smallest(steps: Points, most: int, limit: int) -> tuple[Points, Points]:
     """Return the integer vectors with the least ``sum (m_i j_i)^2``.
 
-    Whole shells, at most ``most``.
-
-    Sorted by that integer, then by their coordinates: the order is exact on every machine.
+    Whole shells, at most ``most``. Sorted by that integer, then by their coordinates: the order is
+    exact on every machine.
     """
     low, high, kept = 0, limit, np.zeros((1, len(steps)), dtype=np.int64)
     found = _within(steps, high, most)

@@ -19,9 +19,7 @@ LEVELS = 2**10
 class Standard:
     """Scale columns to integers in [-A, A] by public bounds.
 
-    A constant A comes first.
-
-    Row by row and elementwise: Lemma 1 of ``second_moments.md``.
+    A constant A comes first. Row by row and elementwise: Lemma 1 of ``second_moments.md``.
 
     Args:
         rows: the grid, whose bounds are used.
