@@ -79,7 +79,7 @@ def ledger_facts(file: Path) -> Facts:
         ("First run", stamps[0] if runs else "none"),
         ("Last run", stamps[-1] if runs else "none"),
     ]
-    facts.about += [("Owner", ""), ("Valid until", "")]
+    facts.about += [("Owner", ""), ("Expires", "")]
     attacker = attacker_of(total.measure, total.loss)
     said = odds_statement(attacker, unit, several=False)
     formal = f"Formally: {total.text}, of a limit of {total.limit_text}."

@@ -81,7 +81,7 @@ def shown_density(release: Release) -> Iterator[Shown]:
         values, noise = told["density"].reshape(shape), told["noise_error"].reshape(shape)
         sides = ((names[0], x[0], x[-1]), (names[1], y[0], y[-1]))
         yield "picture", heat_map(values.tolist(), (values >= SURE * noise).tolist(), sides), ""
-        note += "Darker is more rows near a place; hatched places are not told from noise. "
+        note += "The stronger the colour, the more rows are near; hatched is not told from noise. "
     yield "table", _places(names, asked, told), f"{note}Reading it costs no further privacy."
 
 

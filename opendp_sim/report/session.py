@@ -21,6 +21,10 @@ _LEAD = (
     "Answers one question after another from private data. Its whole loss was charged before the first "
     "answer, however many follow."
 )
+_RELEASED = (
+    "For each question a label, with noisy votes of the rows near to it. Whoever asks may choose a "
+    "question by the answers before it: the claim covers that."
+)
 _PURSES = (
     "To tell how much single rows or people have left: that is private, as this store is, and the store "
     "stays with the curator."
@@ -45,7 +49,7 @@ def session_facts(
         BudgetError (OS407): the ledger charged this store for another program than the plan's.
     """
     path = _ledger(file, found, plan)
-    own, total = (None, None) if path is None else _paid(path, found, plan)
+    own, total, unit = (None, None, ProtectedUnit()) if path is None else _paid(path, found, plan)
     command = f"opendp-sim report {file.name}"
     command += f" --spec {shlex.quote(spec)}" if plan is not None else ""
     verify = [
@@ -61,8 +65,12 @@ def session_facts(
     kind = f"Session `{file.name}`"
     if plan is None:
         facts = Facts(kind, file.name)
-        facts.verdict = _verdict(own)
-        facts.cards = [Card("Not promised", [Part("list", [])])]
+        facts.about = [("Owner", ""), ("Purpose", ""), ("Expires", "")]
+        facts.verdict = _verdict(own, unit)
+        facts.cards = [
+            Card("What is released", [Part("text", [_RELEASED])]),
+            Card("Not promised", [Part("list", [])]),
+        ]
         facts.folds = [Card("Verify", verify, "command and hash")]
     else:
         facts = plan_facts(plan, kind, commands=verify)
@@ -70,23 +78,20 @@ def session_facts(
     whom = [tile for tile in facts.tiles if tile.head in ("Who is protected", "How wrong")]
     answered = Tile("Answered", f"{_questions(found.answered)} answered", "So far, by this store.")
     facts.tiles = [answered, _left(found, plan, own), *_money(found, own, total), *whom][:4]
-    promised = next(card for card in facts.cards if card.title == "Not promised")
     newest = "That this is the newest copy of the store: a ledger refuses an older one when it is opened."
+    first, promised = facts.cards
     listed = [*promised.parts[0].body, _PURSES, newest]
-    facts.cards = [
-        Card("What answers may show", [Part("text", [_LEAD])]),
-        Card("Not promised", [Part("list", listed)]),
-    ]
+    facts.cards = [first, Card(promised.title, [Part("list", listed)])]
     return facts
 
 
-def _verdict(own: Entry | None) -> Judgement | None:
+def _verdict(own: Entry | None, unit: ProtectedUnit) -> Judgement | None:
     """Return the verdict on a store's charge, where its ledger is there."""
     if own is None:
         return None
     charge = Charge.read(own.body["loss"])
     attacker = attacker_of(charge.measure, charge.loss)
-    said = odds_statement(attacker, ProtectedUnit())
+    said = odds_statement(attacker, unit)
     return judgement(said, attacker, "Privacy of the whole session", f"Formally: {charge.text}.")
 
 
@@ -127,18 +132,20 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
     return next((path for path in beside if path.is_file()), None)
 
 
-def _paid(path: Path, found: SessionStanding, plan: Plan | None) -> tuple[Entry | None, Total]:
-    """Return the entry that pays for a store, and its ledger's total.
+def _paid(
+    path: Path, found: SessionStanding, plan: Plan | None
+) -> tuple[Entry | None, Total, ProtectedUnit]:
+    """Return the entry that pays for a store, its ledger's total and unit.
 
     Raises:
         BudgetError (OS407): another program than the plan's was charged.
     """
     with Ledger.open(path) as ledger:
         total = ledger.total()
-        own = _charge(ledger.entries, found)
+        own, unit = _charge(ledger.entries, found), ProtectedUnit.of_text(str(ledger.terms.unit))
     if own is not None and plan is not None and own.body.get("program") != plan.program.hash:
         raise store_refusal("the spec that this store was started with", "another one")
-    return own, total
+    return own, total, unit
 
 
 def _money(found: SessionStanding, own: Entry | None, total: Total | None) -> list[Tile]:

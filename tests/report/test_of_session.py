@@ -69,6 +69,10 @@ def test_a_store_says_what_it_answered_cost_and_left(folder):
     for told in ("3 questions answered", "rho 0.4", "rho 0.6 left", "See the spec"):
         assert told in text, told
     assert "p1" not in text.split()
+    assert "guesses whether one given" in text
+    assert "who is in the data. Of 100 such guesses" in " ".join(
+        text.split()
+    )  # its unit, not a row
 
 
 def test_with_its_spec_a_store_says_how_many_questions_are_left(folder):
