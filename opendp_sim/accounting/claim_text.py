@@ -164,16 +164,17 @@ def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Sta
     else:
         value = f"Each `{unit.of}`" if unit.count == 1 else f"Any {unit.count} of `{unit.of}`"
         each = f"each {name}, all its rows" if unit.count == 1 else f"any {unit.count} of {name}"
-    found = [(n, of_units(attacker, n)) for n in _SEVERAL] if attacker is not None else []
-    odds = {n: one.right for n, one in found if one is not None and unit.count == 1}
-    told = ", ".join(f"with {n} rows {right}" for n, right in odds.items()) if unit.by_row else ""
+    several = _SEVERAL if attacker is not None and unit.by_row and unit.count == 1 else ()
+    found = [(n, of_units(attacker, n)) for n in several if attacker is not None]
+    odds = {n: one.right for n, one in found if one is not None}
+    told = ", ".join(f"with {n} rows {right}" for n, right in odds.items())
     if unit.by_row:
         text = f"{'Not each person: ' if unit.count == 1 else ''}whoever has more rows is protected less"
         text += f" ({told} of 100 guesses are right at most)." if told else "."
     else:
         text = f"All its rows count as one. Whoever has several `{unit.of}` is protected less."
     more = "The number of them is public." if unit.replaced else ""
-    numbers = {f"right with {n}": float(right) for n, right in odds.items()}
+    numbers = {f"right with {n} rows of a person": float(odd) for n, odd in odds.items()}
     return Statement("who", value, f"{each}: {what} stays uncertain", text, more, numbers)
 
 
@@ -200,7 +201,7 @@ def odds_statement(
         f"{unit.doubt}. Of 100 such guesses at most {right} are right; a coin is right 50 times."
     )
     told = ", ".join(f"after {n} such runs {odds}" for n, odds in again.items())
-    numbers = {f"right after {n}": float(odds) for n, odds in again.items()}
+    numbers = {f"right after {n} such runs": float(odds) for n, odds in again.items()}
     more = f"Runs on the same data add up: {told}." if told else ""
     return Statement("privacy", word, line, text, more, {"right": float(right), **numbers})
 

@@ -12,7 +12,6 @@ from opendp_sim.accounting.certificate.certificate import assumptions
 from opendp_sim.accounting.claim_text import Statement, claim_sentence
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
-from opendp_sim.accounting.measures.group_and_repeat import weaker_situations
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.plan.gaussian_facts import is_tight
@@ -199,10 +198,9 @@ def _understand(plan: Plan, said: PlanStatements, only: str) -> Card:
     wrong += [pair for pair in selected(plan) if not only or pair[0].startswith(f"{only}:")]
     parts = [Part("text", [said.cost.more, *_of_the_curve(plan, said)])] if said.cost.more else []
     if said.attacker is not None:
-        assert plan.privacy is not None  # noqa: S101 - it has an attacker
-        by_row = plan.privacy.unit.of == "row" and plan.privacy.unit.count == 1
-        alone = attacker_of(plan.privacy.measure, plan.total)
-        rows = list(weaker_situations(alone, rows=by_row))
+        found = {**tell(plan).privacy.numbers, **said.who.numbers}
+        rows = [("this run, as promised", f"{found.pop('right'):g}")]
+        rows += [(f"this run, {name[6:]}", f"{odds:g}") for name, odds in found.items()]
         head = ("what happens", "of 100 guesses right, at most")
         parts.append(Part("table", rows, "Repeats", head=head, numbers=(1,)))
     parts.append(Part("pairs", wrong, "Errors", error_notes(plan)))

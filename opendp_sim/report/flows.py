@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opendp_sim.core.arithmetic.rounding import up_text
@@ -15,18 +14,6 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.statements import unit_of
 from opendp_sim.dsl.text.plain_text import plain_text
-
-_OWN_NOISE = (
-    ("deviation", "{} votes (deviation) on each count"),
-    ("deviation_if_peeled", "{} votes (deviation) on each count, where names are drawn one by one"),
-    ("scale", "{} votes (its scale)"),
-    ("count_noise", "{} records (deviation) on a number of neighbours"),
-    ("relative_vote_noise", "{} (deviation) on the votes of a class, about"),
-    ("noise_of_votes", "{} votes (deviation) on the votes of a class, about"),
-    ("vote_noise", "{} votes (its scale) on the votes of a class"),
-    ("noise_of_a_gradient_in_records", "as much as {} records could move a step (deviation)"),
-)
-"""What a mechanism states of its own noise, and how a page says it."""
 
 
 @dataclass(frozen=True)
@@ -115,27 +102,10 @@ def _touched(most: int) -> str:
     return f", and no more than {most:,} of them change{'s' if most == 1 else ''}"
 
 
-def _of_a_mechanism(facts: Mapping[str, float]) -> str:
-    """State a mechanism's own noise in votes or records."""
-    told = []
-    for name, what in _OWN_NOISE:
-        if name in facts:
-            number = float(facts[name])
-            share = f"{100 * number:.2g}% of the votes"
-            told.append(what.format(share if name == "relative_vote_noise" else size(number)))
-    if not told and "gap_for_95_percent" in facts:
-        reach = float(facts["gap_for_95_percent"]) - float(facts["threshold"])
-        told.append(f"at most {size(reach)} votes in 19 of 20 runs, on the gap that is tested")
-    if not told and "votes_to_be_listed" in facts:
-        reach = float(facts["votes_to_be_listed"]) - float(facts["threshold"])
-        told.append(f"at most {size(reach)} votes in 19 of 20 runs, on each count")
-    return f" The size of its noise: {'; '.join(told)}." if told else ""
-
-
 def _typical(release: ReleasePlan) -> str:
     """State the noise in the numbers of the bound before it."""
     noise = None if release.bound is None else getattr(release.bound.claim, "noise", None)
     if noise is None:
-        return "" if release.bound is None else _of_a_mechanism(release.bound.claim.expected)
+        return ""
     weight = " times the weight" if noise.weights else ""
     return f" Its typical size (deviation): {size(noise.deviation)}{weight}."

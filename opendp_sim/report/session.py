@@ -135,7 +135,7 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
 def _paid(
     path: Path, found: SessionStanding, plan: Plan | None
 ) -> tuple[Entry | None, Total, ProtectedUnit]:
-    """Return the entry that pays for a store, its ledger's total and unit.
+    """Return a store's charge, and its ledger's total and unit.
 
     Raises:
         BudgetError (OS407): another program than the plan's was charged.

@@ -14,30 +14,17 @@ UNIT_SENTENCE = (
     "The privacy unit is the one that the program states: rows, or all rows of one name."
 )
 """The sentence of a certificate for which a page says who has how many rows."""
-_OF_VOTES = (
-    (
-        {"pate_labels"},
-        (
-            "One row is all that one teacher answers, so teachers are protected. Somebody whose "
-            "records taught a "
-            "teacher is protected as that teacher is, if no other teacher learnt from records of "
-            "the same person: "
-            "who learnt from whose records cannot be seen here."
-        ),
-    ),
-    (
-        {"ind_knn", "hybrid_knn", "private_knn"},
-        (
-            "Whoever asks may see all answers and choose each question by those before it: the "
-            "claim covers that. "
-            "It does not cover an older copy of the session's store that somebody puts back, or "
-            "a second session "
-            "on the same data that no ledger counts: the store says what was answered and paid, "
-            "and stays with "
-            "the curator."
-        ),
-    ),
+_TEACHERS = (
+    "One row is all that one teacher answers, so teachers are protected. Somebody whose records taught "
+    "a teacher is protected as that teacher is, if no other teacher learnt from records of the same "
+    "person: who learnt from whose records cannot be seen here."
 )
+_SESSIONS = (
+    "Whoever asks may see all answers and choose each question by those before it: the claim covers "
+    "that. It does not cover an older copy of the session's store that somebody puts back, or a second "
+    "session on the same data that no ledger counts: the store stays with the curator."
+)
+_OF_VOTES = (({"pate_labels"}, _TEACHERS), ({"ind_knn", "hybrid_knn", "private_knn"}, _SESSIONS))
 """What votes ask to believe besides, by mechanism."""
 
 

@@ -131,8 +131,8 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
     for said in (
         "2.72 times as likely",
         "with one row in the data, anything that is released, and anything that is done because of it",
-        "2 such runs on the same data",
-        "a person with 10 rows",
+        "this run, after 2 such runs",
+        "this run, with 10 rows of a person",
         "2.5% by the draws of the sketch",
         "±468 rows with 10,000: noise ±4.4 rows whatever their number",
         "3.7% by the projection",
@@ -242,6 +242,15 @@ def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
     )
     assert "They alone would allow 73.2 in 100." in text["digit-density"]
     assert "is the most that epsilon and delta allow" in text["bright-pixels"]
+
+
+def test_the_table_of_repeats_starts_with_the_promise_and_rises():
+    plan = plan_file(SPECS / "digit-density.yaml")
+    rows = rows_of(page_of(SPECS / "digit-density.yaml").partition("Repeats")[2])[:5]
+    assert rows[0] == ["this run, as promised", attacker_of("gdp", plan.total).right]
+    values = [float(right) for _, right in rows]
+    assert values[0] < values[1] < values[2]
+    assert values[0] < values[3] < values[4]
 
 
 def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():

@@ -15,7 +15,6 @@ from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.report.disclosures import right_names, selected
 from opendp_sim.report.facts import error_notes
-from opendp_sim.report.flows import flow_of
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts  # noqa: F401 - in the catalogue
 from tests._plans import planned
 
@@ -57,20 +56,6 @@ def test_more_lead_and_fewer_others_leave_more_right():
     assert rising[0] == pytest.approx(1.0, abs=0.3)
     assert rising[-1] == pytest.approx(10.0, abs=0.01)
     assert right_names(10, 5, 1.0, by_draws=True) > right_names(10, 500, 1.0, by_draws=True)
-
-
-def test_the_size_of_the_noise_stands_on_the_way_of_a_record():
-    for stem, said in (
-        ("bright-pixels", "The size of its noise: 4.48 votes (deviation) on each count."),
-        (
-            "flights-places",
-            "The size of its noise: at most 2.3 votes in 19 of 20 runs, on each count.",
-        ),
-        ("digits-session", "13% of the votes (deviation) on the votes of a class"),
-        ("digits-private-knn", "votes (its scale) on the votes of a class"),
-    ):
-        plan = planned(SPECS / f"{stem}.yaml")
-        assert any(said in box.text for name in plan.releases for box in flow_of(plan, name)), stem
 
 
 @pytest.mark.parametrize(("stem", "negative"), [("digit-density", True), ("bright-pixels", False)])

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
 from opendp_sim.core.arithmetic.rounding import float_up
-
-_RUNS = (2, 10)
-_UNITS = (2, 10)
 
 
 def after_runs(attacker: Attacker, runs: int) -> Attacker:
@@ -31,22 +27,6 @@ def of_units(attacker: Attacker, count: int) -> Attacker | None:
         return None
     steps = sum(math.exp(step * first) for step in range(count))
     return attacker_of("approx", (grown, min(1.0, attacker.loss[1] * steps * (1 + 1e-12))))
-
-
-def weaker_situations(attacker: Attacker, *, rows: bool) -> Iterator[tuple[str, str]]:
-    """Yield each situation with its right guesses in 100.
-
-    Args:
-        attacker: of one run and one privacy unit.
-        rows: whether the unit is one row, so that a person may have several.
-    """
-    yield "this run, as promised", attacker.right
-    for runs in _RUNS:
-        yield f"{runs} such runs on the same data", after_runs(attacker, runs).right
-    for count in _UNITS if rows else ():
-        found = of_units(attacker, count)
-        if found is not None:
-            yield f"this run, for a person with {count} rows in the data", found.right
 
 
 def _times(value: float, count: int) -> float:
