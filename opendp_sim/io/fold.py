@@ -254,7 +254,7 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 _CELLS = 2**23
 """Cells that go through the steps together: 64 MiB of float64. Few large sums cost less than many."""
-_KINDS = frozenset({"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
+_KINDS = frozenset({"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4"})
 """Numbers that a device holds as they are."""
 
 
@@ -318,7 +318,7 @@ class DeviceSum:
         if there is None:
             self._on_cpu(rows, part.out)
             return
-        part.here.append(rows)
+        part.here.append(Rows(native, rows.labels))
         part.there.append(there)
         if sum(rows.values.size for rows in part.here) >= _CELLS:
             self._flush(part)

@@ -17,6 +17,9 @@ from opendp_sim.domains.checks import real_rows
 from opendp_sim.domains.row_norms import norm_slack
 from opendp_sim.domains.rows import GridRows, RealRows, Rows, as_rows
 
+_LEAST_ON_DEVICE = 2.0**-100
+"""Units below which a float32 too small for its exponent matters; a card may read it as zero."""
+
 
 @register
 class Quantize(Mechanism):
@@ -115,7 +118,7 @@ class Quantize(Mechanism):
         return Stable(
             output=output,
             function=lambda data: steps(data, least, most),
-            on_device=steps_on,
+            on_device=steps_on if unit >= _LEAST_ON_DEVICE else None,
             on_queries=lambda data: steps(data, -(2.0**52), 2.0**52),
             expected={"rounding": output.rounding * unit},
         )

@@ -82,6 +82,7 @@ def test_a_device_finds_what_the_cpu_finds(
         )
         assert found(there, queries[:0], [], angular=angular) == []
     assert there._resident is resident
+    assert resident.size == 430  # -1 once it failed
 
 
 @pytest.mark.parametrize("error", [MemoryError, RuntimeError])
