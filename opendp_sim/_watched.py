@@ -100,7 +100,7 @@ def _result(text: str, code: int) -> int:
         return code
     sys.stderr.write(
         "error[OS501]: `audit` expects code that lets the audit end\n"
-        f"   = got a process that ended with exit code {code} before it told a verdict\n"
+        f"   = got a process that ended with exit code {code} before its verdict\n"
         "   = help: nothing was found out; look for `os._exit`, `sys.exit` or a crash in the module.\n"
     )
     sys.stderr.flush()

@@ -41,7 +41,7 @@ def _ended(code: str) -> tuple[int, str]:
 def test_a_process_that_ends_without_a_word_has_no_result(code: str) -> None:
     ended, said = _ended(code)
     assert ended == 2
-    assert "before it told a verdict" in said
+    assert "before its verdict" in said
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,9 @@ class ProtectedUnit:
 
 def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Statement:
     """State who is protected, and how several rows weaken that."""
-    what = "what it says" if unit.replaced else "whether it is in the data"
+    what = "its values" if unit.replaced else "whether it is in the data"
     if unit.count != 1:
-        what = "what they say" if unit.replaced else "whether they are in the data"
+        what = "their values" if unit.replaced else "whether they are in the data"
     name = unit.of if len(unit.of) <= 9 else f"{unit.of[:8]}…"
     if unit.by_row:
         value = "Each row" if unit.count == 1 else f"Any {unit.count} rows"
@@ -234,7 +234,7 @@ def epsilon_in_words(epsilon: float, unit: ProtectedUnit | None = None) -> str:
     of = unit.one if unit.by_row and unit.count == 1 else f"all rows of {unit.one}"
     given, other = f"with {of} in the data", "without"
     if unit.replaced:
-        given, other = f"with what {unit.one} said", "with anything else in its place"
+        given, other = f"with the values of {unit.one}", "with any others in their place"
     return (
         f"Epsilon {up_text(epsilon, 3)}: {given}, anything that is released, and anything that is done "
         f"because of it, is at most {factor} times as likely as {other}, or the other way round; "

@@ -268,7 +268,7 @@ def _as_float(value: Any) -> float:
 def _no_loss(expected: str, got: str) -> BudgetError:
     return BudgetError(
         "OS405", "charge", expected=expected, got=got,
-        hint="charge what the map of the release says: (epsilon,), (rho,), (epsilon, delta) or "
+        hint="charge the value of the release's map: (epsilon,), (rho,), (epsilon, delta) or "
         "(rho, delta).",
     )  # fmt: skip
 

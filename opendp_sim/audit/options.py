@@ -255,7 +255,7 @@ def checked_events(events: Any) -> Mapping[str, Callable[[Any], float]] | None:
             except Exception as error:  # noqa: BLE001 - the user's function
                 raise _refused(
                     f"events.{name}", "a number of every output", type(error).__name__,
-                    "it is given the output's numbers as one array; return 0 for what says nothing.",
+                    "it is given the output's numbers as one array; return 0 where nothing is learnt.",
                 ) from None  # fmt: skip
 
         return number

@@ -184,7 +184,7 @@ def verify_command(
 
 
 ODOMETER = (
-    "note      what is promised is the limit: a sum that was read at a moment chosen after seeing "
+    "note      the claim is the limit: a sum that was read at a moment chosen after seeing "
     "answers is no Gaussian DP claim of its own"
 )
 """Lemma 6 of ``privacy_filter.md`` is about a limit that was stated in advance."""
@@ -304,6 +304,6 @@ def ledger_verify(
             )
             if head is None:
                 say(
-                    "an older copy of the whole file cannot be told from it: give --head HASH from a "
-                    "certificate"
+                    "an older copy of the whole file cannot be distinguished from it: give --head HASH "
+                    "from a certificate"
                 )

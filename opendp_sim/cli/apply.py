@@ -169,11 +169,7 @@ def _say_circumstances(done: Applied, earlier: Earlier) -> None:
     for name, store in done.stores.items():
         say(f"opened   {store} ({name}), which `opendp-sim session` serves at no further cost")
     if earlier.names and done.resumed is None:
-        told = (
-            ""
-            if done.plan.privacy is None
-            else "; what an earlier run told stays told, and adds up"
-        )
+        told = "" if done.plan.privacy is None else "; both runs' losses add up"
         say(
             f"again    {', '.join(earlier.names)}: in the place of an earlier run's{told}. To ask more, "
             "keep the files and use `opendp-sim answer`, which costs nothing"

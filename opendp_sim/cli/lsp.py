@@ -12,7 +12,7 @@ def lsp_command(json_: AsJson = False) -> None:
     Findings, hover, completion, the plan's cost; needs the extra `lsp`.
 
     An editor starts it. No data is opened and nothing is written. The documentation's page "In the
-    editor" shows how VS Code, Neovim and JetBrains are told. It speaks JSON-RPC with and without
+    editor" shows how VS Code, Neovim and JetBrains are set up. It speaks JSON-RPC with and without
     ``--json``, which is for a refusal to start.
     """
     with handled(as_json_text=json_):

@@ -136,7 +136,7 @@ def _say_absent(plan: Plan) -> None:
 
 def _too_few(least: float, size: int) -> str:
     """Say what means of fewer records than their divisor's floor are."""
-    few = f"{math.ceil(least):,} records are not told from noise"
+    few = f"{math.ceil(least):,} records cannot be distinguished from noise"
     return f"; fewer than {few}: answers are pulled to 0" if size < least else ""
 
 

@@ -22,7 +22,7 @@ CATALOGUE: dict[str, str] = {
     "OS203": "Exact arithmetic cannot be guaranteed: a bound of the type reaches 2**51.",
     "OS204": "A stage needs a property that the type does not carry (norm bound, labels, bounds).",
     "OS205": "The distance map would overflow at this input distance.",
-    "OS206": "Nothing finite can be said at this input distance: records that come and go move cells "
+    "OS206": "No finite loss holds at this input distance: records that come and go move cells "
     "both ways, which is infinitely far in OpenDP's monotone distance.",
     "OS301": "A stage is less stable than its `expect` claims.",
     "OS302": "The spec is not valid YAML 1.2, or uses a feature that specs refuse.",

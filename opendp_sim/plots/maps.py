@@ -114,7 +114,7 @@ class DensityDisplay(Display):
         _hatch(ax, self.x, self.y, lost)
         noise = float(np.median(self.noise))
         said = (
-            "density (records near)\nhatched: not told from noise;\n"
+            "density (records near)\nhatched: within the noise;\n"
             f"colours nearer than {SURE * noise:.3g} may be equal"
         )
         bar = ax.figure.colorbar(mesh, ax=ax, label=said)
@@ -231,5 +231,5 @@ def _refused(where: str, expected: str, got: str) -> ParameterError:
         where,
         expected=expected,
         got=got,
-        hint="`release.ops` and its columns say what it holds.",
+        hint="`release.ops` and its columns list the rest.",
     )

@@ -47,7 +47,7 @@ class Density(Mechanism):
         ``fourier_sketch``, ...), and public queries of shape (q, d) in data units.
         Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
         ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
-        not told from noise), each of shape (q, L), L being the number of classes (1 without
+        within the noise), each of shape (q, L), L being the number of classes (1 without
         ``per_label``). The interval holds noise, sketch and rounding to the grid. It is about the rows
         as they were clipped and projected: `plan` shows what that may cost, beside those steps.
 

@@ -46,7 +46,7 @@ class Distance(Mechanism):
         shape (q, d) in data units; they may lie outside the data's bounds.
         Output: columns ``distance``, ``noise_error`` (one standard deviation of the noise), ``bias``
         (the largest error of the structure), ``lower``, ``upper``, ``records`` and ``least_records``
-        (the size below which a class is not told from noise, and which a mean divides by at least),
+        (the size below which a class is within the noise, and which a mean divides by at least),
         each of shape (q, L), L being the number of classes (1 without ``per_label``). The interval
         holds noise,
         bias, rounding to the grid, ``alpha``, and the deviation of a random projection before the

@@ -233,7 +233,7 @@ def _items(found: Any, *, ranked: bool = False) -> Iterator[Part]:
         yield Part("pairs", [("released number", str(found))], "", _FREE)
         return
     if all(isinstance(item, str | int) for item in found):
-        order = "" if ranked else "The order tells nothing. "
+        order = "" if ranked else "The order means nothing. "
         names = [(str(at) if ranked else "", str(item)[:80]) for at, item in enumerate(found, 1)]
         told = (
             f"{order}How often an item occurs was not released. "

@@ -225,7 +225,7 @@ _SHOWN = 8
 _SENTENCES: dict[str, str] = {
     "refuted": (
         "The claim is wrong: below is a pair of datasets that differ by no more than the claim says, and "
-        "whose releases can be told apart better than it promises."
+        "whose releases can be distinguished better than it claims."
     ),
     "priced": (
         "A calculation says that the claim is wrong on the pair of datasets below, and drawing releases "

@@ -26,7 +26,7 @@ _BROKEN = {
     "refuse": "a run stops where a value or a label breaks these bounds",
     "enforce": "values outside these bounds are moved to the nearest bound, and records with "
     "other labels or "
-    "no number are left out; how many is private, and no page tells it",
+    "no number are left out; how many is private, and stands on no page",
     "assume": "nobody looks whether values and labels keep these bounds",
 }
 _OTHER_TYPE = "a run stops where a column is not there or holds values of another type"

@@ -199,7 +199,7 @@ def _understand(plan: Plan, said: PlanStatements, only: str) -> Card:
     parts = [Part("text", [said.cost.more, *_of_the_curve(plan, said)])] if said.cost.more else []
     if said.attacker is not None:
         found = {**tell(plan).privacy.numbers, **said.who.numbers}
-        rows = [("this run, as promised", f"{found.pop('right'):g}")]
+        rows = [("this run, as claimed", f"{found.pop('right'):g}")]
         rows += [(f"this run, {name[6:]}", f"{odds:g}") for name, odds in found.items()]
         head = ("what happens", "of 100 guesses right, at most")
         parts.append(Part("table", rows, "Repeats", head=head, numbers=(1,)))
@@ -262,7 +262,7 @@ def _treated(plan: Plan, said: PlanStatements, shown: Sequence[tuple[str, str]])
         for at, name in enumerate(plan.releases)
     ]
     if said.advice:
-        parts.append(Part("list", said.advice, "What the author was told"))
+        parts.append(Part("list", said.advice, "Advice to the author"))
     steps = sum(len(release.typed.stages) for release in plan.releases.values())
     return Card(
         "How the data is treated", parts, f"{steps} step{'' if steps == 1 else 's'}, then noise"

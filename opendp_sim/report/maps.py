@@ -46,7 +46,7 @@ def shown_classes(release: Release) -> Iterator[Shown]:
         named = found["label"][at]
         name = str(found.labels[int(named)] if found.labels is not None else named)
         sure = found["margin"][at] >= SURE * found["margin_deviation"][at]
-        rows.append((where, name if sure else f"{name}, not told from noise"))
+        rows.append((where, name if sure else f"{name}, within the noise"))
     yield "table", rows, "The class whose mean is nearest. Reading it costs no further privacy."
 
 
@@ -81,7 +81,7 @@ def shown_density(release: Release) -> Iterator[Shown]:
         values, noise = told["density"].reshape(shape), told["noise_error"].reshape(shape)
         sides = ((names[0], x[0], x[-1]), (names[1], y[0], y[-1]))
         yield "picture", heat_map(values.tolist(), (values >= SURE * noise).tolist(), sides), ""
-        note += "The stronger the colour, the more rows are near; hatched is not told from noise. "
+        note += "The stronger the colour, the more rows are near; hatched is within the noise. "
     yield "table", _places(names, asked, told), f"{note}Reading it costs no further privacy."
 
 
@@ -95,7 +95,7 @@ def _places(
     for at in picked:
         value, noise = float(told["density"][at]), float(told["noise_error"][at])
         place = ", ".join(f"{name} {asked[name][at]:.4g}" for name in names)
-        answer = f"{value:,.4g}" if value >= SURE * noise else "not told from 0"
+        answer = f"{value:,.4g}" if value >= SURE * noise else "within the noise of 0"
         rows.append((place, f"{answer} ± {noise:,.2g}"))
     return rows
 
@@ -161,5 +161,5 @@ def _refused(where: str, expected: str, got: str) -> ParameterError:
         where,
         expected=expected,
         got=got,
-        hint="`release.ops` and its columns say what it holds.",
+        hint="`release.ops` and its columns list the rest.",
     )

@@ -151,7 +151,7 @@ def _paid(
 def _money(found: SessionStanding, own: Entry | None, total: Total | None) -> list[Tile]:
     """State what the store cost and what its ledger has left."""
     if total is None and found.mark.ledger:
-        told = "What was spent and is left cannot be said."
+        told = "Neither the spent nor the remaining budget is known."
         return [Tile("Spent", "Its ledger is not here", told, warn=True)]
     if total is None:
         told = "Every new store is a budget of its own, and nothing stops the next one."

@@ -60,7 +60,7 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
         unit = unit_of(plan)
         if unit.replaced:
             yield (
-                f"That nobody learns that a {unit.noun} is in the data: what it says is protected.",
+                f"That nobody learns that a {unit.noun} is in the data: its values are protected.",
                 "",
             )
         yield (
@@ -73,7 +73,7 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
         )
         if not unit.replaced:
             yield (
-                f"The same number for what a {unit.noun} says: that is protected less.",
+                f"The same number for the values of a {unit.noun}: they are protected less.",
                 _contents(plan),
             )
         yield (
@@ -101,7 +101,7 @@ def _contents(plan: Plan) -> str:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     unit = unit_of(plan)
     text = (
-        f"What is protected is whether a {unit.noun} is in the data. A change of what it says counts as "
+        f"What is protected is whether a {unit.noun} is in the data. A change of its values counts as "
         f"two steps, one {unit.noun} out and one in."
     )
     two = None

@@ -156,7 +156,7 @@ def test_apply_prints_plan_files_and_ledger(tmp_path):
     again = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere", "-v")
     told = " ".join(again.stdout.split())
     assert "ledger spent rho" in told
-    assert "release: in the place of an earlier run's; what an earlier run told stays told" in told
+    assert "release: in the place of an earlier run's; both runs' losses add up" in told
     assert "strong after 2 runs: attackers guess right 57.8% at most (coin: 50%)" in told
     assert "claim (1, 1e-06)-DP" in told
 

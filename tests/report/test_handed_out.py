@@ -109,7 +109,7 @@ def test_a_selection_says_what_it_gives_away(name, output, told):
     ("ingest", "told"),
     [
         ("refuse", "a run stops where a value"),
-        ("enforce", "how many is private, and no page tells it"),
+        ("enforce", "how many is private, and stands on no page"),
         ("assume", "nobody looks whether"),
     ],
 )

@@ -147,7 +147,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "Its typical size (deviation): 88.2.",
         "this is all that this run costs",
         "pixels (64 numbers in [0, 16])",
-        "What the author was told",
+        "Advice to the author",
         "opendp-sim plan",
     ):
         assert said in text, said
@@ -207,21 +207,21 @@ def test_a_ledger_s_page_lists_what_was_spent(applied):
 def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     page = " ".join(sound(page_of(SPECS / "teacher-votes.yaml")).text)
     for said in (
-        "with what one row said",
-        "2,990 times as likely as with anything else in its place",
+        "with the values of one row",
+        "2,990 times as likely as with any others in their place",
         "guesses which of two things one given row says",
         "leads under 32 votes mostly unanswered",
         "for each of 10 questions at most 3 of 4 labels, or no answer; the votes are not handed out",
         "if no other teacher learnt from records of the same person",
         "(one that is replaced goes out, and another comes in)",
-        "what it says is protected",
+        "its values are protected",
     ):
         assert said in page, said
     for said in ("without them", "is in the data. Of 100", "e+03"):
         assert said not in page
     page = " ".join(sound(page_of(SPECS / "digit-density.yaml")).text)
     assert "with one row in the data" in page
-    assert "what it says is protected" not in page
+    assert "its values are protected" not in page
 
 
 def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
@@ -247,7 +247,7 @@ def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
 def test_the_table_of_repeats_starts_with_the_promise_and_rises():
     plan = plan_file(SPECS / "digit-density.yaml")
     rows = rows_of(page_of(SPECS / "digit-density.yaml").partition("Repeats")[2])[:5]
-    assert rows[0] == ["this run, as promised", attacker_of("gdp", plan.total).right]
+    assert rows[0] == ["this run, as claimed", attacker_of("gdp", plan.total).right]
     values = [float(right) for _, right in rows]
     assert values[0] < values[1] < values[2]
     assert values[0] < values[3] < values[4]
@@ -523,7 +523,7 @@ def test_a_page_of_means_names_the_nearest_class(tmp_path):
     rows = dict(rows_of(page.partition("Not promised")[0]))
     assert rows["a 0.25"] == "left"
     assert rows["a 0.75"] == "right"
-    assert rows["a 0.5"].endswith("not told from noise")
+    assert rows["a 0.5"].endswith("within the noise")
 
 
 def test_an_answer_is_drawn_from_its_own_columns():
@@ -547,7 +547,7 @@ def test_an_answer_is_drawn_from_its_own_columns():
 def test_a_selection_is_shown_as_a_list_with_its_ranks_and_counts():
     (part,) = _items(["x", "y"])
     assert (part.kind, part.body) == ("names", [("", "x"), ("", "y")])
-    assert "The order tells nothing" in part.note
+    assert "The order means nothing" in part.note
     (part,) = _items(["x"], ranked=True)
     assert part.body == [("1", "x")]
     (part,) = _items({"rank": [1, 2], "item": ["x", "y"], "count": [12.5, 3]})

@@ -172,7 +172,7 @@ class FileTables:
         checkpoint(self._db)
         if self._put not in (None, self._record("head")):
             raise refused(self.path, "an unbroken chain of entries",
-                          "a file that keeps something else than it is told", RESTORE)  # fmt: skip
+                          "a file that does not keep what is written", RESTORE)  # fmt: skip
 
     def put(self, entry: Entry, head: str) -> None:
         """Write an entry and the head, in ``writing``."""

@@ -105,13 +105,9 @@ class SessionHistory:
             BudgetError (OS407): an older copy, or another history.
         """
         if ended and self.head != (place, digest):
-            raise store_refusal(
-                "the history that the ledger was told of, up to its end", "another one"
-            )
+            raise store_refusal("the history that its ledger records, up to its end", "another one")
         if chain.hash_at(self._db, self._folded, place) != digest:
-            raise store_refusal(
-                "the history that the ledger was told of", "an older or another one"
-            )
+            raise store_refusal("the history that its ledger records", "an older or another one")
 
     def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
         try:

@@ -51,7 +51,7 @@ def unknown_questions(got: str) -> AuditError:
     """Return the refusal of an interactive release of an unknown kind."""
     return AuditError(
         "OS501", "audit.drive", expected="how to talk to an interactive release", got=got,
-        hint="pass drive= to `audit` in Python: a function of the queryable that returns what it heard, "
+        hint="pass drive= to `audit` in Python: a function of the queryable that returns its answers, "
         "such as drive=lambda q: [q(3), q(3)]. Numbers, texts, measurements, tuples and mappings are "
         "asked without it; a service of this package behind a chain is audited by itself.",
     )  # fmt: skip

@@ -88,7 +88,7 @@ def _ingest(plan: Plan, out: Console) -> None:
     for entry in plan.program.data:
         if entry.ingest == "enforce" and not entry.public:
             out.print(
-                f"ingest    {entry.name}: enforce; a record is dropped, and nobody told, "
+                f"ingest    {entry.name}: enforce; a record is dropped without a message "
                 f"{dropped(entry)}; its curator runs `opendp-sim doctor` first"
             )
 

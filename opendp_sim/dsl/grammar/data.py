@@ -321,16 +321,14 @@ data:
 """
     name: str = not_a_word()
     source: Annotated[SourceRef, SOURCE] = word("Where the records are.")
-    records: Annotated[Records, COLUMNS_READER] = word(
-        "What each column holds, by name.", spelled="columns"
-    )
+    records: Annotated[Records, COLUMNS_READER] = word("The columns, by name.", spelled="columns")
     ingest: Literal["refuse", "enforce", "assume"] = word(
         """\
 What happens to records that break the declaration of their columns, before anything is released.
     refuse   the run ends, and says which kind of defect, never whose (the default). That it was
              refused is public; with a ledger, at most ten runs may be.
     enforce  numbers are clamped to their bounds; a record with a missing entry, NaN, a foreign label or
-             a cell of another dtype is dropped. Nobody is told how many: a misspelt key or dtype can
+             a cell of another dtype is dropped. How many is private: a misspelt key or dtype can
              drop everybody, and then the answers are noise. The data's curator runs `opendp-sim doctor`
              first; everybody else compares the released number of records with the one to expect
              (`expect: {records: 9000}` on the stage).

@@ -301,4 +301,4 @@ flow:
     release: Annotated[ReleaseDecl | None, ValueReader(_release, _release_schema, ReleaseDecl)] = (
         word("How the stage leaves the private side.", None)
     )
-    expect: Expect | None = word("What you believe of the stage.", None)
+    expect: Expect | None = word("Your assumptions about the stage, which are checked.", None)

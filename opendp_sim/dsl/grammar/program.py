@@ -66,7 +66,7 @@ name: ???                                 # a short name; it stands in certifica
         "`data` must name at least one dataset", "write `data: {name: {source: ..., columns: ...}}`.",
     ))] = word("Datasets by name.")  # fmt: skip
     privacy: Privacy | None = word(
-        "What the program promises; needless where all data is public.", None
+        "The privacy of the whole program; needless where all data is public.", None
     )
     flow: Annotated[dict[str, StageDecl], named_sections(StageDecl, Refusal(
         "`flow` must name at least one stage", "write `flow: {name: {from: ..., steps: [...]}}`.",

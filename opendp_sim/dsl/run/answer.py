@@ -278,6 +278,6 @@ def _outside(release: Release, queries: SourceRef) -> Iterator[str]:
         named = ", ".join(f"`{name}`" for name, there in names.items() if there)
         yield (
             f"{strange:,} of {every:,} queries lie outside of the declared bounds of {named}, where no "
-            "record can be: an answer tells how near the records inside come to that place, or to the "
+            "record can be: an answer shows how near the records inside come to that place, or to the "
             "edge where a step cuts queries off"
         )

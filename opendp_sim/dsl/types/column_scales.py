@@ -51,7 +51,7 @@ def _sentence(
         if rows.rounding and least < FEWEST_STEPS:
             yield (
                 f"{on}: column {narrow} has {least:,} grid step{'s' if least != 1 else ''} beside the "
-                f"{most:,} of {wide}, in the units that were chosen: nearly all that it tells is "
+                f"{most:,} of {wide}, in the units that were chosen: nearly all of its information is "
                 "rounded away; more `bits` of `quantize` keep it, or `scale: range`"
             )
         return

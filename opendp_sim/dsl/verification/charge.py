@@ -141,9 +141,7 @@ def check_charge(report: Verification) -> None:
     wrong = stated_wrongly(plan, terms, record, body)
     if wrong is not None:
         raise report.differs(wrong)
-    report.checked.append(
-        "what it says of the ledger is of the program's ledger, and could be its sum"
-    )
+    report.checked.append("the ledger that it names is the program's, and its sum is possible")
 
 
 def _body(report: Verification, charge: Quoted) -> dict[str, Any]:

@@ -54,8 +54,8 @@ class IndKnn(Mechanism):
         under zero-concentrated divergence, and :math:`\mu(d_{in}) = d_{in} \sqrt{2 B}` of Gaussian
         differential privacy, for any number of adaptively chosen queries, where d_in
         counts added and removed records (persons, under id distance). A record is charged only for
-        queries it is near to, and takes no part once its purse cannot pay. Exact; rounds outward;
-        tight for a record that has spent its purse.
+        queries it is near to, and takes no part once its own budget cannot pay. Exact; rounds outward;
+        tight for a record that has spent its budget.
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): the kernel or the search

@@ -123,7 +123,7 @@ class SampledVotes(FixedRecords):
             raise BudgetError(
                 "OS406", self._setting.key, expected=f"at most {self._setting.queries} queries in all",
                 got=f"{queries} after {self._answered}",
-                hint="the accountant was promised no more; ind_knn answers any number.",
+                hint="the claim covers no more; ind_knn answers any number.",
             )  # fmt: skip
 
     def _set_reference(self, queries: NDArray[np.float64]) -> None:

@@ -60,7 +60,7 @@ class GatedPeel(Mechanism):
     Space
         Input: vote counts over a public catalogue or universe, under L∞ distance (monotone: the
         distance is a number of users). Output: a list of k items in the public order; which of the
-        two ways it came is not told.
+        two ways it came is private.
 
     Stability
         Not a transformation.

@@ -143,7 +143,7 @@ class Service:
             ReleaseError (OS704): the reference is memory of the records.
             BudgetError (OS406): a failure or an interruption has ended the release, or this process's
                 part in it. (OS407): the store cannot be written; nothing was answered.
-            InternalError (OS902): a failure inside; every purse is empty from here on.
+            InternalError (OS902): a failure inside; no record's budget is left from here on.
         """
         if isinstance(message, dict):
             if set(message) == {"reference"}:
@@ -232,7 +232,7 @@ class Service:
             refusal.alone()
         raise InternalError(
             "OS902", self._setting.key, expected="an answer", got="a failure inside the mechanism",
-            hint="the text is withheld and every purse is empty; a new store costs the budget again.",
+            hint="the text is withheld, and no record has budget left; a new store costs it again.",
         )  # fmt: skip
 
     def _end(self) -> None:
@@ -262,7 +262,7 @@ class Service:
             raise BudgetError(
                 "OS406", self._setting.key, expected="a session that keeps what it charges",
                 got="one whose store failed, or that was interrupted",
-                hint="close it and open it again: it goes on from what the store holds.",
+                hint="close it and open it again: it goes on from the stored history.",
             )  # fmt: skip
         if self._over:
             raise BudgetError(
