@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opendp_sim as sim
@@ -51,7 +52,26 @@ def others(tmp_path_factory):
         audit_file(folder / "sound.json"),
         audit_file(folder / "refuted.json", refuted=True),
     ]
-    return {path.name: page_of(path) for path in sources}
+    return {path.name: page_of(path) for path in sources} | recipes(folder)
+
+
+def recipes(folder):
+    """A map of a density, a list of items, and the classes of means."""
+    rng = np.random.default_rng(3)
+    table = {"x": rng.beta(3, 9, 2000), "y": rng.beta(5, 5, 2000), "k": list("ab") * 1000}
+    table |= {"item": [f"i{n % 9}" for n in range(2000)], "user": [f"u{n}" for n in range(2000)]}
+    square = {"x": (0, 1), "y": (0, 1)}
+    made = {
+        "density": sim.density(square, bandwidth=0.1, epsilon=2.0, delta=1e-6),
+        "means": sim.means(square, label="k", keys=["a", "b"], epsilon=2.0, delta=1e-6),
+        "top": sim.top("item", k=5, unit="user", epsilon=2.0, delta=1e-6),
+    }
+    pages = {}
+    for name, fit in made.items():
+        (folder / name).mkdir()
+        fit.apply(table, into=folder / name)
+        pages[name] = page_of(next((folder / name).glob("*.certificate.json")))
+    return pages
 
 
 def looked_at(browser, page, name, folder, *, shots=False):
