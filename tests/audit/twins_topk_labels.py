@@ -13,7 +13,6 @@ from opendp_sim.domains.rows import RealRows
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
 from opendp_sim.measurements.selection._impl.peeling import peeled
-from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested
 from opendp_sim.measurements.selection.pate_labels import (
     PateLabels,
     StableVotes,
@@ -22,7 +21,7 @@ from opendp_sim.measurements.selection.pate_labels import (
 )
 from opendp_sim.measurements.selection.stable_top_k import StablePlan, draw_stable
 from opendp_sim.measurements.selection.top_k import TopK
-from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
+from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, twins
 
 # --- pate_labels: three teachers or four, two queries of three labels --------------------------------
 
@@ -92,14 +91,12 @@ _LEADS = _votes([0, 1], [], 3)
 # --- top_k -------------------------------------------------------------------------------------------
 
 _FIXED = TopK(k=2, scale=2.0, delta=0.05)
-_INNER = GatedPeel(k=2, scale=2.0, delta=0.05)
-_NOISE, _BAR = 2 * 2.0 * (0.9 / (0.1 * 2)) ** 0.5, number(_INNER, "threshold")
 _FREE = TopK(k_max=3, scale=_S, delta=0.05)
 _OWN = _FREE.chosen(VOTES)[0].plan()
 
 
 def _top(coins: Any, h: Any, k: int = 2) -> Any:
-    return draw_tested(coins, VOTES, h, k, 2.0, _NOISE, _BAR)
+    return peeled(coins, VOTES, h, k, 2.0)
 
 
 def _better_of_two(coins: Any, h: Any) -> Any:

@@ -45,8 +45,8 @@ _RANKS = 20
 _LAPLACE = 2
 """Up to so many items a user, Laplace noise lists an item from fewer votes, in a single release."""
 
-_SHARE, _LEAST_SHARE, _ROUNDS = 0.1, 0.02, 50
-"""Share of rho that the test costs from this many rounds on, and the least; in proportion between."""
+_TESTED = 50
+"""Rounds from which on `gated_peel`'s test finds gaps that draws alone would miss."""
 
 
 @register
@@ -72,8 +72,8 @@ class TopK(Mechanism):
         catalogue, `noise_threshold` where the distance says that a user touches at most 1.5 k
         items (or, in a single release, two at most and not above k), else `limited_domain`; with
         ``k`` on a listed catalogue where a user touches fewer than 0.41 min(k, m - k) items, and the
-        distance says so (L2), `gaussian_top_k`; else `gated_peel`, or with ``ranked`` (where k stands
-        for min(k, m - k) too) `peel`.
+        distance says so (L2), `gaussian_top_k`; else `peel`, or from 50 draws on without ``ranked``
+        `gated_peel`.
         The claim says which, and why.
 
     Raises
@@ -90,8 +90,8 @@ class TopK(Mechanism):
         >>> space = (dp.vector_domain(dp.atom_domain(T="i64"), 5),
         ...          dp.linf_distance(T="i64", monotonic=True))
         >>> top = space >> then_top_k(k=2, scale=5.0, delta=1e-6)
-        >>> top([900, 3, 800, 2, 1]), top.map(1)[0]
-        ([0, 2], 0.0102041)
+        >>> top([900, 3, 800, 2, 1]), top.map(1)
+        ([0, 2], 0.01)
     """
 
     key: ClassVar[str] = "top_k"
@@ -173,12 +173,12 @@ class TopK(Mechanism):
                 f"a user touches {votes.per_user} items at most, fewer than 0.41 x {rounds} rounds"
             )
             return GaussianTopK(k=self.k, scale=self.scale, ranked=self.ranked), reason
-        if self.ranked:
-            peel = Peel(k=self.k, scale=self.scale, accounting=self.accounting, ranked=True)
-            return peel, f"ranks over a public catalogue: {rounds} draws, whose order they pay for"
-        share = share_of_the_test(rounds)
-        tested = GatedPeel(k=self.k, share=share, accounting=self.accounting, **stated)
-        return tested, f"a public catalogue and a fixed size: one test, then {rounds} rounds"
+        if not self.ranked and rounds >= _TESTED:
+            tested = GatedPeel(k=self.k, accounting=self.accounting, **stated)
+            return tested, f"a public catalogue and a fixed size: one test, then {rounds} rounds"
+        peel = Peel(k=self.k, scale=self.scale, accounting=self.accounting, ranked=self.ranked)
+        what = "ranks" if self.ranked else "a set"
+        return peel, f"{what} over a public catalogue: {rounds} draws"
 
     def _open(self, votes: Votes, k: int, stated: dict[str, Any]) -> tuple[Mechanism, str]:
         """Choose a mechanism over an open catalogue."""
@@ -208,14 +208,6 @@ def _reach(expected: Mapping[str, float]) -> str:
         "and hardly ever one with half of these; fewer items (k) ask for fewer votes, as the root of k, "
         "and `max_items` in `vote_counts` of 1.5 k at most for far fewer"
     )
-
-
-def share_of_the_test(rounds: int) -> float:
-    """Return the share of rho for `gated_peel`'s test.
-
-    Where few draws follow, they find most gaps too.
-    """
-    return max(_LEAST_SHARE, min(_SHARE, _SHARE * rounds / _ROUNDS))
 
 
 make_top_k, then_top_k = constructors(TopK)

@@ -266,7 +266,7 @@ def test_the_rule_takes_it_where_it_needs_fewer_votes_and_less_noise():
     assert claim.privacy_map(1)(0.3) == own.privacy_map(1)(0.3)
     assert rule(1, TWO, accounting="curve")[0] == "limited_domain"
     assert rule(2, replace(USERS, touched=3))[0] == "noise_threshold"
-    assert TopK(k=1, **stated).bind(OpenCounts(False, 50), ONE).reason.startswith("gated_peel")
+    assert TopK(k=1, **stated).bind(OpenCounts(False, 50), ONE).reason.startswith("peel")
 
 
 @pytest.mark.parametrize(("k", "items"), [(1, 1), (2, 2), (10, 4), (200, 80)])

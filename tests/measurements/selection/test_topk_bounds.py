@@ -92,7 +92,7 @@ def test_the_rule_uses_the_bound_at_l2_distance_only():
     at_l2 = TopK(k=4, scale=2.0, delta=1e-3).bind(ONE_ITEM, VectorNorm("l2"))
     assert at_l2.reason.startswith("gaussian_top_k")
     at_linf = TopK(k=4, scale=2.0, delta=1e-3).bind(ONE_ITEM, USERS)
-    assert at_linf.reason.startswith("gated_peel")
+    assert at_linf.reason.startswith("peel")
     with pytest.raises(SpaceError, match="OS202"):
         TopK(k=1, scale=2.0, delta=1e-3).bind(IntVector(8), VectorNorm("l2"))
 
