@@ -105,8 +105,9 @@ def lock_free(
         if name == but:
             continue
         found[name] = stack.enter_context(lock_place(store_path(plan, output), output))
-        if found[name].mark is not None and not (replaced and not is_shared(found[name].path)):
-            unpaid = ledger is not None and ledger.turn_of(found[name].mark.name) is None
+        mark = found[name].mark
+        if mark is not None and not (replaced and not is_shared(found[name].path)):
+            unpaid = ledger is not None and ledger.turn_of(mark.name) is None
             raise DataError(
                 "OS609", f"outputs.{name}.store", expected="no store there yet",
                 got=f"{found[name].path}: the store of a session, which "
