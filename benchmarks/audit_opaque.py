@@ -36,7 +36,7 @@ import opendp.prelude as dp  # noqa: E402
 
 from benchmarks._audit_rows import engine_of, recorded, write_record  # noqa: E402
 from opendp_sim.audit import audit, collect  # noqa: E402
-from opendp_sim.audit.clock import clocked, cpu_seconds  # noqa: E402
+from opendp_sim.audit.work import clocked, work_seconds  # noqa: E402
 from tests.audit.corpus import programs  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 from tests.audit.opaque.kit import Pair  # noqa: E402
@@ -46,7 +46,7 @@ ENGINE = engine_of(ROOT, whole=True)
 
 def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str, Any]:
     """Audit once; a crash of the auditor is a row of its own kind."""
-    begin, wall = cpu_seconds(), time.perf_counter()
+    begin, wall = work_seconds(), time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,7 +61,7 @@ def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str,
         "verdict": verdict,
         "layer": layer,
         "detail": detail[:160],
-        "cpu": round(cpu_seconds() - begin, 2),
+        "cpu": round(work_seconds() - begin, 2),
         "wall": round(time.perf_counter() - wall, 2),
         "engine": ENGINE,
     }

@@ -24,7 +24,6 @@ from scipy import stats
 
 from opendp_sim.audit.checks.noise import noise_layer
 from opendp_sim.audit.claims.noise_laws import difference, flattened
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import LayerResult
 from opendp_sim.audit.layers import SHARES, LayerInput
 from opendp_sim.audit.outputs.encoding import Raised, outcome
@@ -32,6 +31,7 @@ from opendp_sim.audit.report.report import Report
 from opendp_sim.audit.statistics.sampling import draw
 from opendp_sim.audit.statistics.two_sample import surely_differ
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -167,8 +167,8 @@ def has_other_type(subject: Subject, data: Any) -> bool:
 
 
 def _releases(subject: Subject, data: Any) -> list[Any]:
-    end, out = cpu_seconds() + _SECONDS, draw(subject, data, 8)
-    while len(out) < _RUNS and cpu_seconds() < end:
+    end, out = work_seconds() + _SECONDS, draw(subject, data, 8)
+    while len(out) < _RUNS and work_seconds() < end:
         out += draw(subject, data, 32)
     return out
 

@@ -16,7 +16,7 @@ Status = Literal["refuted", "not refuted", "skipped"]
 class Effort:
     """Bound the resources of each layer.
 
-    Seconds are CPU seconds of this process. A smaller budget finds less; the risk of a false alarm is
+    Seconds are nominal seconds of this process. A smaller budget finds less; the risk of a false alarm is
     the same at any budget.
     """
 
@@ -81,6 +81,14 @@ class Effort:
             bet_pairs=250_000,
             seconds=5.5,
             total=9.5,
+        )
+
+    @property
+    def most(self) -> float:
+        """The nominal seconds that an audit may take with all layers."""
+        return min(
+            self.total,
+            self.stability_seconds + self.seconds + self.trace_seconds + self.witness_seconds,
         )
 
     def left(self, spent: float) -> Effort:

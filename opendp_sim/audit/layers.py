@@ -20,7 +20,6 @@ from opendp_sim.audit.checks.enumeration import enumeration_layer
 from opendp_sim.audit.checks.noise import noise_layer
 from opendp_sim.audit.checks.stability import StabilitySearch
 from opendp_sim.audit.checks.structure import structure_layer
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, LayerResult
 from opendp_sim.audit.generators.domain_filter import MemberPairs
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
@@ -30,6 +29,7 @@ from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.layer import trace_layer, traced_distribution
+from opendp_sim.audit.work import work_seconds
 
 SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
 """How beta is divided; they add up to one."""
@@ -83,7 +83,7 @@ class LayerInput:
 
 def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     """Yield the layers in order; each is run only when asked for."""
-    begin = cpu_seconds()
+    begin = work_seconds()
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
     risk = {layer: case.beta * share for layer, share in SHARES.items()}
     yield structure_layer(
@@ -93,7 +93,7 @@ def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:
         risk["distribution"] /= 2
-        case.tracer.begin = cpu_seconds()  # its seconds are those of a first look, too
+        case.tracer.begin = work_seconds()  # its seconds are those of a first look, too
         yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[0])
         yield trace_layer(case.tracer)
         yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[1])
@@ -117,7 +117,7 @@ def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     hints = (*case.given, hint) if hint is not None else case.given
     if subject.traced:  # what is released is no noisy version of what a transcript hides
         subject = replace(subject, core=None, noise=None)
-    rest = spend.left(cpu_seconds() - begin)
+    rest = spend.left(work_seconds() - begin)
     if case.tracer is not None:
         yield traced_distribution(case.tracer, rest, risk["distribution"], hints, case.events)
         return

@@ -24,7 +24,6 @@ from opendp_sim.audit.claimed_distance import (
     checked_distance,
     claimed_words,
 )
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.declaration import OF_DECLARATIONS, REST, check_declaration, settled
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import on_its_own
@@ -58,6 +57,7 @@ from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.trace.repeated_calls import repeated_releases
+from opendp_sim.audit.work import counted, guard, guarded, guarded_out, work_seconds
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -147,7 +147,7 @@ def _event(
         drive = f"default_driver(M, {case.d_in!r}{driver.options}){driver.place}"
     elif drive:
         drive = imported(driver) or drive
-    subject = replace(subject, run=getattr(subject.run, "raw", subject.run))
+    subject = replace(subject, run=counted(getattr(subject.run, "raw", subject.run)))
     if evidence.extra.get("first") and case.kept is not None:
         subject = replace(subject, run=case.kept.first(subject.run))
         with case.kept.lent():
@@ -172,13 +172,7 @@ def _found(
             max(seconds, min(_LONGER * seconds, case.budget.total - spent)),
             member=quiet_member(subject.input_domain),
             steps=calls,
-            shown=Shown(
-                origin=origin,
-                drive=drive,
-                note=_calculated(evidence),
-                calls=calls,
-                first=bool(evidence.extra.get("first")),
-            ),
+            shown=Shown(origin=origin, drive=drive, note=_calculated(evidence), calls=calls),
         )
         if calls == 1 or (found is not None and found.certified):
             break
@@ -202,12 +196,16 @@ _LOOKED_AT = 16
 """Datasets of which the shortest is the first that a release is made of."""
 _A_RUN = 0.02
 """Part of the trace's seconds that one run may take, in the mean, on the longest dataset."""
+_ENDED = (
+    "the last guard on CPU seconds ended the search before its budget of runs was used up: a faster"
+    ' machine may find more; pass smaller pairs= or budget="deep"'
+)
 
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Limit printed lines, and isolate numpy's error handling."""
-    with capped(), numpys_own():
+    """Limit printed lines and CPU seconds, and isolate numpy's error handling."""
+    with capped(), numpys_own(), guarded():
         yield
 
 
@@ -268,10 +266,11 @@ def audit(
             says what its datasets are; ``d_in`` is no distance that it claims anything about; or no
             dataset drawn is in the input domain.
     """
-    begin = time.perf_counter(), cpu_seconds()
+    begin = time.perf_counter(), time.process_time(), work_seconds()
     functions = [] if isinstance(obj, Subject) else functions_of(obj)
     kept = Kept(functions) if isinstance(obj, dp.Measurement) and functions else None
     spend = checked_budget(budget, beta)
+    guard(spend.most)
     checked_options(
         seed,
         noise,
@@ -371,6 +370,8 @@ def _subject(
     subject = replace(subject, traced=core is not None and core is traced)
     if subject.private:
         subject = replace(subject, run=Reader().reading(subject.run))
+    else:
+        subject = replace(subject, run=counted(subject.run))
     check_claimed(subject, d_in)
     return subject
 
@@ -380,7 +381,7 @@ def _reported(
     driver: Any,
     seed: int,
     origin: str,
-    begin: tuple[float, float],
+    begin: tuple[float, float, float],
     given: str,
     *,
     declared: bool,
@@ -392,8 +393,10 @@ def _reported(
         layers.append(layer)
         if layer.status == "refuted":
             break
+    if guarded_out():
+        layers[-1] = replace(layers[-1], facts={**layers[-1].facts, "warning": _ENDED})
     subject, evidence = case.subject, layers[-1].evidence
-    spent = cpu_seconds() - begin[1]
+    spent = work_seconds() - begin[2]
     witness = witness_of(case, evidence, origin, driver, spent)
     if evidence is not None:
         told = evidence.flipped() if witness is not None and witness.turned else evidence
@@ -414,7 +417,7 @@ def _reported(
         versions(),
         origin,
         driver.words if isinstance(driver, Driver) else "",
-        cpu_seconds() - begin[1],
+        time.process_time() - begin[1],
         witness,
         tuple(getattr(subject.run, "reader", Reader()).unread),
         subject.private and subject.core is None,

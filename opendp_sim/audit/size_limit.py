@@ -7,33 +7,35 @@ on which one run would take longer than it has for it.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.tape import MOST_DRAWS, Tape, TapeEndError
+from opendp_sim.audit.work import cost_of
 
-_FIRST, _FITTED, _LAST, _ENOUGH, _DRAWS = 1, 8, 4096, 0.02, 12
+_FIRST, _FITTED, _LAST, _ENOUGH, _DRAWS = 1, 8, 1024, 0.02, 12
 """Records of the first dataset, of the first that growth is fitted to and of the last; seconds of a run
 after which no longer one is timed; and from how many datasets their records are."""
-_CORNERS, _WHOLE = 60, 0.1
+_CORNERS, _WHOLE = 60, 0.03
 """How many structured pairs give records besides; seconds of all runs after which no more are timed."""
-_SURE, _TWICE, _STEEP, _STEEPER = 5e-4, 2.0, 12.0, 5.6
-"""Seconds that are no accident of the clock; those of a run that is not repeated; and by how much the run
-of twice the size takes longer where it grows as an exponential: permutations, or noise drawn again
-until it fits. Nothing larger than what was timed is then run."""
+_SURE, _STEEP, _STEEPER = 5e-4, 12.0, 5.6
+"""Seconds from which growth is looked at, and by how much the run of twice the size takes longer where it
+grows as an exponential: permutations, or noise drawn again until it fits. Nothing larger than what was
+counted is then run."""
 _DOUBLE = 2.5
 """By what a run's draws grow at most where a dataset doubles, if there are some for every record."""
 _GROWTH, _LONG = (1.0, 3.0), 1 << 16
 """Powers of the size that are fitted at least and at most, and what is never left out of a fast run."""
 _TRIES = 40
+_SLOW = 4.0
+"""Seconds on the clock of a run, in code without lines to count, after which no longer one is made."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,7 @@ def longest(
             return timed[-1][0] if timed else 0
         timed.append((size, _seconds(run, records, size)))
         if timed[-1][1] > _ENOUGH or _explodes(timed):
-            if timed[-1][1] < _TWICE:  # an accident of the clock does not come twice
-                timed[-1] = size, min(timed[-1][1], _seconds(run, records, size))
-            if timed[-1][1] > _ENOUGH or _explodes(timed):
-                break
+            break
         if sum(took for _, took in timed) > _WHOLE:
             break
         size *= 2
@@ -155,10 +154,9 @@ def longest(
 
 def _seconds(run: Callable[[Any], Any], records: list[Any], size: int) -> float:
     data = list(itertools.islice(itertools.cycle(records), size))
-    begin = cpu_seconds()
-    with contextlib.suppress(Exception):
-        run(data)
-    return max(cpu_seconds() - begin, 1e-6)
+    begin = time.perf_counter()
+    cost = cost_of(run, data)
+    return cost if time.perf_counter() - begin < _SLOW else max(cost, 2 * _ENOUGH)
 
 
 def _explodes(timed: list[tuple[int, float]]) -> bool:

@@ -1,30 +1,166 @@
-"""Measure CPU seconds, the unit of an audit's budgets.
+"""Count work in nominal seconds, the unit of an audit's budgets.
 
-Of this process. How much is found in so many seconds depends on the processor. So a test that
-something is found lets the clock go more slowly (``clocked``), and a run of all tests with a clock
-that goes twice as fast shows what a processor of half the speed would find.
+Work is runs of the audited function. What a run costs is counted and not timed: the lines of Python that
+it executes, on a few runs of each size of dataset. So a seed has one verdict, on a quiet machine and on a
+busy one. A slow call into C has one line: there the last guard ends the audit, at many times its budget
+in CPU seconds, and the report says so.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-_SPEED = [1.0]
+_RUN, _LINE, _LOOK = 2e-5, 2e-7, 1e-5
+"""Nominal seconds of a run, of each line that it executes, and of a look at the work done."""
+_UNCOUNTED = 1e-4
+"""Nominal seconds of a run whose lines are not counted yet."""
+_COUNTED = frozenset({2, 40})
+"""Runs of one size whose lines are counted; the first one may load what later ones do not."""
+_MOST_LINES = 1_000_000
+_GUARD = 6.0
+"""CPU seconds for each nominal second of a budget, after which the budget counts as spent."""
+_LOOKS, _OVER = 32, 1e9
+"""Looks at the work done for each look at the guard, and nominal seconds that no budget has."""
 
 
-def cpu_seconds() -> float:
-    """Return CPU seconds, counted from any moment; only differences say something."""
-    return _SPEED[0] * time.process_time()
+class _Work:
+    """Hold the work done in this process."""
+
+    def __init__(self) -> None:
+        self.done, self.scale, self.looks = 0.0, 1.0, 0
+        self.guard, self.ended = math.inf, False
+        self.inside = False
+        self.mode = ""
+        """How noise is drawn; runs cost more or less by it."""
+
+
+_WORK = _Work()
+
+
+def work_seconds() -> float:
+    """Return nominal seconds, counted from any moment; only differences say something."""
+    _WORK.done += _LOOK
+    _WORK.looks += 1
+    if not (_WORK.looks % _LOOKS or _WORK.ended):  # the processor's clock is slow to read
+        _WORK.ended = time.process_time() > _WORK.guard
+    return _WORK.scale * _WORK.done + _OVER * _WORK.ended
+
+
+def guarded_out() -> bool:
+    """Return whether the last guard has ended the audit that runs."""
+    return _WORK.ended
+
+
+def in_mode(mode: str) -> None:
+    """Say how the next runs draw their noise."""
+    _WORK.mode = mode
+
+
+def charge(seconds: float) -> None:
+    """Count work that is no run."""
+    _WORK.done += seconds
 
 
 @contextmanager
 def clocked(speed: float) -> Iterator[None]:
-    """Scale the clock's speed inside, so that budgets last otherwise."""
-    before = _SPEED[0]
-    _SPEED[0] = before * speed
+    """Scale the work inside the context.
+
+    At one half, budgets last for twice the runs.
+    """
+    before = _WORK.scale
+    _WORK.scale = before * speed
     try:
         yield
     finally:
-        _SPEED[0] = before
+        _WORK.scale = before
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Forget the guards of the context at its end."""
+    before = _WORK.guard, _WORK.ended
+    try:
+        yield
+    finally:
+        _WORK.guard, _WORK.ended = before
+
+
+def guard(seconds: float) -> None:
+    """End all budgets after many times these seconds on the processor."""
+    _WORK.guard = min(_WORK.guard, time.process_time() + _GUARD * seconds / min(1.0, _WORK.scale))
+
+
+def counted(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function with its runs counted as work.
+
+    A counted run inside another one is a part of it.
+    """
+    met: dict[tuple[str, int], list[float]] = {}
+
+    @functools.wraps(function, updated=())
+    def run(data: Any) -> Any:
+        if _WORK.inside:
+            return function(data)
+        size = met.setdefault((_WORK.mode, _size(data)), [0, 0, 0])
+        size[0] += 1
+        _WORK.inside = True
+        try:
+            if size[0] not in _COUNTED:
+                return function(data)
+            with _counting() as lines:
+                try:
+                    return function(data)
+                finally:
+                    size[1], size[2] = size[1] + 1, size[2] + lines[0]
+        finally:
+            _WORK.inside = False
+            _WORK.done += _cost(size[2] / size[1]) if size[1] else _UNCOUNTED
+
+    return run
+
+
+def cost_of(function: Callable[[Any], Any], data: Any) -> float:
+    """Return the nominal seconds of one run, whatever it returns or raises."""
+    begin = _WORK.done
+    with _counting() as lines, contextlib.suppress(Exception):
+        function(data)
+    _WORK.done += _cost(lines[0])
+    return _WORK.done - begin
+
+
+def _cost(lines: float) -> float:
+    return _RUN + _LINE * lines
+
+
+def _size(data: Any) -> int:
+    try:
+        return len(getattr(data, "left", data)).bit_length()
+    except Exception:  # noqa: BLE001 - a dataset without a length
+        return -1
+
+
+@contextmanager
+def _counting() -> Iterator[list[int]]:
+    """Count the lines of Python that the context executes."""
+    lines = [0]
+
+    def line(_frame: Any, _event: str, _: Any) -> Any:
+        lines[0] += 1
+        if lines[0] > _MOST_LINES:
+            sys.settrace(None)
+            return None
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(line)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)

@@ -7,15 +7,13 @@ from typing import Any
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.claims.curves import Curve
-from opendp_sim.audit.clock import clocked
 from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.counterexample import Witness, find_witness
 from opendp_sim.audit.report.report import Report
+from opendp_sim.audit.work import clocked
 
 _TIMES = 1, 4, 16
-Told = Callable[[Callable[[], float]], None]
-"""The fixture `told_time` of `conftest.py`."""
 
 
 def until(seen: Callable[[Any], bool], run: Callable[[], Any]) -> Any:

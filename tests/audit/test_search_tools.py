@@ -23,8 +23,8 @@ from opendp_sim.audit.statistics.score_bets import text_of
 from opendp_sim.audit.statistics.scores import Leaning, rows_of, surplus_of_shift
 from opendp_sim.audit.trace import draw_tree
 from opendp_sim.audit.trace.output_sample import Bins, Glance, excess
+from opendp_sim.audit.work import charge
 from opendp_sim.core.errors import AuditError
-from tests.audit.growing import Told
 
 UNIT = pure_curve(1.0)
 ROOM = Fraction(1, 2**63)
@@ -167,11 +167,8 @@ def test_an_object_whose_releases_do_not_fit_has_no_law_nor_have_later_ones_of_i
     assert laws.of(later, later.real) == (None, False)
 
 
-def test_guards_take_fewer_releases_of_a_slow_object(told_time: Told) -> None:
-    clock = iter(range(10_000))
-    told_time(lambda: next(clock))
-    assert len(draw_tree.guard_runs(lambda: True)) == 120
-    told_time(lambda: 0.0)
+def test_guards_take_fewer_releases_of_a_slow_object() -> None:
+    assert len(draw_tree.guard_runs(lambda: charge(1.0))) == 120
     assert len(draw_tree.guard_runs(lambda: True)) == 400
 
 

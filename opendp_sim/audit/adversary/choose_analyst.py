@@ -18,7 +18,6 @@ import numpy as np
 from scipy import special
 
 from opendp_sim.audit.adversary.analyst import Driver
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.copies import on_its_own
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import Claim, claim_of, look
@@ -27,6 +26,7 @@ from opendp_sim.audit.instrument.python_queryable import asked_directly
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape, TapeEndError
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.explanations import share_of
+from opendp_sim.audit.work import work_seconds
 
 _SECONDS, _OVER, _LIKELY = 1.5, 1.05, 0.1
 """CPU seconds of all pricing; what of the claim an event has to exceed; and how likely it has to be."""
@@ -57,7 +57,7 @@ def costliest_analyst(
     if not driver.others or claim is None or subject.outer is None:
         return driver
     tape, pairs = Tape(subject.outer, rng), list(pairs)
-    tape.end = cpu_seconds() + _SECONDS
+    tape.end = work_seconds() + _SECONDS
     best = 0.0, driver
     with tapped(tape, functions), contextlib.suppress(OutOfTimeError):
         for number, one in enumerate((driver, *driver.others)):

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.adversary.analyst import REFUSED, SILENT, Driver
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.work import work_seconds
 from opendp_sim.core import dp
 
 # --------------------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def of_shapes(
     numbers = tuple(numbers)
     texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
     costs = _costs(numbers, claim)
-    shape, end = None, cpu_seconds() + _SECONDS
+    shape, end = None, work_seconds() + _SECONDS
     for some in (
         *((one,) for one in releases),
         releases,
@@ -493,7 +493,7 @@ class _Asking:
 
     def answered(self, question: Callable[[], Any]) -> bool:
         """Return whether an answer within some seconds has a number."""
-        if cpu_seconds() > self.end:
+        if work_seconds() > self.end:
             return False
         if len(self.releases) == 1:
             return is_answer(heard_of(self.releases[0](), question()))
@@ -543,7 +543,7 @@ def _of_keys(asking: _Asking) -> Shape | None:
     heard_of(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
     while (
-        asked and (keys := tuple(asked)) not in tried and cpu_seconds() < asking.end
+        asked and (keys := tuple(asked)) not in tried and work_seconds() < asking.end
     ):  # a text may have to be there for more keys
         if all(isinstance(key, int) for key in keys):
             return None  # these are the places of a tuple

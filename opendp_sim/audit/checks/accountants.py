@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import gaussian_delta
 from opendp_sim.audit.claims.noise_laws import NoiseLaw, difference
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 from opendp_sim.core.errors import AuditError
 
 _LAYER = "L5 accountants"
@@ -36,7 +36,7 @@ _FINE = 4096.0
 
 def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
     """Compare the claim with the declared noise's curve, at the worst pair."""
-    begin = cpu_seconds()
+    begin = work_seconds()
     if not subject.private or subject.core is None or subject.noise is None:
         return LayerResult(_LAYER, "skipped", "no declared noise to account for (core=, noise=)")
     if pair is None:
@@ -53,7 +53,7 @@ def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
     spot = int(np.argmax(gaps))
     slack = _slack(law, shift, subject, pair)
     facts = {"accountant": how, "slack": slack}
-    seconds = cpu_seconds() - begin
+    seconds = work_seconds() - begin
     if gaps[spot] > _TOLERANCE:
         evidence = Evidence(
             "number",

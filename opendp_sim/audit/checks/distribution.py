@@ -16,7 +16,6 @@ import numpy as np
 
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.claims.noise_laws import difference
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.outputs.encoding import WIDEST, Encoded
@@ -32,6 +31,7 @@ from opendp_sim.audit.statistics.kelly import both_ways
 from opendp_sim.audit.statistics.sampling import PairSample, differ
 from opendp_sim.audit.statistics.scores import Score, learn
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 
 # --------------------------------------------------------------------------------------------------
 # The race of L3: many pairs, few runs each, the strongest kept, changed a little, and run more.
@@ -77,7 +77,7 @@ class Race:
     rng: np.random.Generator
     beta: float
     events: dict[str, Score]
-    begin: float = field(default_factory=cpu_seconds)
+    begin: float = field(default_factory=work_seconds)
     curves: dict[Any, Curve] = field(default_factory=dict)
     runs: int = 0
     wealth: Wealth = field(default_factory=Wealth)
@@ -94,7 +94,7 @@ class Race:
 
     def left_over(self, share: float = 1.0) -> float:
         """Return the seconds until a share of the budget is spent."""
-        return self.begin + share * self.budget.seconds - cpu_seconds()
+        return self.begin + share * self.budget.seconds - work_seconds()
 
     def extend(self, sample: PairSample, count: int) -> tuple[Encoded, Encoded]:
         """Draw fresh outputs of a pair."""
@@ -108,10 +108,10 @@ class Race:
 
     def too_slow(self, pair: Pair, count: int) -> bool:
         """Return whether runs, by one, would take too much time."""
-        begin = cpu_seconds()
+        begin = work_seconds()
         with contextlib.suppress(Exception):
             self.subject.run(pair.left)
-        return 2 * count * (cpu_seconds() - begin) > _ONE_PAIR * self.budget.seconds
+        return 2 * count * (work_seconds() - begin) > _ONE_PAIR * self.budget.seconds
 
     def play(self, sample: PairSample, choice: NextBet | None, count: int) -> bool:
         """Bet on fresh outputs by past ones, returning whether refuted."""
@@ -305,7 +305,7 @@ def distribution_layer(
         bets = max(bets, race.wealth.rounds - searched)
         if race.won is not None:
             break
-    seconds, draws = cpu_seconds() - race.begin, race.runs - 2 * race.wealth.unused
+    seconds, draws = work_seconds() - race.begin, race.runs - 2 * race.wealth.unused
     if race.won is None:
         return _quiet(race, bets, samples[0])
     evidence = _evidence(race, budget.seconds, *race.won)
@@ -376,7 +376,7 @@ def _evidence(race: Race, whole: float, sample: PairSample, bet: Bet) -> Evidenc
     gets four times as many as there were rounds, as far as its part of the ``whole`` seconds goes.
     """
     wealth = race.wealth
-    elapsed = max(cpu_seconds() - race.begin, 1e-3)
+    elapsed = max(work_seconds() - race.begin, 1e-3)
     seconds = max(_CONFIRM * whole, elapsed / 2)
     in_time = race.affordable(sample, seconds / race.budget.seconds)
     runs = max(200, min(max(4 * wealth.rounds, 4000), in_time, 8000))
@@ -424,7 +424,7 @@ def _quiet(race: Race, rounds: int, sample: PairSample) -> LayerResult:
         "not refuted" if rounds else "skipped",
         "" if rounds else told,
         race.runs,
-        cpu_seconds() - race.begin,
+        work_seconds() - race.begin,
         power=told if rounds else "",
         facts={
             "log_wealth": race.wealth.log,

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.claims.curves import Curve
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 
 _LAYER = "L4 enumeration"
 _TOLERANCE = 1e-9
@@ -74,7 +74,7 @@ def enumeration_layer(
     subject: Subject, space: PairSpace, budget: Effort, rng: np.random.Generator, pmf: Pmf | None
 ) -> LayerResult:
     """Compare exact distributions of many pairs with the claimed curve."""
-    begin = cpu_seconds()
+    begin = work_seconds()
     if pmf is None:
         return LayerResult(_LAYER, "skipped", "no exact distribution declared (pmf=)")
     if not subject.private:
@@ -84,7 +84,7 @@ def enumeration_layer(
     curves: dict[Any, Curve] = {}
     end = begin + min(5.0, 0.5 * budget.seconds)
     for pair in _pairs(space, rng, top):
-        if cpu_seconds() > end and pairs:
+        if work_seconds() > end and pairs:
             break
         pairs += 1
         if pair.distance not in curves:
@@ -96,7 +96,7 @@ def enumeration_layer(
             excess, epsilon, allowed = _worst(curve, a, b)
             if excess > _TOLERANCE:
                 found = _evidence(side, epsilon, allowed, excess)
-                cpu = cpu_seconds() - begin
+                cpu = work_seconds() - begin
                 return LayerResult(_LAYER, "refuted", "", pairs, cpu, found)
             if allowed + excess > worst:
                 worst, top[:] = allowed + excess, [pair]
@@ -105,7 +105,7 @@ def enumeration_layer(
         "not refuted",
         "",
         pairs,
-        cpu_seconds() - begin,
+        work_seconds() - begin,
         power=f"{pairs} pairs of up to {outcomes} outcomes, exactly: any excess of {_TOLERANCE:.0e} "
         "on one of them would have shown",
     )

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from opendp_sim.audit.claims.noise_laws import NoiseLaw, difference, flattened
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 
 # --------------------------------------------------------------------------------------------------
 # Tests of residuals, release minus noiseless part, against a declared law: each gives a p-value.
@@ -357,7 +357,7 @@ def noise_layer(
     hint: Pair | None = None,
 ) -> LayerResult:
     """Test the residuals on the emptiest, a known and two random datasets."""
-    begin = cpu_seconds()
+    begin = work_seconds()
     if reason := _silent(subject):
         return LayerResult(_LAYER, "skipped", reason)
     datasets = _datasets(space, rng, hint)
@@ -367,7 +367,7 @@ def noise_layer(
         runs += found.runs
         if found.status != "not refuted":
             break
-    return replace(found, runs=runs, seconds=cpu_seconds() - begin)
+    return replace(found, runs=runs, seconds=work_seconds() - begin)
 
 
 def _look(
@@ -459,9 +459,9 @@ def _silent(subject: Subject) -> str:
 
 def _first_runs(subject: Subject, data: Any, budget: Effort) -> int:
     """Return the number of runs on the first dataset."""
-    tick = cpu_seconds()
+    tick = work_seconds()
     subject.releases(data, 1)
-    return _runs(budget, subject.noiseless(data).size, cpu_seconds() - tick)
+    return _runs(budget, subject.noiseless(data).size, work_seconds() - tick)
 
 
 def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[np.float64]] | None:

@@ -19,7 +19,6 @@ import numpy as np
 
 from opendp_sim.audit.checks.compare_outputs import Measured, distance_of_outputs, observer
 from opendp_sim.audit.claims.output_distance import to_float
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
@@ -27,6 +26,7 @@ from opendp_sim.audit.generators.spaces import metric_name
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.statistics.clopper_pearson import lower_limit, upper_limit
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 
 # --------------------------------------------------------------------------------------------------
 # Randomised transformations: is there *any* coupling that keeps the outputs within the map?
@@ -197,16 +197,16 @@ class StabilitySearch:
 
     def look(self, seconds: float) -> LayerResult:
         """Continue the search for some seconds, and return all findings."""
-        begin = cpu_seconds()
+        begin = work_seconds()
         hunt = self._hunt
         if hunt is None:
             return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
         for pair in self._walk:
-            spent = cpu_seconds() - begin
+            spent = work_seconds() - begin
             enough = hunt.runs >= _LEAST or spent > _OVERTIME * seconds
             if hunt.visit(pair) or (spent > seconds and enough):
                 break
-        self._seconds += cpu_seconds() - begin
+        self._seconds += work_seconds() - begin
         if hunt.evidence is not None:
             return LayerResult(_LAYER, "refuted", "", hunt.runs, self._seconds, hunt.evidence)
         if not hunt.runs:
@@ -332,12 +332,12 @@ def _shrink(
     """Return the smallest pair found that still breaks the claim."""
     if pair.genome is None:
         return pair
-    end = cpu_seconds() + 0.5
+    end = work_seconds() + 0.5
     improved = True
-    while improved and cpu_seconds() < end:
+    while improved and work_seconds() < end:
         improved = False
         for smaller in space.simpler(pair):
-            if cpu_seconds() > end:
+            if work_seconds() > end:
                 break
             if look(smaller).broken and member(smaller.left) and member(smaller.right):
                 pair, improved = smaller, True

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.claims.output_distance import measure_distance, to_float
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.domain_filter import MemberPairs
@@ -31,6 +30,7 @@ from opendp_sim.audit.outputs.encoding import Raised, structure
 from opendp_sim.audit.statistics.clopper_pearson import certified_delta
 from opendp_sim.audit.statistics.sampling import draw, draw_both
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 from opendp_sim.core import dp
 
 # --------------------------------------------------------------------------------------------------
@@ -212,13 +212,13 @@ def structure_layer(
 
     ``space`` has structured pairs that ``members`` did not ask about yet, those of the user first.
     """
-    begin = cpu_seconds()
+    begin = work_seconds()
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
     pairs = _pairs(space, members, budget.structure_pairs * (4 if composed else 1), rng)
     runs, suspects, compared, seen, values = 0, 0, 0, Counter[str](), list[Any]()
     for pair in pairs:
-        if cpu_seconds() - begin > 0.2 * budget.seconds:
+        if work_seconds() - begin > 0.2 * budget.seconds:
             break
         if composed:
             for side in (pair, pair.flipped()):
@@ -248,7 +248,7 @@ def structure_layer(
         power = f"every release raised ({told}): nothing else was seen"
     facts: dict[str, Any] = {"additive": _noisy_numbers(values)}
     facts |= {"raised": told} if only else {}
-    seconds = cpu_seconds() - begin
+    seconds = work_seconds() - begin
     return LayerResult(_LAYER, "not refuted", "", runs, seconds, power=power, facts=facts)
 
 
@@ -270,7 +270,7 @@ def _cells(value: Any) -> list[Any]:
 
 
 def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
-    return LayerResult(_LAYER, "refuted", "", runs, cpu_seconds() - begin, evidence)
+    return LayerResult(_LAYER, "refuted", "", runs, work_seconds() - begin, evidence)
 
 
 def _pairs(

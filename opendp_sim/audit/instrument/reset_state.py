@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.outputs.encoding import outcome
 from opendp_sim.audit.state.graph import Followed
 from opendp_sim.audit.state.library_calls import is_plain
@@ -26,6 +25,7 @@ from opendp_sim.audit.state.public_values import seeded_state
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.state.slots import CACHE, members_of, own_dict
 from opendp_sim.audit.state.snapshot import cached, is_users
+from opendp_sim.audit.work import work_seconds
 
 # --------------------------------------------------------------------------------------------------
 # What a call leaves behind, written out whole: the same of two calls only where all of it is.
@@ -232,8 +232,8 @@ class Kept:
 
     def _steady(self, run: Callable[[Any], Any], data: Any) -> bool:
         heard, first, seeded, runs = set[str](), None, False, 0
-        end = cpu_seconds() + _SECONDS
-        while runs < _RUNS and (runs < _FEWEST or cpu_seconds() < end):
+        end = work_seconds() + _SECONDS
+        while runs < _RUNS and (runs < _FEWEST or work_seconds() < end):
             self.restore()
             if self.unknown or self.changed():
                 return False
@@ -251,7 +251,7 @@ class Kept:
                 return False
             seeded = seeded or any(slot.changed() for slot in self._seeded)
             runs += 1
-            if runs < _FEWEST and cpu_seconds() > end:
+            if runs < _FEWEST and work_seconds() > end:
                 return False
         return seeded or len(heard) > 1
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.decompose_chain import taken_apart
@@ -24,6 +23,7 @@ from opendp_sim.audit.instrument.memoize import Constructors
 from opendp_sim.audit.instrument.native_laws import Law, Laws, as_taken, clear, is_shift
 from opendp_sim.audit.instrument.noise_pool import Pools, Ready
 from opendp_sim.audit.outputs.encoding import Raised
+from opendp_sim.audit.work import in_mode, work_seconds
 
 # --------------------------------------------------------------------------------------------------
 # Chains of OpenDP's that a program calls in its runs: their parts are called one by one.
@@ -151,9 +151,10 @@ class Tape:
             TapeEndError: more draws than forced values, or more than ``MOST_DRAWS``.
             OutOfTimeError: the seconds are over.
         """
-        if cpu_seconds() > self.end:
+        if work_seconds() > self.end:
             raise OutOfTimeError
         self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
+        in_mode(mode)
         self.runs += 1
         self.seeds.clear()
         self.constructors.begin()
@@ -163,6 +164,7 @@ class Tape:
             out = Raised.of(error)
         finally:
             self.mode = "real"
+            in_mode("")
         if self.ended:
             raise TapeEndError
         return out, self.draws
@@ -173,11 +175,13 @@ class Tape:
 
         def run(data: Any) -> Any:
             self.mode = mode
+            in_mode(mode)
             self.constructors.begin()
             try:
                 return function(data)
             finally:
                 self.mode = "real"
+                in_mode("")
 
         return run
 
@@ -188,7 +192,7 @@ class Tape:
         def run(data: Any) -> Any:
             nonlocal runs
             runs += 1
-            if runs % _RUNS_A_LOOK == 1 and cpu_seconds() > self.end:
+            if runs % _RUNS_A_LOOK == 1 and work_seconds() > self.end:
                 raise OutOfTimeError
             return copied(function(data))
 

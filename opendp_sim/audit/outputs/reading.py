@@ -39,6 +39,7 @@ from opendp_sim.audit.outputs.attributes import (
 from opendp_sim.audit.outputs.errstate import as_chosen
 from opendp_sim.audit.outputs.exceptions import Raised
 from opendp_sim.audit.state.snapshot import is_users
+from opendp_sim.audit.work import counted
 
 # --------------------------------------------------------------------------------------------------
 # Values of known kinds in plain Python: numbers, arrays, frames, and what stands beside their values.
@@ -261,7 +262,7 @@ class Reader:
 
     def reading(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the run with its outputs read."""
-        under = as_chosen(run)
+        under = counted(as_chosen(run))
 
         def reads(data: Any) -> Any:
             return self.read(written(under(data)))

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import Curve
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.outputs.literals import literal
@@ -29,6 +28,7 @@ from opendp_sim.audit.outputs.reading import read
 from opendp_sim.audit.report.repro_script import Shown, event_script, planned
 from opendp_sim.audit.statistics.clopper_pearson import certified_delta, certified_epsilon
 from opendp_sim.audit.statistics.sampling import both_sides
+from opendp_sim.audit.work import work_seconds
 
 __all__ = [
     "MOST",
@@ -167,15 +167,15 @@ class Search:
 
     def left(self, share: float = 1.0) -> float:
         """Return a part of the CPU seconds that are left."""
-        return share * max(0.0, self.end - cpu_seconds())
+        return share * max(0.0, self.end - work_seconds())
 
 
 def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
-    """Return the number of releases a side in CPU seconds."""
-    begin = cpu_seconds()
+    """Return the number of releases a side in nominal seconds."""
+    begin = work_seconds()
     for data in (pair.left, pair.right):
         outcome(run, data)
-    cost = max(cpu_seconds() - begin, 1e-5)
+    cost = max(work_seconds() - begin, 1e-5)
     return int(min(MOST, seconds / cost))
 
 
@@ -194,7 +194,7 @@ def shrunk_pair(
     """Remove shared records while the event keeps excess in few draws."""
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
-    end = cpu_seconds() + seconds
+    end = work_seconds() + seconds
     if glanced == _GLANCED and affordable(search.run, pair, seconds) < _TWICE * glanced:
         return pair
 
@@ -206,11 +206,11 @@ def shrunk_pair(
 
     goal = _KEEP * excess(pair)
     better, tried = goal > 0, 0
-    while better and (cpu_seconds() < end or tried < _ALWAYS):
+    while better and (work_seconds() < end or tried < _ALWAYS):
         better = False
         for small in smaller(pair):
             tried += 1
-            if cpu_seconds() > end and tried > _ALWAYS:
+            if work_seconds() > end and tried > _ALWAYS:
                 break
             inside = search.member(small.left) and search.member(small.right)
             if inside and excess(small) >= goal:
@@ -303,7 +303,7 @@ def find_witness(
         shown: what the script says of the object and of what was calculated.
         steps: how many such searches are made at most, of which the first that certifies is shown.
     """
-    begin, out = cpu_seconds(), None
+    begin, out = work_seconds(), None
     for share in _SHARES:  # most findings are gross: a short look shows them
         search = Search(lambda data: read(run(data)), curve, begin + share * seconds, member)
         shown = replace(shown or Shown(), read=_has_objects(run, pair))
@@ -350,11 +350,11 @@ def _shortened(search: Search, pair: Pair) -> Pair:
 
     An event that names what a long dataset gives, such as its length, is lost with any of its records.
     """
-    end, best, better = cpu_seconds() + search.left(0.5), _shown(search, pair), True
+    end, best, better = work_seconds() + search.left(0.5), _shown(search, pair), True
     while better and best > 0:
         better = False
         for tried, small in enumerate(smaller(pair)):
-            if cpu_seconds() > end or tried > _TRIED_SMALLER:
+            if work_seconds() > end or tried > _TRIED_SMALLER:
                 break
             if not (search.member(small.left) and search.member(small.right)):
                 continue

@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.noise_laws import difference
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import WIDEST, Encoded, Raised, encode
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import charge, work_seconds
 from opendp_sim.core.randomness import public_generator
 
 _WIDE = 4000
+_BATCH, _SAMPLED = 1e-4, 2e-6
+"""Nominal seconds of releases that are made together, and of each of them."""
 _batches = itertools.count()
 
 
@@ -49,6 +51,7 @@ Spots = NDArray[np.int64] | None
 def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[Any]:
     """Return ``count`` releases of few cells, with exceptions of runs."""
     if subject.sample is not None:
+        charge(_BATCH + count * _SAMPLED)
         return [_narrow(v, spots) for v in subject.releases(data, count)]
     out: list[Any] = []
     for _ in range(count):
@@ -160,7 +163,7 @@ class PairSample:
 
     def extend(self, subject: Subject, count: int) -> tuple[Encoded, Encoded]:
         """Draw ``count`` more from each side and return them."""
-        begin = cpu_seconds()
+        begin = work_seconds()
         if not self.runs:
             self.spots = spots_of(subject, self.pair)
         left, right = draw_both(subject, self.pair, count, self.spots)
@@ -168,7 +171,7 @@ class PairSample:
         self.left.append(fresh[0])
         self.right.append(fresh[1])
         self.runs += count
-        self.seconds += cpu_seconds() - begin
+        self.seconds += work_seconds() - begin
         return fresh
 
     def all(self) -> tuple[Encoded, Encoded]:

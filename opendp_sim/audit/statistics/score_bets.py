@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import Curve
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import Encoded, Raised, outcome, unordered
 from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
@@ -19,6 +18,7 @@ from opendp_sim.audit.statistics.events import best_bet
 from opendp_sim.audit.statistics.kelly import both_ways
 from opendp_sim.audit.statistics.sampling import Rounds, both_sides
 from opendp_sim.audit.statistics.scores import Score
+from opendp_sim.audit.work import work_seconds
 
 RowScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _MOST = 8000
@@ -64,16 +64,16 @@ def lean_bets(
         rounds: lends the noise of a round's first run to its second, if it may (``layer.md``).
     """
     coupled = rounds is not None
-    begin, wealth = cpu_seconds(), Wealth()
+    begin, wealth = work_seconds(), Wealth()
     scores = [score] if callable(score) else list(score)
     up = {f"traced {k}": _on_cells(one, 1.0) for k, one in enumerate(scores)}
     down = {f"traced {k}": _on_cells(one, -1.0) for k, one in enumerate(scores)}
-    probe = cpu_seconds()
+    probe = work_seconds()
     _draw(run, pair, 4, rounds)
-    cost = max((cpu_seconds() - probe) / 4, 1e-6)
+    cost = max((work_seconds() - probe) / 4, 1e-6)
     count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
     left, right = _draw(run, pair, count, rounds)
-    while cpu_seconds() - begin < seconds:
+    while work_seconds() - begin < seconds:
         ahead = best_bet(up, left, right, curve, slice(None), coupled=coupled)
         behind = best_bet(down, right, left, curve, slice(None), coupled=coupled)
         if ahead is None or behind is None:
@@ -84,9 +84,9 @@ def lean_bets(
         fresh = _draw(run, pair, count, rounds)
         if wealth.add(settle_bets(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
             oriented = pair.flipped() if swap else pair
-            return Won(oriented, bet, wealth, cpu_seconds() - begin)
+            return Won(oriented, bet, wealth, work_seconds() - begin)
         left, right = Encoded.join([left, fresh[0]]), Encoded.join([right, fresh[1]])
-        rest = (seconds - (cpu_seconds() - begin)) / cost
+        rest = (seconds - (work_seconds() - begin)) / cost
         count = int(max(40, min(count * _GROWTH, _MOST, rest)))
         if wealth.rounds > 20 * first and max(ahead.strength, behind.strength) < 0:
             return None  # nothing above the claim in any event of this score

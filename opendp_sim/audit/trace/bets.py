@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
@@ -17,6 +16,7 @@ from opendp_sim.audit.outputs.encoding import outcome
 from opendp_sim.audit.statistics.score_bets import Won, bones, lean_bets, symbol, valued
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.output_sample import Glance
+from opendp_sim.audit.work import work_seconds
 
 CALCULATED = (
     "calculated and not drawn: exact if a run is a function of its dataset and its tape, OpenDP's noise"
@@ -77,14 +77,14 @@ def bet_on_table(
     seen: Glance | None = None,
 ) -> Evidence | None:
     """Bet on outputs' log-ratios, learned from draws without verdict."""
-    end = cpu_seconds() + seconds
+    end = work_seconds() + seconds
     scout = tracer.obj if tracer.stateful else tracer.mode_run("scout")
     seen = Glance() if seen is None else seen
     count = int(max(_FEWEST, min(count, _LEARN * seconds / (2 * (_cost(scout, pair) + _READ)))))
     seen.more(scout, pair, count - len(seen), tracer.glanced)
 
     def rest() -> float:
-        return max(0.3 * seconds, end - cpu_seconds())
+        return max(0.3 * seconds, end - work_seconds())
 
     table, reduce = seen.table(), _whole
     bare = seen.table(bones=True)
@@ -190,9 +190,9 @@ def bet_freely(
 
 
 def _cost(run: Callable[[Any], Any], pair: Pair) -> float:
-    begin = cpu_seconds()
+    begin = work_seconds()
     symbol(run, pair.left), symbol(run, pair.right)
-    return max((cpu_seconds() - begin) / 2, 2e-6)
+    return max((work_seconds() - begin) / 2, 2e-6)
 
 
 def strength(

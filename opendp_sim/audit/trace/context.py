@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.common_noise import Common
@@ -24,6 +23,7 @@ from opendp_sim.audit.state.reachable import arguments_of
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.draw_tree import clean_tapes, same_again
 from opendp_sim.audit.trace.scan import Found, Scan, chained_function, direct_function, scan
+from opendp_sim.audit.work import work_seconds
 
 BARE = "an output without noise depends on the data"
 UNSEEN = "outputs of neighbours differ more than noise that is on no tape hides"
@@ -44,7 +44,7 @@ class Tracer:
     given: tuple[Pair, ...]
     functions: list[types.FunctionType]
     mined: Mined
-    begin: float = field(default_factory=cpu_seconds)
+    begin: float = field(default_factory=work_seconds)
     extra: float = 0.0
     """Seconds beyond the layer's own."""
     spent: float = 0.0
@@ -76,7 +76,7 @@ class Tracer:
     def left(self, share: float = 1.0) -> float:
         """Return the CPU seconds left in a share of the budget."""
         most = min(self.budget.trace_seconds, self.budget.seconds)
-        return self.begin + share * most + self.extra - cpu_seconds()
+        return self.begin + share * most + self.extra - work_seconds()
 
     def extend(self, seconds: float) -> None:
         """Take seconds from L3's budget.
@@ -92,11 +92,11 @@ class Tracer:
     def within(self, share: float) -> Iterator[None]:
         """Stop the block's runs at a part of the seconds left."""
         before, extra = self.tape.end, self.extra
-        self.tape.end = min(before, cpu_seconds() + max(0.4, share * self.left()))
+        self.tape.end = min(before, work_seconds() + max(0.4, share * self.left()))
         try:
             yield
         except OutOfTimeError:
-            if cpu_seconds() > before + self.extra - extra:
+            if work_seconds() > before + self.extra - extra:
                 raise
         finally:
             self.tape.end = before + self.extra - extra
@@ -162,7 +162,7 @@ class Tracer:
 
     def look_around(self) -> None:
         """Scan pairs along their tapes."""
-        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), cpu_seconds()
+        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), work_seconds()
         runs = self.tape.runs
         self.seen = scan(
             self.tape,
@@ -177,7 +177,7 @@ class Tracer:
         )
         if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
             self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
-        self.seconds_a_run = (cpu_seconds() - begin) / max(self.tape.runs - runs, 1)
+        self.seconds_a_run = (work_seconds() - begin) / max(self.tape.runs - runs, 1)
 
     def _decides(self, found: Found) -> bool:
         """Return whether a pair needs no better one."""

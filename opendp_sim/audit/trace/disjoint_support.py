@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import numbers
@@ -17,6 +16,7 @@ from opendp_sim.audit.instrument.tape import TapeEndError
 from opendp_sim.audit.statistics.score_bets import lean_bets
 from opendp_sim.audit.trace.bets import drawn, verdict_run
 from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.work import work_seconds
 
 _TRIES, _LOOKS, _WORTH, _SHARE = 6, 30, 0.1, 0.5
 """Pairs tried, values looked at of each, how many must be out of reach, and the part of what is left."""
@@ -83,13 +83,13 @@ def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
     known: dict[float, float] = {}
 
     def score(rows: Any) -> Any:
-        end = cpu_seconds() + 1.0
+        end = work_seconds() + 1.0
         out = np.zeros(len(rows))
         for i, row in enumerate(rows):
             target = float(row[0])
             if not math.isfinite(target) or target < -1e299:
                 continue
-            if target not in known and cpu_seconds() < end:
+            if target not in known and work_seconds() < end:
                 try:
                     known[target] = _out_of_reach(reach, low, high, target)
                 except (TapeEndError, ArithmeticError, ValueError, TypeError):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import alike
 from opendp_sim.audit.instrument.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.statistics.score_bets import symbol, text_of
+from opendp_sim.audit.work import work_seconds
 
 _TAIL = 1e-13
 MOST_RUNS, _MOST_DRAWS = 60_000, 6
@@ -36,7 +36,7 @@ class Tree:
 
 def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
     """Follow every value of every draw, or return None."""
-    begin, masses = cpu_seconds(), dict[str, float]()
+    begin, masses = work_seconds(), dict[str, float]()
     rest, runs = 0.0, 0
     todo: list[tuple[list[Any], float]] = [([], 1.0)]
     while todo:
@@ -45,7 +45,7 @@ def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: floa
             rest += mass
             continue
         runs += 1
-        if runs > MOST_RUNS or cpu_seconds() - begin > seconds:
+        if runs > MOST_RUNS or work_seconds() - begin > seconds:
             return None
         try:
             out, _ = tape.run(function, data, "force", forced)
@@ -110,9 +110,9 @@ def agrees(
 
 def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
     """Return many releases' results, fewer of a slow object."""
-    begin, out = cpu_seconds(), list[Any]()
+    begin, out = work_seconds(), list[Any]()
     while len(out) < most:
-        if len(out) >= _FEWEST_RUNS and cpu_seconds() - begin > _GUARD_SECONDS:
+        if len(out) >= _FEWEST_RUNS and work_seconds() - begin > _GUARD_SECONDS:
             break
         out.append(one())
     return out
@@ -125,9 +125,9 @@ def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
     equal arguments; and native noise must stand around its argument. What draws beside the tape and
     shows in a share of the runs shows here.
     """
-    begin, tapes = cpu_seconds(), 0
+    begin, tapes = work_seconds(), 0
     tape.crooked = False
-    while tapes < _TAPES and (tapes < _FEWEST or cpu_seconds() - begin < _TAPE_SECONDS):
+    while tapes < _TAPES and (tapes < _FEWEST or work_seconds() - begin < _TAPE_SECONDS):
         tape.checking = tapes < _CHECKED
         try:
             same = all(same_again(tape, function, data) for data in (pair.left, pair.right))

@@ -6,7 +6,6 @@ import contextlib
 import math
 from typing import Any
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import OutOfTimeError
@@ -23,6 +22,7 @@ from opendp_sim.audit.trace.draw_tree import (
     values_of,
 )
 from opendp_sim.audit.trace.scan import Found, equal_runs
+from opendp_sim.audit.work import work_seconds
 
 _FAR = 10
 """Other paths may draw less than the one that was seen: a tree is given up at so many times its bound."""
@@ -32,10 +32,10 @@ def tree_step(tracer: Tracer) -> Evidence | None:
     """Enumerate the draws on a few small pairs, if few."""
     if tracer.hidden or tracer.stateful:
         return None
-    end = cpu_seconds() + min(1.2, tracer.left() - 1.0)
+    end = work_seconds() + min(1.2, tracer.left() - 1.0)
     fruitless = 0
     for pair in _tree_pairs(tracer):
-        if cpu_seconds() > end or fruitless > 3:
+        if work_seconds() > end or fruitless > 3:
             break
         trees = []
         for data in (pair.left, pair.right):

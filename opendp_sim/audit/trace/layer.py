@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Effort, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import OutOfTimeError, TapeEndError
@@ -22,6 +21,7 @@ from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.statistics.two_sample import surely_differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.work import work_seconds
 from opendp_sim.core.randomness import public_generator
 
 # --------------------------------------------------------------------------------------------------
@@ -40,13 +40,13 @@ _SURE, _MORE_OFTEN = 1e-9, 0.5
 
 def stand_ins_raise(tracer: Tracer) -> bool:
     """Return whether runs raise with stand-ins only."""
-    rng, begin = public_generator(0, "audit", "stand-ins"), cpu_seconds()
+    rng, begin = public_generator(0, "audit", "stand-ins"), work_seconds()
     quiet: list[Any] = []
     for _ in range(_DATASETS):
         data = tracer.space.draw(rng).left
         if not _raises(tracer.subject.run, data):
             quiet.append(data)
-        if cpu_seconds() - begin > _SECONDS:
+        if work_seconds() - begin > _SECONDS:
             break
     with tracer.hooked():
         odd = [data for data in quiet if _taped_raises(tracer, data)]
@@ -85,8 +85,8 @@ def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
 def _sides(run: Callable[[Any], Any], pair: Pair) -> tuple[list[Any], list[Any]]:
     """Return as many releases of either side, in turn."""
     left, right = list[Any](), list[Any]()
-    end = cpu_seconds() + _RELEASE_SECONDS
-    while len(left) < _RELEASES and cpu_seconds() < end:
+    end = work_seconds() + _RELEASE_SECONDS
+    while len(left) < _RELEASES and work_seconds() < end:
         left.append(outcome(run, pair.left))
         right.append(outcome(run, pair.right))
     return left, right
@@ -124,7 +124,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     )
     from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
 
-    begin = cpu_seconds()
+    begin = work_seconds()
     tracer.unlike = stand_ins_raise(tracer)
     evidence = None if tracer.unlike else _searched(tracer, STEPS)
     if evidence is not None and contradicted(tracer, evidence.pair):
@@ -132,7 +132,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     with tracer.hooked():
         facts = facts_of_trace(tracer) if evidence is None else {"alone": is_alone(tracer)}
     looks = looked(tracer, refuted=evidence is not None)
-    seconds = cpu_seconds() - begin
+    seconds = work_seconds() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"
     return LayerResult(
         LAYER,
@@ -157,7 +157,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
 
 def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any:
     """Scan, then run the steps until a finding or timeout."""
-    tracer.tape.end = cpu_seconds() + tracer.left(_OVERTIME)
+    tracer.tape.end = work_seconds() + tracer.left(_OVERTIME)
     try:
         with tracer.hooked(), contextlib.suppress(OutOfTimeError):
             tracer.prepare()
@@ -188,15 +188,15 @@ def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
 def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
     """Return the hints that a race can run often enough."""
     out: list[Pair] = []
-    first = cpu_seconds()
+    first = work_seconds()
     for pair in tracer.hints:
-        begin = cpu_seconds()
+        begin = work_seconds()
         if begin - first > _LOOK * seconds:
             break
         for data in (pair.left, pair.right):
             with contextlib.suppress(Exception):
                 run(data)
-        if cpu_seconds() - begin < seconds / _RACE_RUNS:
+        if work_seconds() - begin < seconds / _RACE_RUNS:
             out.append(pair)
     return tuple(out)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence, mirrored
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import View, decode, look, numbers
@@ -28,6 +27,7 @@ from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
 from opendp_sim.audit.trace.tail_events import level_step
 from opendp_sim.audit.trace.undisclosed_noise import hidden_step
+from opendp_sim.audit.work import work_seconds
 
 _SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
 _CONFIRMED = 3.0
@@ -123,11 +123,11 @@ def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, Vie
         return of.flipped() if flip else of
 
     view, plenty = look(tracer.tape, tracer.function, side(pair), tracer.claim), _plenty(tracer)
-    end, better = cpu_seconds() + _SHRINK, pair.genome is not None
-    while better and cpu_seconds() < end:
+    end, better = work_seconds() + _SHRINK, pair.genome is not None
+    while better and work_seconds() < end:
         better = False
         for small in tracer.space.simpler(pair):
-            if cpu_seconds() > end:
+            if work_seconds() > end:
                 break
             if not differ(small.left, small.right):
                 continue

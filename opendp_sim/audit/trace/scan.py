@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.generators.copies import on_its_own
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
@@ -26,6 +25,7 @@ from opendp_sim.audit.outputs.reading import Reader
 from opendp_sim.audit.statistics.sampling import differ
 from opendp_sim.audit.statistics.two_sample import surely_differ
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.work import work_seconds
 
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
@@ -86,11 +86,11 @@ def scan(
     ``most`` is how many seconds and how many pairs. ``enough`` says of the best pair so far whether it
     decides the matter; it is asked a few times.
     """
-    out, begin, member = Scan(), cpu_seconds(), quiet_member(domain)
+    out, begin, member = Scan(), work_seconds(), quiet_member(domain)
     seconds, count = max(most[0], 1e-9), most[1]
     asked = _FIRST_ASKED
     for pair in _pairs(space, given, rng, out, begin, seconds):
-        spent = max((cpu_seconds() - begin) / seconds, out.pairs / count)
+        spent = max((work_seconds() - begin) / seconds, out.pairs / count)
         if spent >= 1:
             break
         if spent > asked and out.best:
@@ -133,7 +133,7 @@ def _pairs(
     head, rest = structured[:24], structured[24:]
     rng.shuffle(rest)
     for pair in head + rest:
-        if cpu_seconds() - begin > 0.6 * seconds:
+        if work_seconds() - begin > 0.6 * seconds:
             break
         yield pair
     while True:
@@ -228,8 +228,8 @@ def _other_law(
     drawn = sorted((space.draw(rng).left for _ in range(_PROBES)), key=lambda d: len(repr(d)))
     for data in drawn[-2:]:
         sides: tuple[list[Any], list[Any]] = [], []
-        end = cpu_seconds() + _COMPARED[1]
-        while len(sides[0]) < _COMPARED[0] and cpu_seconds() < end:
+        end = work_seconds() + _COMPARED[1]
+        while len(sides[0]) < _COMPARED[0] and work_seconds() < end:
             sides[0].append(outcome(obj, data))
             sides[1].append(outcome(own, data))
         if surely_differ(*sides, 1e-6):

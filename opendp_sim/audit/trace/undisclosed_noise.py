@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair
@@ -22,6 +21,7 @@ from opendp_sim.audit.trace.bets import bet_freely, bet_on_table, strength
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.output_sample import Glance
 from opendp_sim.audit.trace.scan import Found
+from opendp_sim.audit.work import work_seconds
 
 _LARGEST_BLOCK, _LEVELS, _GIVEN, _PRICES = 64, 4, 4, 4
 _ROUNDS = ((0.6, 8), (0.5, 4), (0.6, 3))
@@ -80,10 +80,10 @@ def _ranked(tracer: Tracer) -> list[_Case]:
     if tracer.seconds_a_run > _SLOW:
         return _slowly(tracer, over)
     for total, keep in _ROUNDS:
-        end = cpu_seconds() + min(1.5 * total, 0.3 * tracer.left())
+        end = work_seconds() + min(1.5 * total, 0.3 * tracer.left())
         each = max(_SHORTEST, total / max(len(racing), 1))
         for number, case in enumerate(racing):
-            if cpu_seconds() > end and number:
+            if work_seconds() > end and number:
                 break
             case.worth = strength(tracer, case.pair, each, case.seen)
         racing = sorted(racing, key=lambda case: -case.worth - case.lead)[:keep]

@@ -1,0 +1,89 @@
+"""Budgets count work: a seed has one verdict, whatever the machine's speed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit, work
+from opendp_sim.audit.work import cost_of, counted, work_seconds
+from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
+from tests.audit.test_sound_programs import BRIEF
+
+_NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+
+
+def _made(noise: Any, claim: float) -> Any:
+    return opaque(whole(0, 9), SYMMETRIC, PURE, lambda rows: noise(sum(rows)), lambda d: claim * d)
+
+
+_SMALL = replace(
+    BRIEF, seconds=0.1, trace_seconds=0.1, stability_seconds=0.02, witness_seconds=0.05
+)
+
+
+def _told(made: Any) -> list[Any]:
+    """Return verdict, finding and runs; a bet won ends after as many draws as the noise lets it."""
+    report = audit(made, 1, _SMALL)
+    rows = [(x.layer, x.status, x.runs * (x.status != "refuted")) for x in report.layers]
+    return [report.verdict, report.layer, report.tried, *rows]
+
+
+@pytest.mark.parametrize("claim", [9.0, pytest.param(1.0, marks=pytest.mark.long)])
+def test_a_report_does_not_depend_on_the_clock(
+    claim: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same runs in every layer at 20 times and at a twentieth of a processor's speed."""
+    real, made = time.process_time, _made(_NOISE, claim)
+    first = _told(made)
+    assert first[0] == ("not refuted" if claim == 9.0 else "refuted")
+    for speed in (20.0, 0.05):
+        monkeypatch.setattr(time, "process_time", lambda s=speed: s * real())
+        assert _told(made) == first
+
+
+def test_runs_cost_their_lines_and_not_their_time() -> None:
+    def lines(rows: list[int]) -> int:
+        total = 0
+        for row in rows:
+            total += row
+        return total
+
+    few, many = cost_of(lines, [1] * 10), cost_of(lines, [1] * 1000)
+    assert 10 < many / few < 100
+    assert cost_of(lines, [1] * 10) == pytest.approx(few)
+    assert cost_of(lambda _: time.sleep(0.01), []) < 1e-4
+    assert cost_of(lambda _: 1 / 0, []) < 1e-4
+
+
+def test_counted_runs_return_and_raise_as_before_and_count_once() -> None:
+    inner = counted(lambda rows: len(rows) // (len(rows) - 1))
+    outer = counted(inner)
+    assert outer([1, 2, 3]) == 1
+    trace = sys.gettrace()
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            outer([1])
+    assert sys.gettrace() is trace
+    costs = []
+    for run in (counted(len), counted(counted(len))):
+        run([1, 2])
+        begin = work_seconds()
+        run([1, 2])
+        costs.append(work_seconds() - begin)
+    assert costs[1] < 1.1 * costs[0]
+
+
+def test_the_last_guard_ends_what_has_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call into C costs one line; the report warns that the search was ended early."""
+    made = _made(_NOISE, 9.0)
+    assert not audit(made, 1, _SMALL).warnings
+    monkeypatch.setattr(work, "_GUARD", 0.0)
+    report = audit(made, 1, _SMALL)
+    assert report.verdict == "not refuted"
+    assert any("last guard" in text for text in report.warnings)
