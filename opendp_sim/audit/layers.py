@@ -37,8 +37,10 @@ _FIRST_LOOK = 0.08
 """Part of L1's seconds that it gets before L2, and the most seconds that can be."""
 _LONGEST_FIRST_LOOK = 1.0
 _ASKED = 4
-_FIRST_CALLS = 0.2, 0.2
-"""Parts of L3's seconds that first calls get, where later ones differ: a first look, and one after LT."""
+_FIRST_CALLS = 0.2
+"""Part of L3's seconds that first calls get, where later ones differ."""
+_FIRST = "LT first calls"
+_IF_PUBLIC = "if what its code keeps before any call is public, which is put back before each"
 
 
 def tracer_of(case: LayerInput, functions: list[types.FunctionType], found: Mined) -> Tracer:
@@ -93,10 +95,9 @@ def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:
         risk["distribution"] /= 2
-        case.tracer.begin = work_seconds()  # its seconds are those of a first look, too
-        yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[0])
+        case.tracer.begin = work_seconds()
         yield trace_layer(case.tracer)
-        yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[1])
+        yield from _first_calls(case, risk["distribution"])
     else:  # nothing was drawn for it, so its part of the risk is free
         risk["distribution"] += risk["trace"]
     search = StabilitySearch(
@@ -126,30 +127,37 @@ def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     )
 
 
-def _first_calls(case: LayerInput, beta: float, share: float) -> Iterator[LayerResult]:
+def _first_calls(case: LayerInput, beta: float) -> Iterator[LayerResult]:
     """Bet on first calls, with the state restored before each.
 
-    Nothing is looked at where runs change nothing, where what is kept may be secret, and where the object
-    answers once only or repeats itself (its noise may have been drawn before). What is found is yielded.
+    Nothing is looked at where runs change nothing, and where the object answers once only or repeats
+    itself (its noise may have been drawn before). What is found is priced where the state may be secret.
     """
     kept = case.kept
-    if kept is None or kept.unknown or not kept.changed() or _used_up(case):
+    if kept is None or not kept.changed() or _used_up(case):
         return
+    public = kept.public
     with kept.lent():
-        found = _bets_on_first(case, kept, beta, share)
-    told = None if found is None or kept.unknown else found.evidence
-    if found is not None and told is not None:
-        detail = f"on a first call, with what its code keeps as it was: {told.detail}"
-        told = replace(told, detail=detail, extra={**told.extra, "first": True})
-        yield replace(found, evidence=told)
+        found = _bets_on_first(case, kept, beta)
+    if found is None or kept.unknown or found.evidence is None:
+        return
+    told = found.evidence
+    detail = f"on a first call, with what its code keeps as it was: {told.detail}"
+    told = replace(told, detail=detail, extra={**told.extra, "first": True})
+    if public:
+        yield replace(found, layer=_FIRST, evidence=told)
+        return
+    told = replace(told, confidence=f"{told.confidence}, {_IF_PUBLIC}")
+    facts = {**found.facts, "priced": told}
+    yield replace(found, layer=_FIRST, status="not refuted", evidence=None, facts=facts)
 
 
-def _bets_on_first(case: LayerInput, kept: Kept, beta: float, share: float) -> LayerResult | None:
-    """Bet on first calls, if what is put back is no noise."""
+def _bets_on_first(case: LayerInput, kept: Kept, beta: float) -> LayerResult | None:
+    """Bet on first calls, if not all noise is put back."""
     if not kept.fresh(case.subject.run, case.space.draw(case.rng).left):
         return None
     subject = replace(case.subject, run=kept.first(case.subject.run), outer=None)
-    spend = replace(case.budget, seconds=share * case.budget.seconds)
+    spend = replace(case.budget, seconds=_FIRST_CALLS * case.budget.seconds)
     seen = () if case.tracer is None else case.tracer.hints[:4]
     return distribution_layer(
         subject, case.space, case.d_in, spend, case.rng, beta, (*case.given, *seen), case.events

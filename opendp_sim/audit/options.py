@@ -23,7 +23,7 @@ from opendp_sim.audit.outputs.encoding import Encoded
 from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.seeds.from_code import guided
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.work import counted
+from opendp_sim.audit.work import metered
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -288,7 +288,7 @@ def checked_pmf(pmf: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None
             )
         return found
 
-    return counted(exact)
+    return metered(exact)
 
 
 def given_pairs(

@@ -57,7 +57,7 @@ from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.trace.repeated_calls import repeated_releases
-from opendp_sim.audit.work import counted, guard, guarded, guarded_out, work_seconds
+from opendp_sim.audit.work import guard, guard_restored, guarded_out, metered, work_seconds
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -147,7 +147,7 @@ def _event(
         drive = f"default_driver(M, {case.d_in!r}{driver.options}){driver.place}"
     elif drive:
         drive = imported(driver) or drive
-    subject = replace(subject, run=counted(getattr(subject.run, "raw", subject.run)))
+    subject = replace(subject, run=metered(getattr(subject.run, "raw", subject.run)))
     if evidence.extra.get("first") and case.kept is not None:
         subject = replace(subject, run=case.kept.first(subject.run))
         with case.kept.lent():
@@ -172,7 +172,13 @@ def _found(
             max(seconds, min(_LONGER * seconds, case.budget.total - spent)),
             member=quiet_member(subject.input_domain),
             steps=calls,
-            shown=Shown(origin=origin, drive=drive, note=_calculated(evidence), calls=calls),
+            shown=Shown(
+                origin=origin,
+                drive=drive,
+                note=_calculated(evidence),
+                calls=calls,
+                first=bool(evidence.extra.get("first")),
+            ),
         )
         if calls == 1 or (found is not None and found.certified):
             break
@@ -205,7 +211,7 @@ _ENDED = (
 @contextmanager
 def _apart() -> Iterator[None]:
     """Limit printed lines and CPU seconds, and isolate numpy's error handling."""
-    with capped(), numpys_own(), guarded():
+    with capped(), numpys_own(), guard_restored():
         yield
 
 
@@ -371,7 +377,7 @@ def _subject(
     if subject.private:
         subject = replace(subject, run=Reader().reading(subject.run))
     else:
-        subject = replace(subject, run=counted(subject.run))
+        subject = replace(subject, run=metered(subject.run))
     check_claimed(subject, d_in)
     return subject
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.tape import MOST_DRAWS, Tape, TapeEndError
-from opendp_sim.audit.work import cost_of
+from opendp_sim.audit.work import run_cost
 
 _FIRST, _FITTED, _LAST, _ENOUGH, _DRAWS = 1, 8, 1024, 0.02, 12
 """Records of the first dataset, of the first that growth is fitted to and of the last; seconds of a run
@@ -155,7 +155,7 @@ def longest(
 def _seconds(run: Callable[[Any], Any], records: list[Any], size: int) -> float:
     data = list(itertools.islice(itertools.cycle(records), size))
     begin = time.perf_counter()
-    cost = cost_of(run, data)
+    cost = run_cost(run, data)
     return cost if time.perf_counter() - begin < _SLOW else max(cost, 2 * _ENOUGH)
 
 

@@ -1,6 +1,6 @@
 """Count work in nominal seconds, the unit of an audit's budgets.
 
-Work is runs of the audited function. What a run costs is counted and not timed: the lines of Python that
+Work is runs of the audited function. What a run costs is metered and not timed: the lines of Python that
 it executes, on a few runs of each size of dataset. So a seed has one verdict, on a quiet machine and on a
 busy one. A slow call into C has one line: there the last guard ends the audit, at many times its budget
 in CPU seconds, and the report says so.
@@ -20,9 +20,9 @@ from typing import Any
 _RUN, _LINE, _LOOK = 2e-5, 2e-7, 1e-5
 """Nominal seconds of a run, of each line that it executes, and of a look at the work done."""
 _UNCOUNTED = 1e-4
-"""Nominal seconds of a run whose lines are not counted yet."""
+"""Nominal seconds of a run whose lines are not metered yet."""
 _COUNTED = frozenset({2, 40})
-"""Runs of one size whose lines are counted; the first one may load what later ones do not."""
+"""Runs of one size whose lines are metered; the first one may load what later ones do not."""
 _MOST_LINES = 1_000_000
 _GUARD = 6.0
 """CPU seconds for each nominal second of a budget, after which the budget counts as spent."""
@@ -45,7 +45,7 @@ _WORK = _Work()
 
 
 def work_seconds() -> float:
-    """Return nominal seconds, counted from any moment; only differences say something."""
+    """Return nominal seconds, metered from any moment; only differences say something."""
     _WORK.done += _LOOK
     _WORK.looks += 1
     if not (_WORK.looks % _LOOKS or _WORK.ended):  # the processor's clock is slow to read
@@ -83,7 +83,7 @@ def clocked(speed: float) -> Iterator[None]:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guard_restored() -> Iterator[None]:
     """Forget the guards of the context at its end."""
     before = _WORK.guard, _WORK.ended
     try:
@@ -97,10 +97,10 @@ def guard(seconds: float) -> None:
     _WORK.guard = min(_WORK.guard, time.process_time() + _GUARD * seconds / min(1.0, _WORK.scale))
 
 
-def counted(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the function with its runs counted as work.
+def metered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function with its runs metered as work.
 
-    A counted run inside another one is a part of it.
+    A metered run inside another one is a part of it.
     """
     met: dict[tuple[str, int], list[float]] = {}
 
@@ -126,7 +126,7 @@ def counted(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
-def cost_of(function: Callable[[Any], Any], data: Any) -> float:
+def run_cost(function: Callable[[Any], Any], data: Any) -> float:
     """Return the nominal seconds of one run, whatever it returns or raises."""
     begin = _WORK.done
     with _counting() as lines, contextlib.suppress(Exception):

@@ -11,7 +11,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit, work
-from opendp_sim.audit.work import cost_of, counted, work_seconds
+from opendp_sim.audit.work import metered, run_cost, work_seconds
 from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
 from tests.audit.test_sound_programs import BRIEF
 
@@ -54,16 +54,16 @@ def test_runs_cost_their_lines_and_not_their_time() -> None:
             total += row
         return total
 
-    few, many = cost_of(lines, [1] * 10), cost_of(lines, [1] * 1000)
+    few, many = run_cost(lines, [1] * 10), run_cost(lines, [1] * 1000)
     assert 10 < many / few < 100
-    assert cost_of(lines, [1] * 10) == pytest.approx(few)
-    assert cost_of(lambda _: time.sleep(0.01), []) < 1e-4
-    assert cost_of(lambda _: 1 / 0, []) < 1e-4
+    assert run_cost(lines, [1] * 10) == pytest.approx(few)
+    assert run_cost(lambda _: time.sleep(0.01), []) < 1e-4
+    assert run_cost(lambda _: 1 / 0, []) < 1e-4
 
 
 def test_counted_runs_return_and_raise_as_before_and_count_once() -> None:
-    inner = counted(lambda rows: len(rows) // (len(rows) - 1))
-    outer = counted(inner)
+    inner = metered(lambda rows: len(rows) // (len(rows) - 1))
+    outer = metered(inner)
     assert outer([1, 2, 3]) == 1
     trace = sys.gettrace()
     for _ in range(5):
@@ -71,7 +71,7 @@ def test_counted_runs_return_and_raise_as_before_and_count_once() -> None:
             outer([1])
     assert sys.gettrace() is trace
     costs = []
-    for run in (counted(len), counted(counted(len))):
+    for run in (metered(len), metered(metered(len))):
         run([1, 2])
         begin = work_seconds()
         run([1, 2])

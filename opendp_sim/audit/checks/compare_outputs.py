@@ -30,7 +30,7 @@ from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair
 from opendp_sim.audit.generators.spaces import metric_name
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.work import counted
+from opendp_sim.audit.work import metered
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -145,10 +145,10 @@ def observer(
 ) -> Callable[[Pair], Measured] | None:
     """Return the measurement of a noiseless pair's distance, or None."""
     if subject.stability_map is not None:
-        return counted(_transformation(subject, output_distance))
+        return metered(_transformation(subject, output_distance))
     if subject.core is None or subject.noise is None:
         return None
-    return counted(_release(subject))
+    return metered(_release(subject))
 
 
 def _exception(left: Any, right: Any) -> Measured:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opendp_sim.audit.outputs.exceptions import without_addresses
-from opendp_sim.audit.state.snapshot import is_users
+from opendp_sim.audit.state.reachable import is_users
 
 _HEAP, _FIXED = 1 << 9, 1 << 8
 """In the flags of a class: it was made at run time; it cannot be changed, so it was written in C."""

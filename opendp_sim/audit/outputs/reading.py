@@ -38,8 +38,8 @@ from opendp_sim.audit.outputs.attributes import (
 )
 from opendp_sim.audit.outputs.errstate import as_chosen
 from opendp_sim.audit.outputs.exceptions import Raised
-from opendp_sim.audit.state.snapshot import is_users
-from opendp_sim.audit.work import counted
+from opendp_sim.audit.state.reachable import is_users
+from opendp_sim.audit.work import metered
 
 # --------------------------------------------------------------------------------------------------
 # Values of known kinds in plain Python: numbers, arrays, frames, and what stands beside their values.
@@ -262,7 +262,7 @@ class Reader:
 
     def reading(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the run with its outputs read."""
-        under = counted(as_chosen(run))
+        under = metered(as_chosen(run))
 
         def reads(data: Any) -> Any:
             return self.read(written(under(data)))

@@ -211,9 +211,13 @@ class Report:
     @property
     def priced(self) -> Evidence | None:
         """A calculated excess that draws did not confirm, where nothing was refuted."""
-        if self.evidence is not None:
-            return None
-        return next((x.facts["priced"] for x in self.layers if x.facts.get("priced")), None)
+        return None if self._pricing is None else self._pricing.facts["priced"]
+
+    @property
+    def _pricing(self) -> LayerResult | None:
+        """The layer that priced the claim, where none refuted it."""
+        found = [x for x in self.layers if x.facts.get("priced")]
+        return found[0] if found and self.evidence is None else None
 
     @property
     def warnings(self) -> list[str]:
@@ -346,8 +350,8 @@ class Report:
             lines.append(f"  every release raised, so that nothing was released: {self.raised}")
         if self.evidence is not None:
             lines += ["", *found_lines(self.evidence, self.layer, self.witness)]
-        if self.priced is not None:
-            lines += ["", *found_lines(self.priced, "LT trace", None, "priced")]
+        if self._pricing is not None and self.priced is not None:
+            lines += ["", *found_lines(self.priced, self._pricing.layer, None, "priced")]
         lines += ["", *layer_lines(self.layers)]
         if self.evidence is None:
             if self.opaque:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import sys
 import types
 from typing import Any
 
@@ -33,11 +34,24 @@ _SKIP = (
     "contextlib",
     "dataclasses",
 )
+_KNOWN = ("opendp_sim.audit.", "opendp.", "numpy", "scipy")
 _MOST_FUNCTIONS = 200
 _LEAVES = types.ModuleType, type, str, int, float, np.ndarray
 _DEPTH, _MOST_OBJECTS = 9, 20_000
 _HEAP = 1 << 9
 """Set in the flags of a class that a ``class`` statement has made (``Py_TPFLAGS_HEAPTYPE``)."""
+
+
+def is_users(kind: Any) -> bool:
+    """Return whether a class or a function is the user's.
+
+    Neither the standard library's, nor this package's, nor OpenDP's.
+    """
+    module = str(kind.__module__)
+    known = module.startswith(_KNOWN)
+    return not known and module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names - {
+        "__main__"
+    }
 
 
 def functions_of(obj: Any) -> list[types.FunctionType]:

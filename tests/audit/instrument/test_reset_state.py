@@ -1,4 +1,4 @@
-"""First calls: what is public is put back before each of them, what may be secret is left alone."""
+"""First calls: what code keeps is put back before each of them, and what they show is priced."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import first_call
-from opendp_sim.audit.findings import Effort
+from opendp_sim.audit import audit, first_call
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.reset_state import Kept
+from opendp_sim.audit.instrument.reset_state import Kept, public_state, seeds_of
 from opendp_sim.audit.layers import _first_calls
-from opendp_sim.audit.state.public_values import Public, seeded_state
 from opendp_sim.audit.state.reachable import functions_of
-from opendp_sim.audit.state.snapshot import cached, held_now
-from tests.audit.growing import refuted
+from tests.audit.growing import audit_until
+from tests.audit.test_sound_programs import BRIEF
 
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
@@ -102,18 +100,52 @@ def caches(rows):
     return _cached(len(rows))
 
 
+@pytest.mark.long
+def test_what_a_first_call_shows_is_priced() -> None:
+    """The state may be secret, so draws refute nothing: the assumption is said."""
+    report = audit_until(lambda r: r.priced is not None, _measurement(Clipper()), 1, "quick")
+    assert report.verdict == "priced"
+    text = str(report)
+    assert "priced by LT first calls: on a first call" in text
+    assert "if what its code keeps before any call is public" in text
+
+
+RNG = np.random.default_rng(42)
+
+
+def of_module(rows):
+    return len(rows) + round(RNG.normal(0, 20))
+
+
 @pytest.mark.parametrize(
     "made",
-    [pytest.param(Clipper(), marks=pytest.mark.long), Seeded(np.random.default_rng(20240101))],
+    [pytest.param(of_module, marks=pytest.mark.long), Seeded(np.random.default_rng(20240101))],
 )
-def test_what_a_first_call_shows_is_refuted(made: object) -> None:
-    budget = replace(
-        Effort.of("quick"), seconds=25.0, witness_seconds=0.1
-    )  # a slow machine may need it
-    report = refuted(_measurement(made), 1, budget)
+def test_a_public_seed_is_refuted_on_first_calls(made: object) -> None:
+    """The seed stands in the module: whoever reads it knows the noise."""
+    budget = replace(BRIEF, seconds=2.0, trace_seconds=0.05, total=3.0)
+    report = audit(_measurement(made), 1, budget)
     assert report.verdict == "refuted"
     assert "on a first call" in str(report)
     assert "M = first_call(M)" in str(report)
+
+
+def test_generators_of_public_seeds_are_known() -> None:
+    seeds = seeds_of([Clipper.__call__])
+    assert {20240101, 0, 99} <= set(seeds)  # this module names the first
+    far = np.random.default_rng(20240101)
+    far.normal(size=1000)
+    made = (np.random.default_rng(7), np.random.RandomState(3), random.Random(20240101))  # noqa: S311
+    for public in (far, *made, np.random.Generator(np.random.MT19937(5))):
+        read, write = public_state(public, seeds)
+        before = read()
+        public.random()
+        assert read() != before
+        write(before)
+        assert read() == before
+    for fresh in (np.random.default_rng(), np.random.RandomState(), random.Random()):  # noqa: S311
+        assert public_state(fresh, seeds) is None
+    assert public_state(random.SystemRandom(), seeds) is None
 
 
 @pytest.mark.parametrize(
@@ -150,49 +182,6 @@ def test_what_runs_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kept.changed()
 
 
-class Holder:
-    def __init__(self, what):
-        self.what = what
-
-    def __call__(self, rows):
-        return len(rows)
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        8392 * 71,  # the constructor may have drawn it
-        0.7291 / 3,
-        b"\x03" * 2,
-        "9f86d081".upper() * 2,
-        [7391 * 3, 2],
-        {"key": 7391 * 7},
-        np.array([0.25 / 7]),
-        collections.deque([bytearray(b"k" * 3)]),
-        iter([1]),
-        types.SimpleNamespace(level=31 * 77),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_may_be_secret_is_not_put_back(secret: object) -> None:
-    assert _kept(Holder(secret)).unknown
-
-
-def test_generators_of_public_seeds_are_known() -> None:
-    seeds = Public([Clipper.__call__]).seeds
-    assert 20240101 in seeds  # this module names it
-    far = np.random.default_rng(20240101)
-    far.normal(size=1000)
-    for public in (
-        *(far, np.random.default_rng(7), np.random.RandomState(3), random.Random(20240101)),  # noqa: S311
-        np.random.Generator(np.random.MT19937(5)),
-    ):
-        assert seeded_state(public, seeds)
-    for fresh in (np.random.default_rng(), random.Random(), random.SystemRandom()):  # noqa: S311
-        assert seeded_state(fresh, seeds) == ()
-    assert seeded_state(3, seeds) is None
-
-
 def test_noise_of_another_seed_goes_on() -> None:
     """A generator that the system seeded is not put back: its noise would come again."""
     made = Seeded(np.random.default_rng())
@@ -203,17 +192,6 @@ def test_noise_of_another_seed_goes_on() -> None:
     assert not kept.changed()
 
 
-def test_what_a_cache_keeps_is_read() -> None:
-    for cache in (functools.lru_cache(lambda x, y=1: [x, y]), functools.lru_cache(None)(max)):
-        before = list(held_now(cache))
-        kept = [cache(3, 4), cache(5, 2)]
-        assert all(any(part is one for part in cached(cache)) for one in kept)
-        assert list(held_now(cache)) != before
-        again = list(held_now(cache))
-        cache(3, 4)
-        assert list(held_now(cache)) == again
-
-
 def test_a_cache_is_emptied_and_alone_no_reason_to_look() -> None:
     kept = _kept(caches)
     caches([1])
@@ -222,27 +200,59 @@ def test_a_cache_is_emptied_and_alone_no_reason_to_look() -> None:
     assert _cached.cache_info().currsize == 0
 
 
-class Ahead:
-    """Draws the noise of the next call ahead, and meets a constant: sound."""
+class Counted:
+    """Keep calls where only one kind of place leads."""
 
-    def __init__(self, beside=lambda: 0):
-        self.next, self.beside = 0, beside
+    total = 0
 
     def __call__(self, rows):
-        now, self.next = self.next, _NOISE(0)
-        return len(rows) + now + self.beside()
+        type(self).total += 1
+        return self.total, len(rows)
 
 
-@pytest.mark.parametrize("made", [Ahead(), Ahead(lambda: _NOISE(0))], ids=["ahead", "beside"])
-def test_noise_that_was_drawn_ahead_is_not_put_back(made) -> None:
-    kept = _kept(made)
-    while not kept.changed():  # the noise may be the same again
-        made([])
-    assert not kept.unknown
-    assert not kept.fresh(made, [1])
+def test_places_of_classes_and_of_measurements_made_on_the_way() -> None:
+    tables: dict[float, object] = {}
+
+    def lazily(rows):
+        noise = tables.setdefault(1.0, _NOISE)
+        return noise(len(rows))
+
+    for made, moves in ((Counted(), True), (lazily, False)):
+        kept = _kept(made)
+        made([1])
+        assert kept.changed() == moves
+        kept.restore()
+        assert not kept.changed()
+    assert tables == {1.0: _NOISE}
 
 
-def test_what_is_learnt_or_seeded_is_no_noise() -> None:
+class Refusing:
+    def __init__(self):
+        self.rows = [1]
+
+    @property
+    def __dict__(self):
+        raise RuntimeError
+
+
+def test_what_cannot_be_read_ends_no_audit() -> None:
+    made = Refusing()
+    kept = _kept(lambda rows: made.rows)
+    assert kept.unknown == "RuntimeError"
+    assert not kept.changed()
+
+
+def test_all_noise_that_is_put_back_shows_nothing() -> None:
+    class Ahead:
+        """Draws the noise of the next call ahead: sound."""
+
+        next = 0
+
+        def __call__(self, rows):
+            now, self.next = self.next, _NOISE(0)
+            return len(rows) + now
+
+    assert not _kept(made := Ahead()).fresh(made, [1])
     for made in (Clipper(), Seeded(np.random.default_rng(7))):
         assert _kept(made).fresh(made, [1, 2])
 
@@ -269,4 +279,4 @@ def test_an_object_that_answers_once_is_left_alone() -> None:
     once([])
     assert case.kept.changed()
     assert not case.kept.unknown
-    assert list(_first_calls(case, 1e-4, 1.0)) == []
+    assert list(_first_calls(case, 1e-4)) == []
