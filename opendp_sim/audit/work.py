@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_RUN, _LINE, _LOOK = 2e-5, 2e-7, 1e-5
+_RUN, _LINE, _LOOK = 1e-5, 1e-7, 5e-6
 """Nominal seconds of a run, of each line that it executes, and of a look at the work done."""
-_UNCOUNTED = 1e-4
+_UNCOUNTED = 5e-5
 """Nominal seconds of a run whose lines are not metered yet."""
 _COUNTED = frozenset({2, 40})
 """Runs of one size whose lines are metered; the first one may load what later ones do not."""

@@ -44,16 +44,6 @@ def made_by(made: Any) -> tuple[str, dict[str, Any]]:
     return str(told.get("__function__")), told.get("__kwargs__", {})
 
 
-def around_noise(made: Any) -> list[Any]:
-    """Return the parts of a chain or of a measure's conversion."""
-    name, parts = made_by(made)
-    if name not in (*AROUND, "make_chain_mt", "make_chain_pm", "make_composition"):
-        return []
-    return [
-        part for value in parts.values() for part in (value if isinstance(value, list) else [value])
-    ]
-
-
 def has_maps(made: Any) -> bool:
     """Return whether an object takes or returns OpenDP's unordered maps."""
     sides = (getattr(made, f"{side}_domain", None) for side in ("input", "output"))
