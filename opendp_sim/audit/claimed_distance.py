@@ -90,7 +90,7 @@ def check_claimed(subject: Subject, distance: Any) -> None:
 def check_computes(run: Callable[[Any], Any], data: Any) -> None:
     """Refuse a release that waits instead of computing.
 
-    An audit's budget is CPU seconds, so it would never end.
+    An audit's budget counts runs, so it would take hours.
 
     Raises:
         AuditError: OS501, each of a few releases takes its time without computing.

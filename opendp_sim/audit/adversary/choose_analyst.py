@@ -29,7 +29,7 @@ from opendp_sim.audit.trace.explanations import share_of
 from opendp_sim.audit.work import work_seconds
 
 _SECONDS, _OVER, _LIKELY = 1.5, 1.05, 0.1
-"""CPU seconds of all pricing; what of the claim an event has to exceed; and how likely it has to be."""
+"""Nominal seconds of all pricing; what of the claim an event exceeds; and how likely it has to be."""
 
 
 def costliest_analyst(

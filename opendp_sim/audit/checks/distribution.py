@@ -332,7 +332,7 @@ def _stages(seconds: float) -> list[float]:
 
 
 def _cost(race: Race, hints: tuple[Pair, ...]) -> float:
-    """Return the CPU seconds of one run, from two on either side."""
+    """Return the nominal seconds of one run, from two on either side."""
     probe = PairSample((hints or (race.space.draw(race.rng),))[0])
     race.extend(probe, 2)
     return probe.seconds / 4

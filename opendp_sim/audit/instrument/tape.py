@@ -66,7 +66,7 @@ _RUNS_A_LOOK = 16
 
 
 class OutOfTimeError(BaseException):
-    """Signal that a layer's CPU seconds are used, as no ``Exception``."""
+    """Signal that a layer's nominal seconds are used, as no ``Exception``."""
 
 
 class TapeEndError(Exception):

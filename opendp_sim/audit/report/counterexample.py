@@ -166,7 +166,7 @@ class Search:
     member: Callable[[Any], bool]
 
     def left(self, share: float = 1.0) -> float:
-        """Return a part of the CPU seconds that are left."""
+        """Return a part of the nominal seconds that are left."""
         return share * max(0.0, self.end - work_seconds())
 
 
@@ -298,7 +298,7 @@ def find_witness(
         run: releases of the object itself.
         pair: the refuted pair.
         curve: the claim.
-        seconds: CPU seconds.
+        seconds: nominal seconds.
         member: whether a smaller dataset is in the domain.
         shown: what the script says of the object and of what was calculated.
         steps: how many such searches are made at most, of which the first that certifies is shown.

@@ -99,7 +99,7 @@ def _same(first: Pair, second: Pair) -> bool:
 
 def layer_lines(layers: Sequence[LayerResult]) -> list[str]:
     """Return lines with each layer's power, or reason for skipping."""
-    lines = [f"  {'layer':<16} {'verdict':<12} {'CPU s':>6}  what it did and would have seen"]
+    lines = [f"  {'layer':<16} {'verdict':<12} {'work s':>6}  what it did and would have seen"]
     for layer in layers:
         note = layer.reason or layer.power
         lines.append(

@@ -58,7 +58,7 @@ def lean_bets(
         score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws. Of several
             each bet takes the one that the past speaks for.
         curve: the claim.
-        seconds: CPU seconds.
+        seconds: nominal seconds.
         beta: risk.
         first: rounds of the first batch, which only shows what to bet on.
         rounds: lends the noise of a round's first run to its second, if it may (``layer.md``).

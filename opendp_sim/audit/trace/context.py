@@ -62,7 +62,7 @@ class Tracer:
     seen: Scan = field(default_factory=Scan)
     words: str = ""
     seconds_a_run: float = 0.0
-    """CPU seconds of a run along its tape, as the scan met them."""
+    """Nominal seconds of a run along its tape, as the scan met them."""
 
     def __post_init__(self) -> None:
         self.tape = Tape(self.subject.outer, self.rng)
@@ -74,7 +74,7 @@ class Tracer:
         self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0, 0.0)
 
     def left(self, share: float = 1.0) -> float:
-        """Return the CPU seconds left in a share of the budget."""
+        """Return the nominal seconds left in a share of the budget."""
         most = min(self.budget.trace_seconds, self.budget.seconds)
         return self.begin + share * most + self.extra - work_seconds()
 

@@ -32,7 +32,7 @@ from opendp_sim.core.randomness import public_generator
 # whether they raise, and on the pair of every finding whether what it shows is there as well.
 
 _DATASETS, _AGAIN, _SECONDS = 8, 10, 0.1
-"""Datasets on which runs are compared, how often what differs is looked at again, and CPU seconds."""
+"""Datasets on which runs are compared, how often what differs is looked at again, and nominal seconds."""
 _RELEASES, _RELEASE_SECONDS = 400, 0.3
 _SURE, _MORE_OFTEN = 1e-9, 0.5
 """Risk at which two samples surely have two laws; how much more often one of them raises."""

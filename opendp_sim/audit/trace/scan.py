@@ -30,7 +30,7 @@ from opendp_sim.audit.work import work_seconds
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
 _COMPARED = 100, 0.15
-"""Releases of a chain and of its parts that are compared on a dataset, and CPU seconds for them."""
+"""Releases of a chain and of its parts that are compared on a dataset, and nominal seconds for them."""
 _FIRST_ASKED = 0.2
 """Part of the seconds, or of the pairs, between two looks at whether the best pair decides already."""
 

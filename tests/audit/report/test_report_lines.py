@@ -119,9 +119,9 @@ def test_noise_is_tested_on_one_dataset() -> None:
     assert "    dataset    [1]\n" in str(_report(evidence))
 
 
-def test_seconds_of_layers_are_cpu_seconds() -> None:
+def test_seconds_of_layers_are_work() -> None:
     header, row = report_lines.layer_lines(_report().layers)
-    assert header.index("CPU s") + 5 == row.index("1.00") + 4
+    assert header.index("work s") + 6 == row.index("1.00") + 4
 
 
 def _view(*draws: object, loss: float = 0.0) -> SimpleNamespace:
@@ -265,7 +265,7 @@ def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> N
 def test_the_three_verdicts_say_what_they_are() -> None:
     priced = _report(facts={"priced": _EVIDENCE, "pairs": 1234, "hint": ""})
     assert (priced.verdict, priced.evidence, priced.priced) == ("priced", None, _EVIDENCE)
-    assert "priced by LT trace: the loss is 2 times the claim" in str(priced)
+    assert "priced by L3 distribution: the loss is 2 times the claim" in str(priced)
     assert "No problem found" not in str(priced)
     assert json.loads(priced.to_json())["priced"]["claimed"] == _EVIDENCE.claimed
     quiet = _report(facts={"pairs": 1234})
@@ -282,7 +282,7 @@ def test_the_three_verdicts_say_what_they_are() -> None:
 def test_a_price_passes_a_test_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     priced = _report(facts={"priced": _EVIDENCE})
     monkeypatch.setattr(run, "audit", lambda *_, **__: priced)
-    with pytest.warns(UserWarning, match="priced by LT trace"):
+    with pytest.warns(UserWarning, match="priced by L3 distribution"):
         assert run.assert_not_refuted(None) is priced
 
 
