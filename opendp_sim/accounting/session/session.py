@@ -155,7 +155,7 @@ class Session:
         """Answer public queries in order, all charged before the first answer."""
         with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
             answers = self._service.predict(on_queries(self._maps, queries))
-            log_event("%r: %s queries are charged and answered", self, self._store.answered)
+            log_event("%r: queries are charged and answered", self)  # the store may fail by now
             return answers
 
     def refer(self, queries: Any) -> bool:
