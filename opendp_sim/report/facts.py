@@ -20,7 +20,7 @@ from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
 from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.types.error_terms import NEGATIVE
 from opendp_sim.report.charts import attack_chart, dial
-from opendp_sim.report.disclosures import disclosures, selected
+from opendp_sim.report.disclosures import Disclosure, disclosures, selected
 from opendp_sim.report.flows import flow_of
 from opendp_sim.report.trust import assumptions_of, not_promised
 
@@ -151,7 +151,7 @@ def plan_facts(
     out.warnings = [Part("text", said.warnings)] if said.warnings else []
     shown = list(disclosures(plan))
     outputs = [one for one in shown if one.out and only in ("", one.name)]
-    out.tiles = list(_tiles(plan, said, outputs))
+    out.tiles = list(_tiles(plan, said, outputs, only))
     more = len(outputs) - _SHOWN
     note = f"{more} more outputs are described under the data's treatment." if more > 0 else ""
     listed = Part("pairs", [(one.name, one.text) for one in outputs[:_SHOWN]], note=note)
@@ -177,14 +177,20 @@ def _readable(name: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _tiles(plan: Plan, said: PlanStatements, outputs: Sequence[Any]) -> Iterator[Tile]:
+def _tiles(
+    plan: Plan, said: PlanStatements, outputs: Sequence[Disclosure], only: str
+) -> Iterator[Tile]:
     yield Tile("Who is protected", said.who.value, said.who.text or said.who.line)
     big = outputs[0].big if len(outputs) == 1 else f"{len(outputs)} results"
     small = outputs[0].small if len(outputs) == 1 else ", ".join(one.name for one in outputs[:6])
     yield Tile("What leaves", big, small)
-    yield Tile("How wrong", said.error.value, f"{said.error.line.partition(' (')[0]}.")
+    own = said.errors.get(only)
+    value, line = said.error.value, said.error.line.partition(" (")[0]
+    if own is not None:
+        value, line = own.value.capitalize(), f"{only}: {own.line}"
+    yield Tile("How wrong", value, f"{line}.")
     if plan.privacy is not None:
-        warn = said.repeat.value == "Not counted" or said.room == 0
+        warn = said.repeat.value in ("Not counted", "Ledger unreadable") or said.room == 0
         yield Tile("If it is repeated", said.repeat.value, said.repeat.text, warn=warn)
 
 

@@ -185,6 +185,23 @@ def test_a_certificate_is_verified_before_it_gets_a_page(applied):
     assert not (folder / "no.html").exists()
 
 
+def test_a_certificate_s_tiles_are_those_of_its_own_output(tmp_path):
+    """The page of chosen classes told the error of the densities beside them."""
+    done = sim.apply(SPECS / "digit-density.yaml", into=tmp_path)
+    page = page_of(done.certificates["answers"])
+    assert "<strong>18 rows</strong><p>answers: the chosen class is safe when it leads" in page
+    page = page_of(done.certificates["densities"])
+    assert "<strong>±6.5 rows</strong><p>densities: 2 in 3 answers within" in page
+
+
+def test_a_ledger_that_cannot_be_read_is_a_warning(tmp_path):
+    spec = write_small(tmp_path)
+    (tmp_path / "points.ledger").write_text("no ledger")
+    assert '<div class="card warn"><h2>If it is repeated</h2><strong>Ledger unreadable' in page_of(
+        spec
+    )
+
+
 def test_the_command_writes_a_page_and_names_it(tmp_path):
     target = tmp_path / "page.html"
     result = CliRunner().invoke(

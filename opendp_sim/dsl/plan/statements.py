@@ -220,7 +220,8 @@ def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) ->
         return Statement("repeat", "Not counted", "", text, more, {"right after 2": float(two)})
     if ledger is None or "refused" in ledger:
         why = "" if ledger is None else f" It cannot be read: {ledger['refused']}."
-        return Statement("repeat", "Counted", "", f"A ledger adds up every run.{why}")
+        value = "Counted" if ledger is None else "Ledger unreadable"
+        return Statement("repeat", value, "", f"A ledger adds up every run.{why}")
     room, over = int(ledger["room"]), "is more than is left"
     over = f"would leave {ledger['left']}" if ledger["fits"] else over
     fresh = " (the first run makes it)" if ledger["new"] else ""
