@@ -254,6 +254,8 @@ def _parts(rows: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
     for row in rows:
         if isinstance(row, np.ndarray | list | dict):
             yield row
+        elif isinstance(row, tuple):  # itself it may be a constant that others write, too
+            yield from _parts(row)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
         held: Any = vars(self)
         before = dict(held)
         try:
+            refuse_private_parameters(self, (*args, *kwargs.values()))
             return fit(self, *args, **kwargs)
         except BaseException:
             held.clear()
@@ -70,6 +71,25 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
             raise
 
     return whole
+
+
+def refuse_private_parameters(estimator: Any, given: Sequence[Any]) -> None:
+    """Refuse a parameter that is a part of the private table (OS704).
+
+    ``classes=y`` or ``bounds=X[:2]``: parameters are public, and are told as they are.
+
+    Args:
+        estimator: whose parameters.
+        given: the private table, its labels and its persons.
+    """
+    private = NOTHING_PRIVATE
+    for each in given:
+        private |= origin_of(each)
+    named = estimator.get_params(deep=False) if isinstance(estimator, BaseEstimator) else {}
+    for name, value in named.items():
+        if not hasattr(value, "get_params"):
+            with as_refusals():
+                refuse_private(origin_of(value), private, name)
 
 
 # --------------------------------------------------------------------------------------------------

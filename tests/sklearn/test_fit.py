@@ -109,7 +109,7 @@ def test_what_is_left_out_is_decided_row_by_row():
         ({"bounds": 1}, "OS102"),
         ({"data_norm": -1.0}, "OS101"),
         ({"epsilon": 0}, "OS101"),
-        ({"epsilon": "1"}, "OS101"),
+        ({"epsilon": "one"}, "OS101"),
         ({"epsilon": np.nan}, "OS101"),
         ({"delta": 0}, "OS101"),
         ({"delta": None}, "OS101"),
@@ -356,3 +356,31 @@ def test_a_search_without_room_is_told_to_reserve():
         SimError, match=r"OS402 budget:.*budget\.reserve\(cost_of\(search\)\.charges\)"
     ):
         fitted(budget=budget, epsilon=0.7)
+
+
+@pytest.mark.parametrize("kind", [DPNearestCentroid, DPSearch, DPKernelDensity])
+def test_no_part_of_the_private_table_is_a_public_parameter(kind):
+    """`classes=y` was refused where a label came twice, and told all labels where none did."""
+    table, labels = np.random.default_rng(0).uniform(size=(40, 2)), np.arange(40)
+    budget = Budget(epsilon=50.0, delta=1e-6)
+    for name, value in (
+        ("classes", labels),
+        ("classes", labels[:2]),
+        ("bounds", (table[0], table[1])),
+    ):
+        if kind is DPKernelDensity and name == "classes":
+            continue
+        words = {"bounds": (0, 1)} | ({} if kind is DPKernelDensity else {"classes": range(40)})
+        if kind is DPSearch:
+            est = DPSearch(DPNearestCentroid(**words), {name: [value]}, budget=budget)
+        else:
+            est = kind(**(words | {name: value}), budget=budget)
+        where = "param_grid" if kind is DPSearch else name
+        with pytest.raises(ValueError, match=f"OS704 {where}"):
+            est.fit(table, labels)
+    assert budget.fits == 0
+    public = DPNearestCentroid(
+        bounds=(table[0].copy(), 1 + table[1]), classes=range(40), budget=budget
+    )
+    public.fit(table, labels)  # of a copy no address tells
+    assert budget.fits == 1
