@@ -71,11 +71,13 @@ _FORMS = {
     "density": _Recipe(_released(f"fourier_sketch: {{{_KERNEL}}}"), then=_asked("density")),
     "classes": _Recipe(
         _released(f"fourier_sketch: {{{_KERNEL}, per_label: true}}"),
-        then=_asked("classify"), label=True,
+        then=_asked("classify"),
+        label=True,
     ),
     "means": _Recipe(
         _released("moments_sketch: {per_label: true}", "any number of columns"),
-        then=_asked("nearest_class"), label=True,
+        then=_asked("nearest_class"),
+        label=True,
     ),
     "regression": _Recipe(
         _released("second_moments: {}", "the last of the features is predicted"),
@@ -92,7 +94,8 @@ _FORMS = {
     release: {mechanism: {top_k: {k: 10, ranked: true}}, spend: 100%}
 """,
         "  release: {from: noisy, save: out/release.json}\n",
-        measure="approx", item=True,
+        measure="approx",
+        item=True,
     ),
     "session": _Recipe(
         """\
@@ -151,7 +154,7 @@ _FORMS = {
 #       opendp-sim answer out/kinds.npz --post counts""",
         label=True,
     ),
-}  # fmt: skip
+}
 _SPEC = """\
 spec: opendp_sim/1
 name: ???

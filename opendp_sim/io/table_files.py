@@ -74,8 +74,11 @@ def _one_file(
     place: FileOptions, records: Records, keys: Mapping[str, str], opener: Open
 ) -> PieceSource:
     """Return one file's source, with the values of its folders' names."""
-    named = {c.name: keys[str(place.stored(c.name))] for c in records.columns
-             if place.stored(c.name) in keys}  # fmt: skip
+    named = {
+        c.name: keys[str(place.stored(c.name))]
+        for c in records.columns
+        if place.stored(c.name) in keys
+    }
     source = opener(place, Records(tuple(c for c in records.columns if c.name not in named)))
     if not named:
         return source
@@ -121,11 +124,13 @@ class VoteColumns:
     @property
     def records(self) -> Records:
         """Return the declared type of the votes."""
-        return Records((
-            Column(self.worker, self.ids),
-            Column(self.question, "category", keys=self.questions),
-            Column(self.answer, "category", keys=self.answers),
-        ))  # fmt: skip
+        return Records(
+            (
+                Column(self.worker, self.ids),
+                Column(self.question, "category", keys=self.questions),
+                Column(self.answer, "category", keys=self.answers),
+            )
+        )
 
     def rows_of(self, votes: Source) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Return the workers by name, and a row for each.
@@ -424,10 +429,12 @@ def _columns(
         if c.is_vector and len(names) > 1:
             lists = by_key[names[0]] if len(names) == c.width + 1 else [None] * len(kept)
             entries = zip(*(by_key[name] for name in names[-c.width :]), strict=True)
-            out[c.name] = object_array([
-                list(several) if one is None else one
-                for one, several in zip(lists, entries, strict=True)
-            ])  # fmt: skip
+            out[c.name] = object_array(
+                [
+                    list(several) if one is None else one
+                    for one, several in zip(lists, entries, strict=True)
+                ]
+            )
         else:
             out[c.name] = object_array(by_key[names[0]])
     return out

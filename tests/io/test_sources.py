@@ -438,9 +438,14 @@ def test_json_lines_are_read_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "other", "write"),
-    [("parquet", "arrow", write_arrow), ("arrow", "parquet", write_parquet), ("npz", "npy", write_npy),
-     ("csv", "arrow", write_arrow), ("parquet", "sql", write_duckdb)],
-)  # fmt: skip
+    [
+        ("parquet", "arrow", write_arrow),
+        ("arrow", "parquet", write_parquet),
+        ("npz", "npy", write_npy),
+        ("csv", "arrow", write_arrow),
+        ("parquet", "sql", write_duckdb),
+    ],
+)
 def test_a_file_of_another_kind_is_named(
     tmp_path: Path, kind: str, other: str, write: Callable[[Path, Any], None]
 ) -> None:
@@ -575,15 +580,21 @@ NAMES = Records((Column("kind", "str"),))
 @pytest.mark.parametrize(
     "query",
     [
-        "delete from visits", "select 1 as kind; drop table visits", "select * from none",
+        "delete from visits",
+        "select 1 as kind; drop table visits",
+        "select * from none",
         "select * from visits) ; drop table visits; select * from (visits",
-        "attach 'FOLDER/other.db' as o", "copy visits to 'FOLDER/other.csv'", "select kind x from visits",
+        "attach 'FOLDER/other.db' as o",
+        "copy visits to 'FOLDER/other.csv'",
+        "select kind x from visits",
         "pragma journal_mode = delete",
-        "select * from read_csv('FOLDER/secret.csv')", "select load_extension('FOLDER/x')",
-        "select readfile('FOLDER/secret.csv') as kind", "select writefile('FOLDER/other', kind) as kind",
+        "select * from read_csv('FOLDER/secret.csv')",
+        "select load_extension('FOLDER/x')",
+        "select readfile('FOLDER/secret.csv') as kind",
+        "select writefile('FOLDER/other', kind) as kind",
         "select error('SECRET') as kind from visits",
     ],
-)  # fmt: skip
+)
 def test_a_query_reads_its_file_and_nothing_else(tmp_path: Path, name: str, query: str) -> None:
     {"t.duckdb": write_duckdb, "t.sqlite": write_sqlite}[name](tmp_path / name, raw())
     before = (tmp_path / name).read_bytes()
