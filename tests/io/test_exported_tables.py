@@ -60,8 +60,13 @@ def cells(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> Cells:
 
 
 def arrow(table: Cells) -> pa.Table:
-    kinds = {"real": pa.float64(), "whole": pa.int64(), "text": pa.string(), "truth": pa.bool_(),
-             "day": pa.date32()}  # fmt: skip
+    kinds = {
+        "real": pa.float64(),
+        "whole": pa.int64(),
+        "text": pa.string(),
+        "truth": pa.bool_(),
+        "day": pa.date32(),
+    }
     return pa.table({name: pa.array(table[name], kind) for name, kind in kinds.items()})
 
 
@@ -95,8 +100,17 @@ def of_pandas_csv(draw: st.DrawFn) -> tuple[Made, Cells]:
         told["missing"] = [mark]
 
     def write(path: Path, table: Cells) -> None:
-        frame(table).to_csv(path, index=draw_index, sep=sep, decimal=decimal, quoting=quoting,
-                            quotechar=quote, na_rep=mark, encoding=encoding, lineterminator=end)  # fmt: skip
+        frame(table).to_csv(
+            path,
+            index=draw_index,
+            sep=sep,
+            decimal=decimal,
+            quoting=quoting,
+            quotechar=quote,
+            na_rep=mark,
+            encoding=encoding,
+            lineterminator=end,
+        )
 
     draw_index = draw(st.booleans())
     # Python's csv writer leaves a lone \r without quotes there, which ends a line for every reader of \r
@@ -120,9 +134,14 @@ def of_polars_csv(draw: st.DrawFn) -> tuple[Made, Cells]:
 
     def write(path: Path, table: Cells) -> None:
         pl.from_arrow(arrow(table)).write_csv(
-            path, separator=sep, quote_style=style, null_value=mark, include_bom=bom,
-            line_terminator=end, decimal_comma=comma,
-        )  # fmt: skip
+            path,
+            separator=sep,
+            quote_style=style,
+            null_value=mark,
+            include_bom=bom,
+            line_terminator=end,
+            decimal_comma=comma,
+        )
 
     return ("csv", {"file": "t.csv", **told}, write), cells(draw, texts)
 
@@ -147,8 +166,12 @@ def of_duckdb_csv(draw: st.DrawFn) -> tuple[Made, Cells]:
     def write(path: Path, table: Cells) -> None:
         quoted = quote.replace("'", "''")
         more = ", force_quote *" if force else ""
-        copied(path, table, f"(format csv, header, delimiter '{sep}', quote '{quoted}', "
-               f"escape '{quoted}', nullstr '{mark}'{more})")  # fmt: skip
+        copied(
+            path,
+            table,
+            f"(format csv, header, delimiter '{sep}', quote '{quoted}', "
+            f"escape '{quoted}', nullstr '{mark}'{more})",
+        )
 
     return ("csv", {"file": "t.csv", **told}, write), cells(draw, TEXTS)
 
@@ -185,10 +208,23 @@ def of_parquet(draw: st.DrawFn) -> tuple[Made, Cells]:
     def by_arrow(path: Path, table: Cells) -> None:
         made = arrow(table)
         if large:
-            made = made.cast(pa.schema([f if f.name != "text" else pa.field("text", pa.large_string())
-                                        for f in made.schema]))  # fmt: skip
-        pq.write_table(made, path, compression=zipped, version=version, row_group_size=rows,
-                       use_dictionary=words, data_page_version="2.0" if large else "1.0")  # fmt: skip
+            made = made.cast(
+                pa.schema(
+                    [
+                        f if f.name != "text" else pa.field("text", pa.large_string())
+                        for f in made.schema
+                    ]
+                )
+            )
+        pq.write_table(
+            made,
+            path,
+            compression=zipped,
+            version=version,
+            row_group_size=rows,
+            use_dictionary=words,
+            data_page_version="2.0" if large else "1.0",
+        )
 
     def by_pandas(path: Path, table: Cells) -> None:
         frame(table).to_parquet(path, compression=zipped, index=large)
@@ -219,8 +255,11 @@ def of_ipc(draw: st.DrawFn) -> tuple[Made, Cells]:
 
     def by_polars(path: Path, table: Cells) -> None:
         made = pl.from_arrow(arrow(table))
-        made.write_ipc(path, compression=zipped, compat_level=pl.CompatLevel.newest() if views
-                       else pl.CompatLevel.oldest())  # fmt: skip
+        made.write_ipc(
+            path,
+            compression=zipped,
+            compat_level=pl.CompatLevel.newest() if views else pl.CompatLevel.oldest(),
+        )
 
     def by_pandas(path: Path, table: Cells) -> None:
         frame(table).to_feather(path, compression=zipped)

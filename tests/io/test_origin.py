@@ -218,15 +218,22 @@ FILES = [
     ("npy", "a.npy", ["soft", "hard", "days/../a.npy", {"file": "a.npy"}]),
     ("parquet", "days", ["days/one.parquet", "days/*.parquet", "days/year=1", "link.parquet"]),
     ("parquet", "days/o*.parquet", ["days", "days/one.parquet"]),
-    *((kind, "all", [f"link.{kind}", "all/year=1", "all/year=1/*"])
-      for kind in ("csv", "jsonl", "arrow", "npz")),
-    ("sql", {"file": "a.duckdb", "query": "select 1"}, [
-        {"file": "a.duckdb", "table": "other"}, {"file": "link.db", "query": "select 2"},
-        {"file": "else.db", "query": "select x from t where y in (from 'DIR/a.duckdb')"},
-    ]),
+    *(
+        (kind, "all", [f"link.{kind}", "all/year=1", "all/year=1/*"])
+        for kind in ("csv", "jsonl", "arrow", "npz")
+    ),
+    (
+        "sql",
+        {"file": "a.duckdb", "query": "select 1"},
+        [
+            {"file": "a.duckdb", "table": "other"},
+            {"file": "link.db", "query": "select 2"},
+            {"file": "else.db", "query": "select x from t where y in (from 'DIR/a.duckdb')"},
+        ],
+    ),
     ("sql", {"file": "a.duckdb", "table": "people"}, [{"file": "copy.duckdb", "table": "people"}]),
     ("npz", "a.npz", [{"file": "a.npz", "columns": {"x": "y"}}]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -421,11 +421,23 @@ def test_json_lines_are_read_one_by_one(tmp_path: Path) -> None:
     """What a line becomes depends on that line alone, whatever is on the others."""
     long = '{"x": "' + "y" * (LONGEST_RECORD + 9) + '"}'
     lines = {
-        '{"x": 1.5}': 1.5, '{"x": "2"}': 2, '{"x": true}': 1, '{"x": null}': np.nan, "{}": np.nan,
-        "{": np.nan, '{"x": 1e999}': np.inf, '{"x": NaN}': np.nan, '{"x": {"y": 1}}': np.nan,
-        '{"x": [1]}': np.nan, "[" * 9000: np.nan, '{"x": 1, "x": 3}': 3, " 7 ": np.nan,
-        long: np.nan, '{"x": ' + "9" * 5000 + "}": np.nan, '\udcff{"x": 1}': np.nan,
-    }  # fmt: skip
+        '{"x": 1.5}': 1.5,
+        '{"x": "2"}': 2,
+        '{"x": true}': 1,
+        '{"x": null}': np.nan,
+        "{}": np.nan,
+        "{": np.nan,
+        '{"x": 1e999}': np.inf,
+        '{"x": NaN}': np.nan,
+        '{"x": {"y": 1}}': np.nan,
+        '{"x": [1]}': np.nan,
+        "[" * 9000: np.nan,
+        '{"x": 1, "x": 3}': 3,
+        " 7 ": np.nan,
+        long: np.nan,
+        '{"x": ' + "9" * 5000 + "}": np.nan,
+        '\udcff{"x": 1}': np.nan,
+    }
     text = "".join(f"{line}\n\n" for line in lines)
     (tmp_path / "t.jsonl").write_bytes(text.encode("utf-8", "surrogateescape"))
     source = open_source("jsonl", "t.jsonl", Records((Column("x", "float64"),)), tmp_path)
@@ -502,8 +514,16 @@ VOTES = {
 WORKERS = Records(
     (Column("who", "str", role="privacy_id"), Column("votes", "array[u8, 4]", bounds=(0.0, 1.0)))
 )
-LONG = [("w", 1, "cat"), ("v", 2, "dog"), ("w", 2, "cat"), ("", 1, "cat"), ("w", 1, "cat"),
-        ("u", 7, "cat"), ("v", 1, "cow"), ("w", 2, "dog")]  # fmt: skip
+LONG = [
+    ("w", 1, "cat"),
+    ("v", 2, "dog"),
+    ("w", 2, "cat"),
+    ("", 1, "cat"),
+    ("w", 1, "cat"),
+    ("u", 7, "cat"),
+    ("v", 1, "cow"),
+    ("w", 2, "dog"),
+]
 
 
 def test_votes_in_long_form_are_a_row_a_worker_through_every_door(tmp_path: Path) -> None:

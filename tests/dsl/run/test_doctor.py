@@ -182,10 +182,13 @@ def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path
     command("init", spec, "--data", "air.csv", "--recipe", "density")
     command("doctor", spec, "--private-look", "-o", mended)
     text = mended.read_text()
-    for hole, value in (("name: ???", "name: air"), ("co: {dtype: float64, bounds: [???, ???]}",
-                        "co: {dtype: float64, bounds: [0, 10]}"), ("[???, ???]", "[-50, 50]"),
-                        ("limit: {epsilon: 3.0", "limit: {epsilon: 9999.0"),
-                        ("budget: {epsilon: 1.0", "budget: {epsilon: 1000.0")):  # fmt: skip
+    for hole, value in (
+        ("name: ???", "name: air"),
+        ("co: {dtype: float64, bounds: [???, ???]}", "co: {dtype: float64, bounds: [0, 10]}"),
+        ("[???, ???]", "[-50, 50]"),
+        ("limit: {epsilon: 3.0", "limit: {epsilon: 9999.0"),
+        ("budget: {epsilon: 1.0", "budget: {epsilon: 1000.0"),
+    ):
         assert hole in text
         text = text.replace(hole, value)
     mended.write_text(text)
