@@ -8,20 +8,28 @@ text column: the gate then refuses it or drops its record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import datetime as dt
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.category_codes import key_indices
-from opendp_sim.domains.cell import MISSING
-from opendp_sim.domains.normalise import as_array, normal
-from opendp_sim.domains.records import Records
+from opendp_sim.domains.cell import MISSING, listed, real
+from opendp_sim.domains.encoded import day
+from opendp_sim.domains.normalise import as_array, normal, unmasked
+from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import Block
 
 __all__ = [
     "ANY",
     "MISSING",
+    "PlaneColumn",
     "check_lengths",
     "conform",
     "key_indices",
@@ -91,3 +99,113 @@ def unquoted(name: str) -> Iterator[None]:
         raise
     except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
         no_arrow_type(name).alone()
+
+
+# --------------------------------------------------------------------------------------------------
+# Times on a circle and places on a plane: two numbers whose straight distances are those that are meant.
+
+PERIODS = {"hour": 24.0, "weekday": 7.0}
+"""What a column on a circle may be of, and how much of it is one turn."""
+_A_DEGREE = 6371.0088 * math.pi / 180.0
+"""Kilometres of a degree of latitude, of the mean sphere."""
+
+
+@dataclass(frozen=True)
+class PlaneColumn:
+    """Make two numbers of a time, or of latitude and longitude.
+
+    Attributes:
+        kind: ``hour`` or ``weekday`` (of UTC; Monday is 0), a place on a circle of 24 hours or 7 days; or
+            ``km``, kilometres east and north of a public place.
+        stored: what the file calls the time, or latitude and longitude.
+        at: the public place's latitude and longitude in degrees.
+    """
+
+    kind: str
+    stored: tuple[str, ...]
+    at: tuple[float, float] = (0.0, 0.0)
+
+    def inner(self, name: str) -> tuple[Column, ...]:
+        """Return the columns that are read in place of this one."""
+        if self.kind == "km":
+            return Column(f"{name} latitude", "float64"), Column(f"{name} longitude", "float64")
+        return (Column(f"{name} {self.kind}", "date"),)
+
+    def placed(self, name: str, raw: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return two numbers a record, shape (n, 2).
+
+        NaN where a cell is missing; each row by its own cells.
+        """
+        columns = self.inner(name)
+        if self.kind == "km":
+            north, east = (normal(as_array(raw[c.name]), c) for c in columns)
+            narrow = _A_DEGREE * math.cos(math.radians(self.at[0]))
+            around = (east - self.at[1] + 180.0) % 360.0 - 180.0  # across the date line too
+            return np.stack([around * narrow, (north - self.at[0]) * _A_DEGREE], axis=1)
+        values, holes = unmasked(as_array(raw[columns[0].name]))
+        turns = _turns(values, self.kind)
+        if turns is None:
+            return np.zeros((len(values), 2), dtype="V1")
+        if holes is not None:
+            turns = np.where(holes, np.nan, turns)
+        radius = PERIODS[self.kind] / (2 * math.pi)
+        angles = (turns * (2 * math.pi)).tolist()
+        # one by one: what numpy's vectors make of a number may depend on its place among them
+        found = [(radius * math.cos(a), radius * math.sin(a)) for a in angles]
+        return np.array(found, dtype=np.float64).reshape(len(values), 2)
+
+
+def _turns(values: NDArray[Any], kind: str) -> NDArray[np.float64] | None:
+    """Return each time as a part of a turn, or None.
+
+    None for a dtype that is no time.
+    """
+    if values.dtype.kind == "M":
+        seconds = values.astype("M8[s]").astype(np.int64)
+        gone = np.isnat(values)
+        days = (seconds // 86_400 + 3) % 7
+        found = days / 7.0 if kind == "weekday" else (seconds % 86_400) / 86_400.0
+        return np.where(gone, np.nan, found)
+    if values.ndim == 1 and values.dtype.kind in "OUT":
+        read: Callable[[object], float] = _hour if kind == "hour" else _weekday
+        return np.array([read(cell) for cell in listed(values)], dtype=np.float64) / PERIODS[kind]
+    return None
+
+
+def _hour(cell: object) -> float:
+    """Return the hour of a time or number, or NaN."""
+    found = math.nan
+    try:
+        if isinstance(cell, str):
+            cell = _time_of(str.__str__(cell).strip())
+        if isinstance(cell, np.datetime64):
+            cell = cell.astype("M8[us]").item()
+        if isinstance(cell, dt.datetime) and cell.tzinfo is not None:
+            cell = cell.astimezone(dt.UTC)
+        if isinstance(cell, dt.datetime | dt.time):
+            found = cell.hour + cell.minute / 60 + cell.second / 3600
+        else:
+            found = real(cell)
+    except Exception:  # noqa: BLE001 - pandas' NaT is a datetime whose methods raise; and other objects
+        found = math.nan
+    return found if 0.0 <= found < 24.0 else math.nan
+
+
+def _time_of(text: str) -> object:
+    """Return the number or the ISO time of a text."""
+    number = real(text)
+    if not math.isnan(number):
+        return number
+    return dt.time.fromisoformat(text) if len(text) < 10 else dt.datetime.fromisoformat(text)
+
+
+def _weekday(cell: object) -> float:
+    """Return the weekday of a date or number, or NaN.
+
+    Monday is 0.
+    """
+    number = day(cell)
+    if number != MISSING:
+        return float((number + 3) % 7)
+    found = real(cell)
+    return found if 0.0 <= found < 7.0 else math.nan

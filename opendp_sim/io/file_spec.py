@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.system.regular_files import is_odd
+from opendp_sim.io.conform import PERIODS, PlaneColumn
 from opendp_sim.io.dialect import OPTIONS, Dialect, read_dialect
 
 NO_FILE = "no such file"
@@ -105,6 +106,7 @@ class FileOptions:
         delimiter: between the cells of a text file.
         dialect: how a text file writes cells and lines.
         query: what is asked of a database.
+        planes: declared columns that are made of times, or of latitude and longitude.
     """
 
     file: Path
@@ -112,6 +114,7 @@ class FileOptions:
     delimiter: str = ","
     dialect: Dialect = field(default_factory=Dialect)
     query: str = ""
+    planes: Mapping[str, PlaneColumn] = field(default_factory=dict)
 
     def stored(self, name: str, known: Sequence[str] | None = None) -> str | tuple[str, ...]:
         """Return the name or names in the file of a declared column.
@@ -175,6 +178,11 @@ def read_place(argument: Any, folder: Path, kind: str) -> FileOptions:
             hint="mount the bucket or copy the files, and write their path (without file://); each "
             "worker of an engine needs the same one.",
         )
+    planes = {str(k): plane for k, v in columns.items() if (plane := _plane(v, where)) is not None}
+    columns = {k: v for k, v in columns.items() if str(k) not in planes}
+    for name, plane in planes.items():
+        inner = (column.name for column in plane.inner(name))
+        columns |= dict(zip(inner, plane.stored, strict=True))
     names = {
         str(k): tuple(name for one in v for name in _run(_name(one, kind, where)))
         if isinstance(v, list | tuple)
@@ -182,7 +190,8 @@ def read_place(argument: Any, folder: Path, kind: str) -> FileOptions:
         for k, v in columns.items()
     }
     dialect = read_dialect(given, delimiter, where)
-    return FileOptions(folder / file, names, delimiter, dialect, _query(given, kind, where))
+    query = _query(given, kind, where)
+    return FileOptions(folder / file, names, delimiter, dialect, query, planes)
 
 
 def _query(given: Mapping[Any, Any], kind: str, where: str) -> str:
@@ -215,6 +224,31 @@ def _run(name: str) -> tuple[str, ...]:
     first, last = int(found[2]), int(found[4])
     digits = len(found[2]) if found[2].startswith("0") else 0
     return tuple(f"{found[1]}{at:0{digits}d}" for at in range(first, min(last, _WIDEST) + 1))
+
+
+def _plane(given: Any, where: str) -> PlaneColumn | None:
+    """Return ``{hour: time}``, ``{weekday: day}`` or ``{km: [lat, lon], at: [48, 10]}``, or None."""
+    if not isinstance(given, Mapping) or not set(given) & {*PERIODS, "km"}:
+        return None
+    wrong = _wrong_type(where, "{hour: time}, {weekday: day}, or {km: [lat, lon], at: [48, 10]}")
+    if "km" not in given:
+        ((kind, stored),) = given.items() if len(given) == 1 else (("", None),)
+        if not isinstance(stored, str):
+            raise wrong
+        return PlaneColumn(str(kind), (stored,))
+    pairs: list[tuple[Any, ...]] = []
+    for name, kinds in (("km", (str,)), ("at", (int, float))):
+        pair = given.get(name)
+        good = isinstance(pair, list | tuple) and len(pair) == 2
+        if not good or not all(
+            isinstance(v, kinds) and not isinstance(v, bool) for v in pair or ()
+        ):
+            raise wrong
+        pairs.append(tuple(pair or ()))
+    names, (latitude, longitude) = pairs
+    if set(given) != {"km", "at"} or not (abs(latitude) < 90 and abs(longitude) <= 180):
+        raise wrong
+    return PlaneColumn("km", names, (float(latitude), float(longitude)))
 
 
 def _prefix(given: Any, where: str) -> Prefix | None:

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.core.errors import SpecError
+from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import read_place
+from opendp_sim.io.file_spec import FileOptions, read_place
 from opendp_sim.io.numpy_files import npy_source, npz_source
 from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
-from opendp_sim.io.protocol import Source
+from opendp_sim.io.protocol import PieceSource, Raw, Source
 from opendp_sim.io.sql import sql_source
 from opendp_sim.io.table_files import Open, arrow_source, files_source, jsonl_source, votes_source
 
@@ -67,7 +67,47 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
             votes_source(argument["votes"], f"source.{kind}", opened, records), made_of=named
         )
     place, opener = read_place(argument, folder, kind), _FILES[kind]
-    if kind in _OF_FOLDERS:
-        return replace(opener(place, records), made_of=named)
-    found = files_source(place, records, kind, opener)
-    return replace(found, made_of=named)
+    inner = read_columns(place, records)
+    alone = kind in _OF_FOLDERS
+    found = opener(place, inner) if alone else files_source(place, inner, kind, opener)
+    return replace(_with_planes(found, place, records), made_of=named)
+
+
+def read_columns(place: FileOptions, records: Records) -> Records:
+    """Return the columns that are read in a file.
+
+    Others than the declared ones where these are made of times or places.
+    """
+    for name in place.planes:
+        column = records.column(name)
+        if column is not None and (column.width != 2 or column.numpy_dtype.kind != "f"):
+            raise DataError(
+                "OS602", f"column {name}", expected="dtype array[f64, 2]", got="another one",
+                hint="a time on a circle and a place on a plane are two numbers.",
+            )  # fmt: skip
+    lists = (place.planes[c.name].inner(c.name) if c.name in place.planes else (c,)
+             for c in records.columns)  # fmt: skip
+    return Records(tuple(column for several in lists for column in several))
+
+
+def _with_planes(source: PieceSource, place: FileOptions, records: Records) -> PieceSource:
+    """Return a source whose times and places are two numbers each."""
+    if not any(column.name in place.planes for column in records.columns):
+        return source
+
+    def made(raw: Raw) -> Raw:
+        return raw and {
+            c.name: place.planes[c.name].placed(c.name, raw)
+            if c.name in place.planes
+            else raw[c.name]
+            for c in records.columns
+        }
+
+    form = source.form
+    return replace(
+        source,
+        records=records,
+        pieces=lambda rows: map(made, source.pieces(rows)),
+        form=None if form is None else lambda: made(form()),
+        cut=None,
+    )

@@ -504,6 +504,83 @@ def test_an_arrow_file_with_one_name_twice_is_refused(tmp_path: Path) -> None:
     assert refused(lambda: open_source("arrow", "t.arrow", records, tmp_path)).got == "several"
 
 
+PLANE = Records(tuple(Column(n, "array[f64, 2]") for n in ("when", "day", "place")))
+PLANES = {
+    "when": {"hour": "time"},
+    "day": {"weekday": "time"},
+    "place": {"km": ["lat", "lon"], "at": [48, 179.5]},
+}
+
+
+def on_circle(turn: float, period: float) -> list[float]:
+    angle, radius = 2 * np.pi * turn, period / (2 * np.pi)
+    return [radius * np.cos(angle), radius * np.sin(angle)]
+
+
+def test_times_are_on_circles_and_places_on_a_plane_through_every_door(tmp_path: Path) -> None:
+    times = ["2024-01-01T23:30:00", "2024-01-02T00:30:00", None, "2024-01-07T12:00:00"]
+    kept = pa.array(times).cast(pa.timestamp("us"))
+    table = pa.table({"time": kept, "lat": [48.0, 49.0, 48.0, None], "lon": [179.5, -179.5, 0, 1]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    pa_csv.write_csv(table, tmp_path / "t.csv")
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as sink:
+        sink.write_table(table)
+    lines = (json.dumps(row | {"time": t}) for row, t in zip(table.to_pylist(), times, strict=True))
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    for kind in ("parquet", "csv", "arrow", "jsonl"):
+        source = open_source(kind, {"file": f"t.{kind}", "columns": PLANES}, PLANE, tmp_path)
+        for rows in (1, 9):
+            found = whole(source, rows)
+            hours = [on_circle(h / 24, 24) for h in (23.5, 0.5)] + [on_circle(0.5, 24)]
+            assert np.allclose(found["when"][[0, 1, 3]], hours, atol=1e-12)
+            assert np.allclose(found["day"][[0, 1, 3]], [on_circle(d / 7, 7) for d in (0, 1, 6)])
+            assert np.isnan(found["when"][2]).all()
+            assert np.isnan(found["day"][2]).all()
+            assert np.allclose(found["place"][0], [0, 0])
+            assert np.allclose(found["place"][1], [74.4, 111.19], atol=0.1)  # across the date line
+            assert np.isnan(found["place"][3, 1])
+    apart = np.linalg.norm(found["when"][0] - found["when"][1])
+    assert 0.99 < apart < 1.0  # an hour, over midnight
+
+
+def test_a_place_of_a_record_depends_on_its_own_cells(tmp_path: Path) -> None:
+    cells = [
+        "7",
+        "07:30",
+        "2024-02-29T23:59:59+02:00",
+        "24",
+        "-1",
+        "x",
+        "",
+        "1e99",
+        "2024-13-01T00:00",
+    ]
+    records = Records((Column("when", "array[f64, 2]"),))
+    asked = {"file": "t.csv", "columns": {"when": {"hour": "time"}}}
+    alone = []
+    for cell in cells:
+        (tmp_path / "t.csv").write_text(f"time,b\n{cell},1\n")
+        alone.append(whole(open_source("csv", asked, records, tmp_path))["when"][0].tobytes())
+    (tmp_path / "t.csv").write_text("time,b\n" + "".join(f"{c},1\n" for c in cells * 5))
+    found = whole(open_source("csv", asked, records, tmp_path))["when"]
+    assert [row.tobytes() for row in found] == alone * 5
+    assert np.isnan(found[:9]).all(axis=1).tolist() == [False] * 3 + [True] * 6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"hour": 5}, {"hour": "a", "weekday": "b"}, {"km": ["a", "b"]}, {"km": ["a"], "at": [1, 2]},
+     {"km": ["a", "b"], "at": [90, 0]}, {"km": ["a", "b"], "at": [1, True]}],
+)  # fmt: skip
+def test_planes_of_another_form_are_refused(tmp_path: Path, wrong: Any) -> None:
+    (tmp_path / "t.csv").write_text("time,b\n")
+    with pytest.raises(SpecError):
+        open_source("csv", {"file": "t.csv", "columns": {"when": wrong}}, PLANE, tmp_path)
+    number = Records((Column("when", "float64"),))
+    asked = {"file": "t.csv", "columns": {"when": {"hour": "time"}}}
+    assert refused(lambda: open_source("csv", asked, number, tmp_path)).code == "OS602"
+
+
 VOTES = {
     "worker": "who",
     "question": "task",

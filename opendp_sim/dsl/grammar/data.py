@@ -173,6 +173,10 @@ class SourceRef:
     answer: label, questions: [1, 2], answers: [cat, dog]}}} makes a record a worker, with columns
     ``who`` and one ``array[u8, 4]`` for `pate_labels`; `vote_counts` reads such a table as it is.
 
+    ``columns: {when: {hour: time}}`` and ``{weekday: day}`` are places on a circle (of UTC), and
+    ``{place: {km: [lat, lon], at: [48, 10]}}`` kilometres east and north of a public place: each is an
+    ``array[f64, 2]``, and its bounds are of that (3.82 around an hour's circle, 1.12 around a week's).
+
     Text files have no dtypes: a cell that is not a number is a
     missing entry of its column, or is read as the file's dialect writes it:
 

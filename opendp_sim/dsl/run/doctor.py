@@ -257,7 +257,7 @@ def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
 
     A text file in the dialect that reads most cells of a sample.
     """
-    if entry.source.kind != "csv":
+    if entry.source.kind != "csv" or "votes" in _options(entry.source):
         return source_named(entry.source, entry.records, folder, memory)
     given = _options(entry.source)
     try:

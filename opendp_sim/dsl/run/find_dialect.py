@@ -20,6 +20,7 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files
 from opendp_sim.io.dialect import Dialect
 from opendp_sim.io.file_spec import FileOptions, read_place, same_file
+from opendp_sim.io.open import read_columns
 
 SAMPLE = 5000
 """Records of a sample."""
@@ -75,6 +76,7 @@ def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Di
         DataError: no header line was found that has the declared columns.
     """
     found = DialectFit()
+    records = read_columns(read_place(given, folder, "csv"), records)
     options = _form(given, records, folder, found)
     cells, lines = _sample(read_place(options, folder, "csv"), records)
     _ragged(options, records, folder, found, lines)

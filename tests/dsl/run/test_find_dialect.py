@@ -196,3 +196,17 @@ def test_a_cell_that_tells_the_sign_ends_the_question(cells: str, tmp_path: Path
     one_column(cells, delimiter, tmp_path)
     found = find_dialect({"file": "t.csv"}, ONE, tmp_path)
     assert (found.options, found.asked, found.holes) == (options, [], [])
+
+
+def test_times_and_places_are_found_by_the_columns_they_are_made_of(tmp_path: Path) -> None:
+    lines = "\n".join(f"2024-03-{d + 10};48,{d};10,5" for d in range(9))
+    (tmp_path / "t.csv").write_text(f"time;lat;lon\n{lines}\n")
+    columns = {"day": {"weekday": "time"}, "place": {"km": ["lat", "lon"], "at": [48, 10]}}
+    records = Records((Column("day", "array[f64, 2]"), Column("place", "array[f64, 2]")))
+    given = {"file": "t.csv", "columns": columns}
+    found = find_dialect(given, records, tmp_path)
+    assert found.options == {"delimiter": ";", "decimal": ","}
+    source = open_source("csv", given | found.options, records, tmp_path)
+    (block,) = source.blocks()
+    assert np.isfinite(block["place"]).all()
+    assert np.allclose(np.hypot(*block["day"].T), 7 / (2 * np.pi))
