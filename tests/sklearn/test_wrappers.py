@@ -131,6 +131,8 @@ def test_no_wrapper_s_own_fit_spends_a_budget_that_nobody_reserved_of(wrapper):
     """A bag's budget said epsilon 2.40 where a record drawn 4 + 3 + 2 + 3 + 2 times made 8.02."""
     budget = Budget(epsilon=50.0, delta=1e-6)
     with_purse = clone(wrapper)
+    if "random_state" in with_purse.get_params(deep=False):  # else some draw one class alone
+        with_purse.set_params(random_state=0)
     for at, each in with_purse.get_params(deep=True).items():
         if isinstance(each, DPNearestCentroid | DPSearch | DPRidge):
             with_purse.set_params(**{f"{at}__budget": budget})
