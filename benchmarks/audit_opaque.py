@@ -10,8 +10,7 @@
 or both; ``--sample 5`` takes every fifth of them, in an order that no name decides.
 ``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
 of them, from number ``--skip`` on; ``--excess`` a count whose claim is 5 % too small, at so many seeds. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
-stopped. ``--clock 2`` lets the clock of budgets and figures go twice as fast: a processor of half the
-speed. Rows name the engine, a hash of the whole auditor. ``--write`` puts the rows into the record that the scoreboard prints.
+stopped. ``--clock 2`` halves the budgets of work. Rows name the engine, a hash of the whole auditor. ``--write`` puts the rows into the record that the scoreboard prints.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ import opendp.prelude as dp  # noqa: E402
 
 from benchmarks._audit_rows import engine_of, recorded, write_record  # noqa: E402
 from opendp_sim.audit import audit, collect  # noqa: E402
-from opendp_sim.audit.work import clocked, work_seconds  # noqa: E402
+from opendp_sim.audit.work import clocked  # noqa: E402
 from tests.audit.corpus import programs  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 from tests.audit.opaque.kit import Pair  # noqa: E402
@@ -46,7 +45,7 @@ ENGINE = engine_of(ROOT, whole=True)
 
 def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str, Any]:
     """Audit once; a crash of the auditor is a row of its own kind."""
-    begin, wall = work_seconds(), time.perf_counter()
+    begin, wall = time.process_time(), time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,7 +60,7 @@ def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str,
         "verdict": verdict,
         "layer": layer,
         "detail": detail[:160],
-        "cpu": round(work_seconds() - begin, 2),
+        "cpu": round(time.process_time() - begin, 2),
         "wall": round(time.perf_counter() - wall, 2),
         "engine": ENGINE,
     }
