@@ -81,9 +81,34 @@ _made = tempfile.TemporaryDirectory(prefix="opendp-sim-notebooks-")
 nb_execution_cache_path = _made.name
 
 
+_READABLE = (
+    ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<table class="', '<table tabindex="0" class="'),
+    ('<div class="math">', '<div tabindex="0" class="math">'),
+    ('<dl>\n<dd><em class="sig-param">', '<dl role="list">\n<dd><em class="sig-param">'),
+    ('<dd><em class="sig-param">', '<dd role="listitem"><em class="sig-param">'),
+)
+"""What axe-core finds in pages of Sphinx, and what stands instead: captions without a level, boxes that
+scroll and cannot be reached by keys, and lists of parameters without terms."""
+
+
+def make_readable(app: Any, error: Exception | None) -> None:
+    """Replace what assistive technology cannot read in every page."""
+    for page in (
+        Path(app.outdir).rglob("*.html") if error is None and app.builder.name == "html" else ()
+    ):
+        text = made = page.read_text("utf-8")
+        for old, new in _READABLE:
+            made = made.replace(old, new)
+        if made != text:
+            page.write_text(made, "utf-8")
+
+
 def setup(app: Any) -> None:
     """Run the notebooks before any page is read, and read and write pages with all processors."""
     app.connect("autodoc-skip-member", keep)
+    app.connect("build-finished", make_readable)
     app.connect("builder-inited", lambda app: run_all(HERE, Path(_made.name), app.config))
     if app.parallel < 2:
         app.parallel = os.cpu_count() or 1

@@ -19,6 +19,7 @@ from opendp_sim import prelude
 from opendp_sim.cli import COMMANDS
 from opendp_sim.core.errors import CATALOGUE
 from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.builder import program
 from opendp_sim.dsl.explain.explain import catalogue
 from opendp_sim.plots.choose import display_of
 
@@ -246,6 +247,31 @@ def test_an_example_of_the_gallery_is_python_with_a_title(file):
     tree = ast.parse(file.read_text("utf-8"))
     title, line, *_ = ast.get_docstring(tree).splitlines()
     assert line == "=" * len(title)
+
+
+def test_every_fragment_of_the_chooser_can_be_planned():
+    text = (DOCS / "choose.md").read_text("utf-8")
+    fragments = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert len(fragments) >= 4
+    plain = {"dtype": "float64", "bounds": [0.0, 1.0]}
+    for fragment in fragments:
+        steps = YAML(typ="safe").load(fragment)
+        columns = {"x": plain, "y": plain, "kind": {"dtype": "category", "keys": ["a", "b"]}}
+        made = (
+            program("chosen")
+            .data("t", source={"memory": "t"}, columns=columns)
+            .privacy(
+                unit={"add_remove": 1, "of": "row"},
+                measure="gdp",
+                budget={"epsilon": 1.0, "delta": 1e-6},
+            )
+            .stage("noisy", "t", steps=steps, release={"noise": "gaussian", "spend": "100%"})
+            .output("found", "noisy", save="found.npz")
+        )
+        assert made.plan().claim == (1.0, 1e-6)
+    assert {*re.findall(r"`(\w+)`", text)} >= {
+        e["key"] for e in catalogue() if e["room"] == "sketches"
+    }
 
 
 def test_broken_links_and_fetches_are_found(tmp_path):
