@@ -20,7 +20,7 @@ import numpy as np
 
 from opendp_sim.audit.adversary.analyst import REFUSED, SILENT, Driver
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.work import work_seconds
+from opendp_sim.audit.work import charge, work_seconds
 from opendp_sim.core import dp
 
 # --------------------------------------------------------------------------------------------------
@@ -393,6 +393,7 @@ _PATTERNS = (
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
 _OFTEN, _MOST_NAMES, _MOST_DISTANCE, _SECONDS = 10, 6, 16, 3.0
+_QUESTION = 1e-3  # nominal seconds of a queryable that is made and asked
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
 _DEAREST, _MOST_COSTS, _LONGEST_MARK, _SOME, _ALONE = 16.0, 8, 3, 6, "cnt"
 _BORDER, _BORDERS = 100, 2
@@ -489,12 +490,13 @@ class _Asking:
     texts: tuple[str, ...]
     costs: tuple[tuple[float, ...], ...]
     end: float
-    """The CPU second after which nothing is asked any more."""
+    """The nominal second after which nothing is asked any more."""
 
     def answered(self, question: Callable[[], Any]) -> bool:
         """Return whether an answer within some seconds has a number."""
         if work_seconds() > self.end:
             return False
+        charge(_QUESTION * (1 if len(self.releases) == 1 else _SOME * len(self.releases)))
         if len(self.releases) == 1:
             return is_answer(heard_of(self.releases[0](), question()))
         heard = [heard_of(one(), question()) for one in self.releases for _ in range(_SOME)]
@@ -555,6 +557,7 @@ def _of_keys(asking: _Asking) -> Shape | None:
             if found is not None:
                 return found
             asked.update(made.question([0] * len(kinds)))
+            charge(_QUESTION)
             heard_of(asking.releases[-1](), asked)
     return None
 
