@@ -125,7 +125,8 @@ def apply_command(
             show_comparison(one)
         if verbose:
             _say_files(done)
-            show_advice(said.advice, console())
+        show_advice(said.advice, console(), whole=verbose)
+        if verbose:
             say("")
             show_plan(plan, console(), before=before)
 

@@ -114,8 +114,8 @@ def plan_command(
             file = "" if found is None else str(found["file"])
             show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
             _say_absent(plan)
+            show_advice(said.advice, out, whole=verbose)
             if verbose:
-                show_advice(said.advice, out)
                 out.print()
                 show_plan(plan, out)
             for name, parts in told.items():

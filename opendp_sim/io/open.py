@@ -85,8 +85,10 @@ def read_columns(place: FileOptions, records: Records) -> Records:
                 "OS602", f"column {name}", expected="dtype array[f64, 2]", got="another one",
                 hint="a time on a circle and a place on a plane are two numbers.",
             )  # fmt: skip
-    lists = (place.planes[c.name].inner(c.name) if c.name in place.planes else (c,)
-             for c in records.columns)  # fmt: skip
+    lists = (
+        place.planes[c.name].inner(c.name) if c.name in place.planes else (c,)
+        for c in records.columns
+    )
     return Records(tuple(column for several in lists for column in several))
 
 

@@ -185,7 +185,7 @@ def check_device_equals_cpu(case: Case) -> None:
                 else:
                     found = np.zeros_like(wanted)
                     on_device(device, values, rows.labels, found)
-            assert found.dtype == wanted.dtype
+            assert found.dtype == wanted.dtype, f"{device.name} has another type"
             assert found.tobytes() == wanted.tobytes(), f"{device.name} has other bits"
 
     law()

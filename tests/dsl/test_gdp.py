@@ -330,7 +330,7 @@ def test_a_running_sum_is_not_called_a_gaussian_claim(tmp_path, measure, said):
     plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}")))
     apply(plan, into=tmp_path)
     shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout
-    assert ("what is promised is the limit" in " ".join(shown.split())) == said
+    assert ("the claim is the limit" in " ".join(shown.split())) == said
 
 
 # --- attackers ------------------------------------------------------------------------------------

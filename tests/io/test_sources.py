@@ -569,9 +569,15 @@ def test_a_place_of_a_record_depends_on_its_own_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"hour": 5}, {"hour": "a", "weekday": "b"}, {"km": ["a", "b"]}, {"km": ["a"], "at": [1, 2]},
-     {"km": ["a", "b"], "at": [90, 0]}, {"km": ["a", "b"], "at": [1, True]}],
-)  # fmt: skip
+    [
+        {"hour": 5},
+        {"hour": "a", "weekday": "b"},
+        {"km": ["a", "b"]},
+        {"km": ["a"], "at": [1, 2]},
+        {"km": ["a", "b"], "at": [90, 0]},
+        {"km": ["a", "b"], "at": [1, True]},
+    ],
+)
 def test_planes_of_another_form_are_refused(tmp_path: Path, wrong: Any) -> None:
     (tmp_path / "t.csv").write_text("time,b\n")
     with pytest.raises(SpecError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from textwrap import wrap
 
 from rich.console import Console
 from rich.text import Text
 
+from opendp_sim.cli._run import plural
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import PlanStatements, serves
@@ -38,8 +39,10 @@ def show_first(
         out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(escape(then)), soft_wrap=True)
 
 
-def show_advice(advice: Iterable[str], out: Console) -> None:
-    """Print advice on plans that are seldom meant."""
+def show_advice(advice: Sequence[str], out: Console, *, whole: bool = True) -> None:
+    """Print advice on plans that are seldom meant, or how much there is."""
+    if not whole and advice:
+        advice = (f"{plural(len(advice), 'remark')} on this plan; `-v` shows all",)
     for text in advice:
         show_text(out, "advice", text)
 

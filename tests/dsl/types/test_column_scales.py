@@ -123,10 +123,14 @@ def test_a_column_that_is_rounded_away_in_chosen_units_is_told(tmp_path: Path) -
 
 def test_who_skips_the_plan_is_told_too(tmp_path: Path) -> None:
     path = str(planned_at(tmp_path, "", FOURIER))
-    for command in ("check", "apply"):
+    for command in ("plan", "apply"):
         run = CliRunner().invoke(app, [command, path])
+        assert "1 remark on this plan; `-v` shows all" in run.output
+    for command in (["check"], ["apply", "-v"]):
+        run = CliRunner().invoke(app, [*command, path])
         assert run.exit_code == 0, run.output
-        assert "advice     fourier_sketch on stones: column `price` holds 100.0%" in run.output
+        text = " ".join(run.output.split())
+        assert "advice fourier_sketch on stones: column `price` holds 100.0%" in text
     run = CliRunner().invoke(app, ["check", path, "--json"])
     assert "holds 100.0%" in json.loads(run.output)["advice"][0]
 

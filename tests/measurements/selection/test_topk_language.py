@@ -29,8 +29,8 @@ def run(folder: Path, spec: str, *command: str):
 
 
 def test_the_distance_of_a_threshold_follows_the_unit(tmp_path):
-    stated = run(tmp_path, SPEC, "plan")
-    left_out = run(tmp_path, SPEC.replace(", distance: 2", ""), "plan")
+    stated = run(tmp_path, SPEC, "plan", "-v")
+    left_out = run(tmp_path, SPEC.replace(", distance: 2", ""), "plan", "-v")
     assert stated.exit_code == left_out.exit_code == 0, left_out.output
 
     def total(found):

@@ -500,7 +500,7 @@ def test_the_plan_prints_the_advice(tmp_path: Path) -> None:
         "      - fourier", "      - jl_projection: {dimension: 8, seed: 1}\n      - fourier"
     )
     spec.write_text(text)
-    printed = " ".join(CliRunner().invoke(app, ["plan", str(spec)]).output.split())
+    printed = " ".join(CliRunner().invoke(app, ["plan", str(spec), "-v"]).output.split())
     assert "keeps l2 distances, not l1" in printed
     assert "it only adds error at 2 columns" in printed
 
