@@ -32,6 +32,7 @@ from opendp_sim.audit.report.report import found_lines
 from opendp_sim.audit.report.repro_script import Shown, event_script
 from opendp_sim.audit.run import witness_of
 from opendp_sim.audit.statistics.score_bets import skeleton
+from opendp_sim.audit.work import metered
 from tests._tiers import some
 from tests.audit.growing import audit_until, shown, witnessed
 from tests.audit.test_sound_programs import BRIEF
@@ -225,7 +226,7 @@ def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
             raise ValueError("missing value code")
         return 0
 
-    obj = _measurement(release)
+    obj = _measurement(metered(release))
     pair = Pair([-2] * 20_000, [*[-2] * 20_000, 5], 1)
     assert affordable(obj, pair, 0.1) < 100
     witness = shown(obj, pair, pure_curve(1.0), 0.5)
