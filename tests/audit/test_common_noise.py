@@ -34,6 +34,7 @@ from opendp_sim.audit.trace.closed_form import Shift, closed_form
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.pipeline import STEPS
 from opendp_sim.audit.trace.tail_events import level_step
+from opendp_sim.audit.work import metered
 from tests.audit.growing import audit_until, refuted
 from tests.audit.opaque import PAIRS
 from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, ZCDP, opaque, up, whole
@@ -216,7 +217,7 @@ def test_noise_in_common_needs_fewer_rounds_and_wins_nothing_at_the_claim() -> N
         total = 0
         for seed in range(3):
             common = Common()
-            run = _shifted(common, seed)
+            run = metered(_shifted(common, seed))
             won = lean_bets(
                 run,
                 pair,
@@ -232,10 +233,8 @@ def test_noise_in_common_needs_fewer_rounds_and_wins_nothing_at_the_claim() -> N
         needed.append(total)
     assert needed[1] < 0.8 * needed[0]
     common = Common()
-    assert (
-        lean_bets(_shifted(common, 9), pair, score, pure_curve(1.2), 0.3, 1e-6, rounds=common)
-        is None
-    )
+    sound = metered(_shifted(common, 9))
+    assert lean_bets(sound, pair, score, pure_curve(1.2), 0.3, 1e-6, rounds=common) is None
 
 
 # --- places instead of records -----------------------------------------------------------------
