@@ -142,7 +142,7 @@ def _cost(lines: float) -> float:
 
 
 def _size(data: Any) -> int:
-    """Return the bits of a dataset's length, none where it has no length."""
+    """Return the bits of a dataset's length, or 0."""
     try:
         return len(getattr(data, "left", data)).bit_length()
     except Exception:  # noqa: BLE001 - a dataset without a length

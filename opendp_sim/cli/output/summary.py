@@ -40,7 +40,7 @@ def show_first(
 
 
 def show_advice(advice: Sequence[str], out: Console, *, whole: bool = True) -> None:
-    """Print advice on plans that are seldom meant, or how much there is."""
+    """Print the advice on a plan, or its number of remarks."""
     if not whole and advice:
         advice = (f"{plural(len(advice), 'remark')} on this plan; `-v` shows all",)
     for text in advice:
