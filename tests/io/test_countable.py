@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.cli._run import progress
+from opendp_sim.cli import _progress
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.arithmetic.countable import TOO_MANY, countable, need_countable
 from opendp_sim.core.errors import DataError
@@ -72,11 +73,17 @@ class _Terminal(io.StringIO):
 def test_the_bar_says_no_number_of_records(monkeypatch, size):
     screen = _Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    with progress() as told:
-        for _ in range(3):
-            told("checking", size)
-            told("building", size)
+    monkeypatch.setattr(_progress, "_FIRST", 0.0)
+    monkeypatch.setattr(_progress, "_REDRAW", 0.001)
+    with _progress.progress("planning") as told:
+        for stage in ("checking", "building"):
+            told(stage, size)
+            for _ in range(2000):
+                if stage in screen.getvalue():
+                    break
+                time.sleep(0.005)
     text = screen.getvalue()
     assert "checking" in text
+    assert "building" in text
     for word in (str(size), f"{size:,}", str(3 * size), f"{3 * size:,}", "records"):
         assert word not in text
