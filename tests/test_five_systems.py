@@ -165,7 +165,7 @@ def test_the_spec_is_applied_asked_answered_verified_and_reported(tmp_path):
     for _ in range(2):
         assert len(json.loads(said("session", spec, lines=line))["votes"]) == 10
     for about in (certificate, done["stores"]["answers"], spec):
-        said("report", about, "-o", tmp_path / "page.html")
+        said("report", about, "-o", tmp_path / "page.html", "--force")
         assert "ind_knn" in (tmp_path / "page.html").read_text() or about.endswith(".session")
     with Ledger.open(tmp_path / "five-systems.ledger") as ledger:
         assert [charge.loss for charge in ledger.charges] == [plan.charge.loss]
