@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.errors import ParameterError
 from opendp_sim.plots.canvas import COLORS, Display, label, needs_plot
-from opendp_sim.report.maps import SURE, Grid, of_one_class, query_grid
+from opendp_sim.report.maps import SURE, Grid, of_one_class, query_grid, undrawable
 
 
 class DensityDisplay(Display):
@@ -175,7 +174,7 @@ class ClassMapDisplay(Display):
             noise = math.sqrt(2.0) * dense["noise_error"].max(axis=1)
             sure = values[:, -1] - values[:, -2:][:, 0] >= SURE * noise
         if found.labels is None:
-            raise _refused("release", "a release with classes", "one without")
+            raise undrawable("release", "a release with classes", "one without")
         return cls((x, y), xs, ys, tuple(found.labels), found["label"], sure, held)
 
     def _draw(self, ax: Any) -> None:
@@ -223,13 +222,3 @@ def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
     if where.any():
         marked = np.where(where, 1.0, 0.0)
         ax.contourf(x, y, marked, levels=[0.5, 1.5], colors="none", hatches=["////"])
-
-
-def _refused(where: str, expected: str, got: str) -> ParameterError:
-    return ParameterError(
-        "OS102",
-        where,
-        expected=expected,
-        got=got,
-        hint="`release.ops` and its columns list the rest.",
-    )

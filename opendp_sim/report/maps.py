@@ -113,7 +113,7 @@ def query_grid(
     for name in [*asked_for, *at]:
         if name not in numeric:
             have = ", ".join(numeric) or "none"
-            raise _refused(
+            raise undrawable(
                 f"column {name[:40]}", f"a numeric column with bounds: {have}", "another"
             )
     ends = {name: (min(column.bounds), max(column.bounds)) for name, column in numeric.items()}
@@ -136,7 +136,7 @@ def of_one_class(
     """Return one class's answers, or the classes' sum."""
     if wanted is not None:
         if labels is None or wanted not in labels:
-            raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
+            raise undrawable("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
         return {key: value[:, labels.index(wanted)] for key, value in answers.items()}
     total = answers["density"].sum(axis=1)
     root = {
@@ -155,7 +155,8 @@ def of_one_class(
     }
 
 
-def _refused(where: str, expected: str, got: str) -> ParameterError:
+def undrawable(where: str, expected: str, got: str) -> ParameterError:
+    """Return the refusal of a column or class without a picture."""
     return ParameterError(
         "OS102",
         where,
