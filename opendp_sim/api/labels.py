@@ -48,8 +48,9 @@ def labels(
     Example:
         >>> fit = labels("answer", question="task", questions=[1, 2], keys=["cat", "dog"],
         ...              unit="worker", epsilon=4.0)
-        >>> fit.plan.total
-        (4.0, 1e-06)
+        >>> epsilon, delta = fit.plan.claim
+        >>> round(epsilon, 3), delta <= 1e-6
+        (4.0, True)
     """
     for name, word in (("answer", answer), ("question", question)):
         check_word(

@@ -272,11 +272,11 @@ def test_a_score_of_copies_is_charged_at_their_distance(measure, delta):
     """A record that occurs k times moves k counts at once."""
     budget = Budget(epsilon=5.0, delta=delta, measure=measure)
     fitted = centroid(epsilon=1e4).fit(X, Y)
-    told = {"measure": measure, "delta": delta, "epsilon": 0.1, "budget": budget}
+    told = {"measure": measure, "delta": delta, "epsilon": 0.5, "budget": budget}
     one, more = (private_score(fitted, X, Y, max_copies=k, **told) for k in (1, 7))
     noise = [each.deviation * each.records for each in (one, more)]
     share = [np.hypot(each.accuracy, 1 - each.accuracy) for each in (one, more)]
-    assert noise[1] / share[1] == pytest.approx(7 * noise[0] / share[0], rel=0.01)
+    assert noise[1] / share[1] == pytest.approx(7 * noise[0] / share[0], rel=0.03)
     assert budget.fits == 2
     twice = cost_of_fits([centroid(**told)] * 2).total
     assert budget.total.loss == pytest.approx(twice.loss, rel=1e-9)
