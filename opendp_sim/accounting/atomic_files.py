@@ -44,8 +44,7 @@ def sync_folder(folder: Path) -> None:
 def fresh(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Create a file, synchronised with its folder when complete.
 
-    A text may hold bytes that are no UTF-8 (an item that many people named): they are written as
-    ``\\udcff``, since a run that has been charged must not fail on what it released.
+    Bytes that are no UTF-8 are written as ``\udcff``: a charged run must not fail on what it released.
     """
     as_text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     text = {} if "b" in mode else as_text

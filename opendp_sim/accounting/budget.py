@@ -45,11 +45,9 @@ _MOST = 10**350
 
 
 def as_written(value: Any) -> Any:
-    """Return a decimal, numpy number or text as a ``Number``.
+    """Return a decimal, numpy number or text as an equal ``Number``.
 
-    A text is a decimal such as "0.1", or a ratio such as "1/7".
-
-    It is of the same value; others are unchanged.
+    A text is a decimal such as "0.1", or a ratio such as "1/7"; others are unchanged.
     """
     value = python_value(value)
     if isinstance(value, str) and re.fullmatch(WRITTEN, value):
@@ -215,10 +213,7 @@ class Limit:
 
     @property
     def mu_squared(self) -> Fraction | None:
-        """Return the greatest mu**2 within the bounds, or None.
-
-        Bounds on mu, and on epsilon at delta; None where neither is set.
-        """
+        """Return the greatest mu**2 within the bounds, or None."""
         mu, epsilon, delta = self.exact("mu"), self.down("epsilon"), self.down("delta")
         limits = [] if mu is None else [mu**2]
         if epsilon is not None and delta is not None:
@@ -235,10 +230,7 @@ class Limit:
 
     @property
     def conversion_delta(self) -> float:
-        """Return the delta that ``approx_zcdp`` mechanisms leave.
-
-        The greatest float with an exact sum.
-        """
+        """Return the greatest delta that ``approx_zcdp`` mechanisms leave."""
         return float_down((self.exact("delta") or 0) - self.mechanisms_delta)
 
     @staticmethod

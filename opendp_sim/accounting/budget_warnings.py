@@ -28,9 +28,7 @@ def little_protection(limit: Limit | None) -> str | None:
 def large_delta(delta: float | None, size: int | None = None) -> str | None:
     """Return a warning if a delta allows to publish a record.
 
-    Args:
-        delta: of a budget or a claim.
-        size: how many records there are, by a public guess; 1,000 where there is none.
+    ``size`` is a public guess of the number of records; 1,000 where there is none.
     """
     most = WARN_DELTA if size is None else 1.0 / size
     if delta is None or delta <= most:

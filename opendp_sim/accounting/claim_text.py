@@ -69,12 +69,7 @@ def html_card(title: str, statements: Iterable[Statement]) -> str:
 
 
 def claim_sentence(privacy: Mapping[str, Any]) -> str:
-    """Return the claim of a release's header or of a plan.
-
-    Args:
-        privacy: ``unit``, ``measure``, ``total`` and ``claim`` as a certificate holds them; whatever
-            is missing is left out.
-    """
+    """Return the claim of a certificate's ``privacy``, without missing parts."""
     if privacy.get("public"):
         return "public data: nothing is protected and nothing is spent"
     parts = []
@@ -183,11 +178,7 @@ def odds_statement(
 ) -> Statement:
     """State how often an attacker guesses right at most.
 
-    Args:
-        attacker: of the loss of one run, or of several together.
-        unit: what is protected.
-        said: the runs that the verdict is about, after its word.
-        several: whether further runs of the same loss are told.
+    ``said`` are the runs that the verdict is about, after its word; ``several``: further runs follow.
     """
     word, right = attacker.strength, attacker.right
     line = first_that_fits(
@@ -209,10 +200,7 @@ def odds_statement(
 def loss_statement(unit: ProtectedUnit, claim: Sequence[float] | None, loss: str) -> Statement:
     """State a loss, and explain its epsilon and delta.
 
-    Args:
-        unit: what is protected.
-        claim: (epsilon,) or (epsilon, delta); None where the loss is in another measure.
-        loss: the loss as text, where there is no claim.
+    ``claim`` is (epsilon,) or (epsilon, delta); None in another measure, whose ``loss`` is a text.
     """
     if claim is None:
         return Statement("cost", loss, loss)
@@ -259,11 +247,7 @@ def short_number(value: float, digits: int = 3) -> str:
 
 
 def claim_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """Return who is protected, how well, and at what loss.
-
-    Args:
-        privacy: ``unit``, ``measure``, ``total`` and ``claim`` as a certificate holds them.
-    """
+    """State protection and loss of a certificate's ``privacy``."""
     unit, measure, total = (privacy.get(name) for name in ("unit", "measure", "total"))
     if privacy.get("public") or not unit or not measure or not total:
         return (Statement("who", "Nobody", claim_sentence(privacy)),)

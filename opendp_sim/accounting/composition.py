@@ -66,14 +66,9 @@ def converted_at(measure: MeasureName, limit: Limit) -> float:
 
 
 def most_of(measure: MeasureName, limit: Limit, fits: Callable[[float], bool]) -> float:
-    """Return the greatest sum that a limit allows.
+    """Return the greatest sum that a limit allows, to 2**-36.
 
-    Up to 2**-36 of it, in the part that adds up.
-
-    Args:
-        measure: the ledger's.
-        limit: its limit.
-        fits: whether a sum is within the limit, as the ledger decides it.
+    ``fits`` is the ledger's decision on a sum; the precision is in the part that adds up.
     """
     rho, epsilon = limit.down("rho"), limit.down("epsilon")
     found = [] if rho is None or "zcdp" not in measure else [rho]
@@ -141,10 +136,7 @@ def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
 
 
 def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Limit) -> str:
-    """Return the remaining budget as text, rounded down.
-
-    For losses that add up by squares, the cost of one more run.
-    """
+    """Return the remaining budget, or cost of a run, rounded down."""
     plain: list[str] = []
     squares: list[str] = []
     for name, value in left.items():
@@ -202,10 +194,7 @@ class Charge:
         return tuple(map(float_up, self.exact))
 
     def plain(self) -> dict[str, Any]:
-        """Return the JSON form.
-
-        A float by its bits, another rational as "1/10".
-        """
+        """Return the JSON form, a rational that is no float as "1/10"."""
         return {"measure": self.measure, "loss": plain_loss(self.exact)}
 
     @classmethod
@@ -359,18 +348,14 @@ class Total:
 
     @property
     def left(self) -> dict[str, float]:
-        """Return ``rest`` as floats, rounded down in their shortest texts.
-
-        A budget of as much still fits.
-        """
+        """Return ``rest`` as floats rounded down, a budget that still fits."""
         return {name: decimal_down(value) for name, value in self.rest.items()}
 
     @property
     def share(self) -> float:
-        """Return the greatest used share of the limit.
+        """Return the greatest used share of the limit, for pictures alone.
 
-        For pictures, not for decisions. It is a share of what adds up (rho, or the square of mu):
-        equal runs are equal parts.
+        Of what adds up (rho, or the square of mu): equal runs are equal parts.
         """
         parts = [(self.loss[0], _most(self.measure, self.limit))]
         if len(self.loss) > 1:

@@ -64,10 +64,7 @@ _HOLDERS, _ITEMS = 2**18, 2**21
 
 
 def is_heavy(text: bytes) -> bool:
-    """Return whether JSON has too many entries to parse.
-
-    More than any file of ours; each takes many times its bytes once parsed.
-    """
+    """Return whether JSON has more entries than any file of ours."""
     holders = text.count(b"{") + text.count(b"[")
     return holders > _HOLDERS or text.count(b",") > _ITEMS
 
@@ -76,12 +73,9 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_strictly(model: type[M], text: str | bytes, refusal: Callable[[str], SimError]) -> M:
-    """Return the record that ``text`` (JSON) holds.
+    """Return the record of format ``model`` that ``text`` (JSON) holds.
 
-    Args:
-        model: the format.
-        text: what was found.
-        refusal: makes the refusal from what came: ``another value at`` the first field that does not fit.
+    ``refusal`` gets ``another value at`` the first field that does not fit.
     """
     return read_both(model, text, refusal)[0]
 
@@ -91,10 +85,7 @@ def read_both(
 ) -> tuple[M, Any]:
     """Return the record in a JSON ``text``, and its plain values.
 
-    Args:
-        model: the format.
-        text: what was found.
-        refusal: makes the refusal from what came: ``another value at`` the first field that does not fit.
+    ``refusal``: as for ``read_strictly``.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(BOM_UTF8)  # editors of some systems write one
@@ -121,9 +112,7 @@ def why_not(error: ValueError | RecursionError) -> str:
 
 
 def loose_json(text: str | bytes) -> Any:
-    """Read JSON of any writer as plain values.
-
-    Numbers in every spelling; duplicate members are refused.
+    """Read JSON of any writer as plain values, numbers in every spelling.
 
     Raises:
         ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
@@ -132,13 +121,11 @@ def loose_json(text: str | bytes) -> Any:
 
 
 def plain_json(text: str | bytes) -> Any:
-    """Read JSON with canonical spelling as plain values.
-
-    The spelling is signed: ``1e-06`` is not ``1e-6``.
+    """Read JSON with canonical spelling, which is signed, as plain values.
 
     Raises:
         ValueError: it is no JSON, an object in it names a member twice, or a number is spelled as
-            Python does not write it (a digest is of the spelling). RecursionError: too deep.
+            Python does not write it (``1e-6``). RecursionError: too deep.
     """
     return json.loads(
         text,

@@ -26,10 +26,7 @@ from opendp_sim.io.columns import stored_as
 
 
 def keys_of(keys: Any) -> list[Any]:
-    """Return every possible label or item, in the written order.
-
-    A set has another order in every process: each run would be another program.
-    """
+    """Return every label or item in written order, refusing a set's."""
     written = isinstance(keys, Iterable) and not isinstance(keys, str | bytes | Mapping)
     if not written or isinstance(keys, set | frozenset):
         raise ParameterError(
@@ -171,10 +168,9 @@ class Recipe(Generic[T]):
             )
 
     def _check_kinds(self, table: Any) -> None:
-        """Refuse texts and objects for integer identifiers or keys.
+        """Refuse texts and objects for integer identifiers or keys, by type.
 
-        By their types. Among objects every text would be missing, and a column of names would cost
-        everybody.
+        Among objects every text would be missing, and a column of names would cost everybody.
         """
         for column in self._entry.records.columns:
             numbers = bool(column.keys) and not any(isinstance(key, str) for key in column.keys)

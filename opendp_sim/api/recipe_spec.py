@@ -55,12 +55,8 @@ def recipe_function(
     """Show a recipe's keywords, and refuse a call that misses some.
 
     Editors and type checkers read ``**privacy: Unpack[options]``; ``help`` and notebooks read the
-    signature that is made here. A call that cannot be bound is refused (OS101) with all that is missing.
-
-    Args:
-        options: the keywords of ``**privacy``.
-        example: a whole call, for the refusal.
-        **default: defaults that differ from those of ``PrivacyWords``.
+    signature that is made here. A call that cannot be bound is refused (OS101) with all that is missing
+    and the ``example``. ``default`` has defaults other than ``PrivacyWords``'.
     """
 
     def declare(function: Callable[P, T]) -> Callable[P, T]:
@@ -132,14 +128,9 @@ class PrivacyWords:
 
 
 def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> PrivacyWords:
-    """Return a recipe's privacy words, or refuse them.
+    """Return a recipe's privacy words, refusing unknown or useless ones.
 
-    A word that is unknown, or protects nobody.
-
-    Args:
-        recipe: the recipe's name.
-        words: what its caller wrote.
-        **default: what this recipe takes where nothing is written.
+    ``default`` is what this recipe takes where its caller wrote nothing.
     """
     known = [field.name for field in fields(PrivacyWords)]
     for word in words:
@@ -187,17 +178,10 @@ def recipe(
     privacy: Mapping[str, Any],
     mechanism: Mapping[str, Any] | None = None,
 ) -> Recipe[Release]:
-    """Return a recipe of row maps and a sketch.
+    """Return a recipe of row maps and a sketch (OS101, OS102).
 
-    Over a table's columns; refuses OS101, OS102.
-
-    Args:
-        name: the recipe's name.
-        columns: each feature's public bounds.
-        label: the column of the classes and every class; None for none.
-        steps: row maps and the sketch.
-        privacy: the words that every recipe takes.
-        mechanism: what releases the rows; None for noise on the sketch.
+    ``columns`` are public bounds, ``label`` the classes' column and every class; ``mechanism`` releases
+    the rows, None for noise on the sketch.
     """
     words = privacy_words(name, privacy)
     told: dict[str, Any] = declared(columns)

@@ -261,10 +261,7 @@ def _words(name: str) -> set[str]:
 
 
 def guess_recipe(names: Sequence[str]) -> tuple[str, str]:
-    """Return the recipe that a header's names suggest, and why.
-
-    A header is public (``io/ingest.md``, "Form"), so the guess is.
-    """
+    """Return the recipe that a (public) header's names suggest, and why."""
     roles = _Roles.of(names)
     if roles.item is not None and (roles.person is not None or not roles.features):
         return "top", f"its header names items, `{roles.item}`"
@@ -277,10 +274,9 @@ def guess_recipe(names: Sequence[str]) -> tuple[str, str]:
 
 
 def file_header(file: Path) -> tuple[list[str], str]:
-    """Return a file's names of columns, and a delimiter.
+    """Return a file's column names (public; ``io/ingest.md``, "Form"), and delimiter.
 
-    Of a text file no names where its first line could be a record: it holds a number. A header is
-    public: ``io/ingest.md``, "Form".
+    None of a text file whose first line holds a number: it could be a record.
     """
     if kind_by_name(file) in ("parquet", "arrow"):
         return _stored_names(file), ","
@@ -317,14 +313,9 @@ def _stored_names(file: Path) -> list[str]:
 def recipe_text(
     recipe: str, data: str | None, blank: str, names: Sequence[str] = (), delimiter: str = ","
 ) -> str:
-    """Return the spec of a recipe.
+    """Return a recipe's spec, its ``data`` a hole without a file.
 
-    Args:
-        recipe: one of ``RECIPES``.
-        data: the file that the records are in; None for a hole.
-        blank: the template of ``blank``.
-        names: of the file's header, from which the columns are called.
-        delimiter: between the cells of the file.
+    ``blank`` is the template of ``blank``; ``names`` and ``delimiter`` are the file's.
     """
     if recipe == "blank":
         return blank

@@ -76,9 +76,7 @@ def _elsewhere() -> Iterator[None]:
 
 
 def module_members(module: str) -> ModuleTargets:
-    """Return every object that a module holds or makes.
-
-    One failing factory hides no other.
+    """Return every object that a module holds or makes, despite failing factories.
 
     Raises:
         AuditError: OS501, the module cannot be imported, or nothing in it can be audited.

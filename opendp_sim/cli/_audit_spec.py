@@ -21,13 +21,7 @@ Auditable = tuple[str, Any, dict[str, Any]]
 
 
 def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
-    """Plan the spec and return its chains.
-
-    No data of the spec is opened.
-
-    Args:
-        path: the spec.
-        d_in: the input distance of the claim; what is asked of a service is near to what differs.
+    """Return a spec's planned chains at distance ``d_in``, opening no data.
 
     Raises:
         AuditError: OS501, the spec releases nothing that a synthetic dataset can be made for.
@@ -56,10 +50,9 @@ def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
 
 
 def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
-    """Return the claim of each part of a spec.
+    """Return each part's claim by its audit's name, who and how much.
 
-    By its name in an audit: who, and how much. Where the distance is not the program's own, its
-    promise says nothing of it: the names are left out.
+    Names are left out where the distance is not the program's own: its claim says nothing of it.
     """
     plan = plan_file(str(path))
     privacy = plan.privacy

@@ -65,13 +65,9 @@ class _Ticker(threading.Thread):
 
 @contextmanager
 def progress(stage: str) -> Iterator[Callable[[str, int], None]]:
-    """Show the stage of the block, and yield what changes it.
+    """Show a stage ("planning"), and yield a function that changes it.
 
-    Args:
-        stage: the first one, in the form of "planning".
-
-    Yields:
-        A function of a stage and a number of records; the number is not shown.
+    Its second argument is a number of records, which is not shown.
     """
     if hushed() or sys.stderr is None:
         yield lambda _stage, _rows: None

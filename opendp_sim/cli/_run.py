@@ -76,10 +76,7 @@ def console(*, error: bool = False) -> Console:
 
 
 def plain_table(*columns: str) -> Table:
-    """Return an empty table without lines.
-
-    Its cells are data, in one line each.
-    """
+    """Return an empty table without lines, for data in one line each."""
     made = _Cells(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -92,14 +89,9 @@ class _Cells(Table):
 
 
 def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
-    """Print a line, folded where it is too long.
+    """Print a line, folded where long unless ``fold`` is false.
 
-    Data and code for programs are not folded.
-
-    Args:
-        text: what to print.
-        lines: whether it is a text of several lines, of which every line was made by ``shown``.
-        fold: whether long lines go on in the next.
+    ``lines``: a text of several lines, of which every line was made by ``shown``.
     """
     if hushed():
         return
@@ -179,10 +171,7 @@ def _print_errors(errors: list[Any]) -> bool:
 
 
 def _say_deed() -> None:
-    """Print the completed work before an error.
-
-    A charged run must not look like an uncharged one.
-    """
+    """Print the completed work before an error, charges above all."""
     if deed():
         _complain(f"   = note: {deed()}")
 

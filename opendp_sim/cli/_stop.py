@@ -187,10 +187,7 @@ def _say_last(word: str) -> None:
 
 
 def begun() -> None:
-    """Mark the command as running, with everything imported.
-
-    From now on it has to tidy up.
-    """
+    """Mark the command as imported and running, so that it tidies up."""
     _Process.starting = False
     _Process.charged = _Process.written = ""  # what an earlier command did is not this one's
 
@@ -223,9 +220,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """End a command with one line when standard output fails.
-
-    The line is printed on standard error.
+    """End a command with one line on stderr when standard output fails.
 
     Raises:
         SystemExit: 141 or 74; or the code of a refusal, which stands.

@@ -106,13 +106,9 @@ def reads_arrays(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def entry_for_arrays(entry: Any, kind: Any) -> Any:
-    """Return a replacement of OpenDP's entry, or None.
+    """Return a replacement of OpenDP's entry, None for other forms.
 
-    None where OpenDP is not as expected.
-
-    Args:
-        entry: OpenDP's function that reads the argument, calls back and packs the answer.
-        kind: the type of the C function that it is made into.
+    ``entry`` reads the argument, calls back and packs the answer; ``kind`` is the C function's type.
     """
     if not inspect.isfunction(entry) or list(inspect.signature(entry).parameters) != _ASKED:
         return None
@@ -237,10 +233,9 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
 
 
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
-    """Build the OpenDP object of a claim.
+    """Build a claim's Transformation, Measurement or Function.
 
-    A Transformation, Measurement or Function. ``norm`` picks the one output metric of a sketch; OpenDP
-    needs exactly one.
+    ``norm`` picks the one output metric of a sketch; OpenDP needs exactly one.
     """
     assert_features("contrib")
     if isinstance(claim, Post):

@@ -160,10 +160,7 @@ class OffersClassMeans(Protocol):
     """Whether ``class_sums`` comes with sums of squares."""
 
     def class_sums(self, released: Arrays, deviation: float) -> ReleasedSums:
-        """Return noisy sums and sizes by class, in steps.
-
-        For cells whose noise has this deviation.
-        """
+        """Return noisy sums and sizes by class, in steps, at this deviation."""
         ...
 
 
@@ -194,9 +191,9 @@ class SecondMomentSums(Protocol):
     """Number of data columns d."""
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the (d+1, d+1) sums for scaled columns, constant first.
+        """Return sums (d+1, d+1), constant first, and an entry's unit deviation.
 
-        Columns are scaled to [-1, 1]. And the deviation of an entry per unit of cell noise.
+        Columns are scaled to [-1, 1]; the deviation is per unit of cell noise.
         """
         ...
 
@@ -266,10 +263,7 @@ class KernelEstimates:
 
     @property
     def plain_variance(self) -> NDArray[np.float64]:
-        """Return the unbiased sample variance.
-
-        An interval's variance may be larger.
-        """
+        """Return the unbiased sample variance, which an interval's may exceed."""
         return self.variance if self.sampled is None else self.sampled
 
 
@@ -301,10 +295,7 @@ class KernelSums(Protocol):
         ...
 
     def with_count(self) -> float:
-        """Return the covariance of the count's and an estimate's noise.
-
-        Per unit of a cell's variance.
-        """
+        """Return the noise covariance of count and estimate, per cell variance."""
         ...
 
     def noise_factor(self) -> float:

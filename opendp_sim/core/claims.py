@@ -77,10 +77,7 @@ class Sensitivity:
     """Whether one record moves every cell in the same direction."""
 
     def bound(self, norm: Norm, d_in: int) -> float | int:
-        """Return the greatest output distance at ``d_in``, rounded outward.
-
-        L1 and L∞ are exact if they are integers.
-        """
+        """Return the greatest output distance at ``d_in``, integers exactly, else outward."""
         if norm_of(norm) == "l2":
             return sqrt_up(self.l2_squared * d_in * d_in)
         value = (self.l1 if norm == "l1" else self.linf) * d_in
@@ -156,9 +153,7 @@ class Stable:
     """What the plan should say about this step on this space, such as a better choice."""
 
     def __post_init__(self) -> None:
-        """Refuse a sketch whose sums could leave int64.
-
-        At 2**31 - 1 records, the most that are admitted.
+        """Refuse sums that could leave int64 at 2**31 - 1 records.
 
         Raises:
             SpaceError (OS203): a feature of one record may be above 2**32.

@@ -93,10 +93,7 @@ def missing_parameter(cls: type[Mechanism], params: dict[str, Any]) -> list[str]
 
 
 def _named(cls: type[Mechanism], values: tuple[Any, ...], params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by name.
-
-    So does OpenDP's ``Context`` try values of a parameter that was left out.
-    """
+    """Return parameters by name, as OpenDP's ``Context`` leaves one out."""
     left = missing_parameter(cls, params)
     if not values:
         return params

@@ -45,10 +45,7 @@ class Proof:
 def param(
     text: str, *, symbol: str, unit: str, hint: str, default: Any = ..., **bounds: Any
 ) -> FieldInfo:
-    """Declare a parameter.
-
-    Its meaning, symbol in the proof, unit, advice, range and default.
-    """
+    """Declare a parameter's meaning, proof symbol, unit, advice, range and default."""
     extra: JsonDict = {"symbol": symbol, "unit": unit, "hint": hint}
     info: FieldInfo = Field(default, description=text, json_schema_extra=extra, **bounds)
     return info

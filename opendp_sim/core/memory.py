@@ -49,11 +49,7 @@ def process_memory() -> int:
 def check_memory(needed: int, where: str, what: str, lower: str) -> None:
     """Raise OS103 if ``needed`` bytes are more than the machine has.
 
-    Args:
-        needed: a lower bound of the bytes.
-        where: the mechanism.
-        what: what takes them.
-        lower: the parameters to lower.
+    ``where`` is the mechanism, ``what`` takes them, ``lower`` are the parameters to lower.
     """
     if needed > machine_memory():
         raise ParameterError(

@@ -92,10 +92,7 @@ def _read(text: str) -> dt.date | None:
 
 
 def truths(values: NDArray[Any]) -> NDArray[Any]:
-    """Return truth values as 0 and 1, ``MISSING`` where there is neither.
-
-    Truth values, the numbers 0 and 1, and cells (also the texts true, false, 1 and 0) are read.
-    """
+    """Return truth values, also numbers and texts, as 0, 1 or ``MISSING``."""
     kind = values.dtype.kind
     if kind == "b":
         return values.astype(np.int64)

@@ -56,11 +56,7 @@ def persons(ids: Any) -> list[Any]:
 
 
 def id_array(ids: Any) -> NDArray[Any]:
-    """Return a sequence as an array of its own objects, shape (n,).
-
-    Raises:
-        DataError (OS602): no sequence of identifiers.
-    """
+    """Return identifiers as an array (n,) of their own objects (OS602)."""
     if not isinstance(ids, list | tuple):
         raise _refuse()
     return boxed_cells(ids)
@@ -111,14 +107,7 @@ def unpack_ids(kept: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def partition_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
-    """Return the part of each person by a public hash.
-
-    The hash of a value is the same in every process.
-
-    Args:
-        persons: shape (n,), integers or canonical texts.
-        parts: how many there are.
-    """
+    """Return each person's part by a public hash, equal in every process."""
     if persons.dtype.kind in "iu":
         word = persons.astype(np.uint64)
         return (mix_hashes(word, np.zeros_like(word)) % np.uint64(parts)).astype(np.int64)

@@ -93,10 +93,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def is_typed(values: object) -> bool:
-    """Return whether ``numpy.asarray`` would change the column's type at a null.
-
-    Types are asked alone: a series of numpy's dtype is numpy's, whoever holds it.
-    """
+    """Return whether nulls change the column's type in numpy, by types alone."""
     if isinstance(values, np.ndarray | list | tuple):
         return False
     if isinstance(getattr(values, "dtype", None), np.dtype):

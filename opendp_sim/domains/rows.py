@@ -256,12 +256,9 @@ class GridRows(_RowDomain):
         return max(map(abs, (*self.lower, *self.upper)))
 
     def moved(self, distance: str) -> float:
-        """Return the most that rounding moves record and query apart.
+        """Return how far rounding moves record and query apart (real units).
 
-        In real units.
-
-        Args:
-            distance: ``l1`` or ``l2``: sums over d columns are at most sqrt(d) times the L2 norm.
+        Sums over d columns (``l1``) are at most sqrt(d) times the L2 norm (``l2``).
         """
         steps = self.width if distance == "l1" else math.sqrt(self.width)
         return 2.0 * self.rounding * self.unit * steps

@@ -45,30 +45,23 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, job: Job) -> Sequence[bytes]:
-        """Return messages with every task's partial result, once.
-
-        Of ``whole``, or of ``bucket`` behind ``route``; or of ``merge`` over some of them.
-        """
+        """Return each task's message once (``whole``, ``bucket`` behind ``route``, or ``merge``)."""
 
     def ready(self) -> None:  # noqa: B027 - most engines have nothing to refuse
         """Refuse an engine whose package is not installed (OS611)."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan or engine that cannot run (OS611).
-
-        Before anything is reserved or read.
-        """
+        """Refuse a plan or engine that cannot run, before anything else (OS611)."""
         self.ready()
         for name in _summed(plan):
             gathered_by(plan.releases[name].typed)
         self.try_public_task()
 
     def try_public_task(self) -> None:
-        """Sum rows of a built-in dataset.
+        """Sum rows of a built-in dataset, to find failures before a charge.
 
-        An engine that fails is found before a charge. The task needs no file that workers share: it
-        shows that workers start, have this package in the driver's version, and that their results
-        come back.
+        The task needs no file that workers share: it shows that workers start, have this package in the
+        driver's version, and that their results come back.
 
         Raises:
             DataError (OS611): the task failed, for the reason given, or its sum is not this machine's.
@@ -86,9 +79,7 @@ class Engine(ABC):
         )  # fmt: skip
 
     def sums(self, plan: Plan, *, public: bool = False) -> dict[str, Any]:
-        """Return every private release's exact sum before noise.
-
-        The bits of one machine.
+        """Return every private release's exact sum before noise, as one machine's.
 
         Raises:
             DataError: what the data gate of a task refused, the first in the order of files.

@@ -51,13 +51,7 @@ def cannot(where: str, expected: str, got: str, hint: str) -> DataError:
 
 
 def gathered_by(typed: Typed) -> str | None:
-    """Return the column that must not be split, or None.
-
-    All of its equal values belong to one part; None if any partition will do.
-
-    Raises:
-        DataError (OS611): a mechanism needs all rows in one place.
-    """
+    """Return the column whose equal values stay together, or None (OS611)."""
     last = typed.stages[-1].claim if typed.stages else None
     adds = isinstance(last, Stable) and (last.accumulate is not None or last.merge is not None)
     if not adds:
@@ -137,10 +131,10 @@ def _plain(part: FilePart) -> dict[str, Any]:
 
 
 def _claims(typed: Typed) -> str:
-    """Return the workers' own computations.
+    """Return the workers' own matrices, integer features and sensitivities.
 
-    Matrices, integers of the features, sensitivities. Seeds draw the matrices, and generators differ
-    by version; the integers are rounded from reals, whose last bits differ by processor.
+    Seeds draw the matrices, and generators differ by version; the integers are rounded from reals, whose
+    last bits differ by processor.
     """
     names = json.dumps(
         [
@@ -179,10 +173,7 @@ def plans_made() -> int:
 
 
 def typed_of(text: str) -> Typed:
-    """Type the program again, refusing a different one (OS611).
-
-    Once a process; it must equal the driver's.
-    """
+    """Type the driver's program again, once, refusing a different one (OS611)."""
     told = json.loads(text)
     typed, own = _typed(told["program"], told["folder"], told["release"])
     if typed is None or own != told["same"]:

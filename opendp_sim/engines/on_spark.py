@@ -47,10 +47,7 @@ class Spark(Engine):
         self._session, self._address, self._may_spill = session, address, may_spill
 
     def ready(self) -> None:
-        """Refuse a missing or foreign Spark, or unencrypted writes (OS611).
-
-        A foreign session would be ended.
-        """
+        """Refuse a missing, foreign (would be ended) or unencrypted Spark (OS611)."""
         for package in _PACKAGES:
             need(package, "spark")
         self._need_encryption()
@@ -169,10 +166,9 @@ _settled: list[tuple[int, int]] = []
 
 
 def _settle() -> None:
-    """Freeze the worker's modules and plans for the collector.
+    """Freeze a worker's modules and plans for the collector.
 
-    Spark has Python look through all objects after a task. That took as long as the sum over 60,000
-    rows.
+    Spark has Python look through all objects after a task: as long as a sum over 60,000 rows.
     """
     held = (len(sys.modules), job_module.plans_made())
     if held not in _settled:

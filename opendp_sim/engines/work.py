@@ -69,10 +69,9 @@ def route(text: str, task: str) -> list[bytes]:
 
 
 def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
-    """Run one bucket to its partial result.
+    """Run a bucket, all records of its persons, to a partial result.
 
-    It has all records of its persons. That every task's records came, once, and are of this bucket's
-    persons is checked, not believed.
+    That every task's records came, once, and are of this bucket's persons is checked, not believed.
     """
     told = json.loads(text)
 
@@ -158,10 +157,7 @@ def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]]) -> Any:
 
 
 def _travelling(typed: Typed, block: Block) -> Block:
-    """Return the columns that a bucket needs.
-
-    All of them where a map of whole records comes first.
-    """
+    """Return the columns a bucket needs, all before whole-record maps."""
     claim = typed.stages[0].claim
     reads = claim.reads if isinstance(claim, Stable) else None
     if reads is None or len(typed.stages) > 1:

@@ -36,13 +36,7 @@ class _Level:
 
 
 def cursor_at(lines: list[str], line: int, column: int) -> Cursor:
-    """Return where the cursor stands.
-
-    Args:
-        lines: of the document.
-        line: from 0.
-        column: characters before the cursor on its line.
-    """
+    """Return where the cursor stands, line and column counted from 0."""
     stack: list[_Level] = []
     for text in lines[:line]:
         _block(stack, text)

@@ -72,15 +72,7 @@ def _finding(document: Document, found: Diagnostic) -> Finding:
 
 
 def hover(seen: CheckedText, line: int, column: int) -> str | None:
-    """Return the page at the cursor.
-
-    Of a stage with its types, a mechanism, or a word.
-
-    Args:
-        seen: the document.
-        line: from 0.
-        column: in characters.
-    """
+    """Return the page of the stage, mechanism or word at the cursor."""
     if line >= len(seen.document.lines):
         return None
     word = word_at(seen.document.lines[line], column)

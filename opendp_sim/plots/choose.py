@@ -42,11 +42,8 @@ def display_of(
 ) -> Display:
     """Return the picture of a file.
 
-    Args:
-        path: a spec, plan, release, selection, ledger or audit.
-        kind: one of ``PLOT_KINDS``; default the first that the file gives.
-        columns: of a release: one or two.
-        at: of a release: where its other columns are held; default the middle of their bounds.
+    ``kind`` is one of ``PLOT_KINDS``, default the first that the file gives. Of a release one or two
+    columns are drawn, the others held at ``at`` (default: the middle of their bounds).
 
     Raises:
         ParameterError (OS101, OS102): no such picture, or columns that it does not take. What the

@@ -47,11 +47,6 @@ def released_parts(plan: Plan, output: str, file: Path) -> list[Part]:
 
     A selection's list; a table's first answers; a release's map, or its answers to the program's own
     questions, or the range of its numbers.
-
-    Args:
-        plan: the certificate's program.
-        output: the certificate's output.
-        file: the output's file, whose digest was compared.
     """
     if file.suffix == ".json":
         record = plan.releases[plan.outputs[output].stage.name].record
@@ -273,13 +268,7 @@ _NOISE = "noise_error"
 
 
 def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
-    """Return each output's noise beside its answers' size.
-
-    Args:
-        plan: the certificate's program.
-        output: the certificate's output.
-        file: the output's file, whose digest was compared.
-    """
+    """Return each output's noise beside its answers' size, in a verified file."""
     found = first_answers(plan, output, file, _READ)
     error = None if found is None else how_wrong(plan).get(found[0])
     if found is None or error is None:

@@ -77,11 +77,7 @@ class Audits(Strict):
 
 
 def read_audits(path: Path) -> Audits:
-    """Read the file of an audit.
-
-    Raises:
-        AuditError (OS501): no such file, another format, or a verdict that its own layers contradict.
-    """
+    """Read an audit's file, refusing formats and contradicted verdicts (OS501)."""
 
     def refusal(came: str) -> SimError:
         found = kind_of_file(path)

@@ -105,11 +105,9 @@ def _dot(place: tuple[float, float], kind: str = "hit", radius: float = 5.0) -> 
 
 
 def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
-    """Draw power against false alarms.
+    """Draw power against false alarms, with the text's rate ``marked``.
 
-    Args:
-        curve: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
-        marked: the rate that the text speaks of.
+    ``curve``: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
     """
     chart = Chart((0, 1), (0, 1))
     ticks = {v / 4: f"{v * 25}%" for v in range(5)}
@@ -167,12 +165,7 @@ def _text(word: str, at: tuple[float, float], kind: str = "", *, middle: bool = 
 
 
 def share_bar(parts: Sequence[tuple[str, float]], left: str) -> Markup:
-    """Draw the used parts of a limit beside the rest.
-
-    Args:
-        parts: name and share of the whole, in order.
-        left: the words for the rest.
-    """
+    """Draw a limit's parts (name, share) beside the rest, ``left`` in words."""
     out, x = Markup(""), 0.0
     for at, (name, share) in enumerate(parts):
         wide = min(share, 1 - x) * 700
@@ -196,12 +189,9 @@ def heat_map(
     sure: Sequence[Sequence[bool]],
     sides: tuple[tuple[str, float, float], tuple[str, float, float]],
 ) -> Markup:
-    """Draw numbers over two columns, hatched where noise decides.
+    """Draw numbers over two columns, hatched where not ``sure``.
 
-    Args:
-        values: rows from the lowest place of the second column to its highest.
-        sure: whether each is told from noise.
-        sides: name, lowest and highest value of either column.
+    Rows go from the lowest place of the second column; ``sides`` are each one's name and ends.
     """
     (x_name, x_low, x_high), (y_name, y_low, y_high) = sides
     chart = Chart((x_low, x_high), (y_low, y_high))
@@ -239,13 +229,7 @@ _SHADES = 7
 def curve_chart(
     points: Sequence[tuple[float, float, float, float]], name: str, label: str
 ) -> Markup:
-    """Draw a curve with its interval.
-
-    Args:
-        points: (place, lower, value, upper), with rising places.
-        name: the column.
-        label: what the values are.
-    """
+    """Draw a curve over rising (place, lower, value, upper) points."""
     up = round_ticks(min(0.0, *(p[1] for p in points)), max(p[3] for p in points))
     chart = Chart((points[0][0], points[-1][0]), (up[0], up[-1]))
     across = {v: f"{v:,.6g}" for v in round_ticks(*chart.x) if chart.x[0] <= v <= chart.x[1]}
@@ -260,14 +244,7 @@ def curve_chart(
 
 
 def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:
-    """Draw one answered question.
-
-    A bar and an interval for each of at most 12 classes.
-
-    Args:
-        rows: (class, value, lower, upper).
-        label: what the values are.
-    """
+    """Draw (class, value, lower, upper) of one question, 12 rows at most."""
     rows = rows[:12]
     up = round_ticks(
         min(0.0, *(lower for _, _, lower, _ in rows)), max(*(upper for *_, upper in rows), 1e-300)

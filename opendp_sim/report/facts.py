@@ -123,18 +123,10 @@ def plan_facts(
     only: str = "",
     commands: Sequence[Part] = (),
 ) -> Facts:
-    """Gather the facts of a plan.
+    """Gather the facts of a plan, opening and spending nothing.
 
-    Nothing is opened and nothing is spent.
-
-    Args:
-        plan: the plan.
-        kind: what the page is about.
-        told: its statements; default those of its ledger today.
-        assumed: a certificate's assumptions; default the program's own.
-        released: what was released, of a certificate.
-        only: the output that the page is about; default all.
-        commands: how to verify.
+    ``told`` are its statements (default its ledger's today), ``assumed`` a certificate's assumptions,
+    ``released`` what it released, ``only`` the output of the page, ``commands`` how to verify.
     """
     said = tell(plan, ledger=ledger_status(plan)) if told is None else told
     about = {} if plan.program.about is None else dict(plan.program.about.said())

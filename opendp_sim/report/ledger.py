@@ -55,13 +55,7 @@ _UNITS = {
 
 
 def ledger_facts(file: Path) -> Facts:
-    """Gather a ledger's facts.
-
-    Every number is OpenDP's composition of its entries.
-
-    Raises:
-        BudgetError (OS403): no readable ledger.
-    """
+    """Gather a ledger's facts, all numbers OpenDP's composition (OS403)."""
     with Ledger.open(file) as ledger:
         total, entries, terms = ledger.total(), ledger.entries, ledger.terms
         runs, charges = counting_entries(entries), ledger.charges
@@ -166,10 +160,7 @@ def _sums(charges: Sequence[Charge], measure: MeasureName, limit: Limit) -> list
 
 
 def whole_percents(shares: Sequence[float]) -> list[int]:
-    """Return whole percentages that add up to those of the sum.
-
-    The largest remainders are rounded up.
-    """
+    """Return whole percentages with the right sum, by largest remainders."""
     exact = [100 * max(share, 0.0) for share in shares]
     found = [math.floor(share) for share in exact]
     missing = round(sum(exact)) - sum(found)
@@ -192,10 +183,7 @@ def _name(entry: Entry) -> str:
 
 
 def _protected(unit: str) -> str:
-    """State the protected unit of a ledger in words.
-
-    `add_remove 1 of row` is one record.
-    """
+    """State a ledger's unit in words; `add_remove 1 of row` is one record."""
     kind, number, _, of = (*unit.split(" ", 3), "", "", "")[:4]
     if kind not in ("add_remove", "replace") or not number.isdigit():
         return unit

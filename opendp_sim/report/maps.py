@@ -27,10 +27,7 @@ _TOLD = 4
 
 
 def shown_classes(release: Release) -> Iterator[Shown]:
-    """Yield the classes that a release of means names at some places.
-
-    Nothing where it names none, or has no numeric column.
-    """
+    """Yield a release's classes at places of numeric columns, if any."""
     columns = numeric_columns(release)
     if "nearest_class" not in release.ops or not columns:
         return
@@ -58,10 +55,7 @@ def numeric_columns(release: Release) -> dict[str, Column]:
 
 
 def shown_density(release: Release) -> Iterator[Shown]:
-    """Yield a picture and a table of a density's release.
-
-    Nothing where it answers no density, or has no numeric column.
-    """
+    """Yield a density's picture and table over its numeric columns, if any."""
     names = list(numeric_columns(release))[:2]
     if "density" not in release.ops or not names:
         return
@@ -103,11 +97,7 @@ def _places(
 def query_grid(
     release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
 ) -> tuple[Grid, Grid | None, dict[str, Grid], dict[str, float]]:
-    """Return axes, their queries, and the other columns' values.
-
-    Raises:
-        ParameterError (OS102): no such numeric column.
-    """
+    """Return axes, their queries, and other columns' values (OS102 without columns)."""
     numeric = numeric_columns(release)
     asked_for = [x] if y is None else [x, y]
     for name in [*asked_for, *at]:

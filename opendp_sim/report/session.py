@@ -35,15 +35,9 @@ _CHOICES = ("may go on", "at most ____ questions", "ends now")
 def session_facts(
     file: Path, found: SessionStanding, plan: Plan | None = None, spec: str = ""
 ) -> Facts:
-    """Gather the facts of a store and its spec.
+    """Gather the facts of a store, and of its spec's ``plan``.
 
-    The spec where one is named.
-
-    Args:
-        file: the store.
-        found: what it says.
-        plan: of the spec; with it the page says how many questions are left and what is promised.
-        spec: its file, as seen from the store's folder.
+    ``file`` is seen from here, ``spec`` from the store's folder.
 
     Raises:
         BudgetError (OS407): the ledger charged this store for another program than the plan's.
@@ -135,11 +129,7 @@ def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | Non
 def _paid(
     path: Path, found: SessionStanding, plan: Plan | None
 ) -> tuple[Entry | None, Total, ProtectedUnit]:
-    """Return a store's charge, and its ledger's total and unit.
-
-    Raises:
-        BudgetError (OS407): another program than the plan's was charged.
-    """
+    """Return a store's charge, and its ledger's total and unit (OS407)."""
     with Ledger.open(path) as ledger:
         total = ledger.total()
         own, unit = _charge(ledger.entries, found), ProtectedUnit.of_text(str(ledger.terms.unit))

@@ -51,10 +51,7 @@ def _of_the_unit(plan: Plan) -> str:
 
 
 def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield what the claim does not cover, most misread first.
-
-    A sentence, and what else there is to know; nothing where that is all.
-    """
+    """Yield what the claim does not cover, and more about it."""
     yield "That nothing is learnt about the group: that is what the release is for.", ""
     if plan.privacy is not None:
         unit = unit_of(plan)

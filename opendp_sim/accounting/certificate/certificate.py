@@ -89,11 +89,7 @@ def assumptions(
 ) -> list[str]:
     """Return the assumptions of a claim, in words.
 
-    Args:
-        ingest: how the gate treats data that breaks its declaration.
-        by_person: whether a column names the person.
-        public: the name of a dataset that is declared public.
-        handed: whether the private table is one in memory.
+    ``public`` names a dataset that is declared public; ``handed``: the private table is one in memory.
     """
     out = [*_ALWAYS, _INGEST[ingest], *([HANDED] if handed else [])]
     if public is not None:
@@ -195,9 +191,7 @@ def _what_to_name(path: Path) -> str:
 
 
 def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
-    """Read a certificate as a record and as plain JSON.
-
-    Digests are taken of the plain JSON.
+    """Read a certificate as a record and as plain JSON, for digests.
 
     Raises:
         ReleaseError (OS701): no such file, or no certificate of this format.

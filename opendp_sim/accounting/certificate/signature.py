@@ -61,11 +61,7 @@ class Signer:
 
 
 def public_key(path: str | Path) -> str:
-    """Return the public key of a PEM file, in hexadecimal.
-
-    Raises:
-        DataError (OS606): the package is not installed. ReleaseError (OS701): no such key.
-    """
+    """Return the public key of a PEM file, in hexadecimal (OS606, OS701)."""
     serialization, ed25519 = _cryptography()
     try:
         key = serialization.load_pem_public_key(regular(path).read_bytes())

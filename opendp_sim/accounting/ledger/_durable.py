@@ -44,9 +44,7 @@ LOCK = ".lock"
 
 
 def claimed(path: Path) -> FileLock:
-    """Return the acquired lock of a file.
-
-    It lasts until it is released or the process dies.
+    """Lock a file until the release or the process's end.
 
     Raises:
         sqlite3.OperationalError: somebody else has it, in this process or another.
@@ -68,13 +66,7 @@ def claimed(path: Path) -> FileLock:
 
 
 def _is_lock(path: Path) -> bool:
-    """Return whether a file is a lock.
-
-    Other files with the same ending (``uv.lock``) have content, or are links.
-
-    Raises:
-        sqlite3.DatabaseError: such a file is there.
-    """
+    """Return whether a lock is there; other content or links are refused."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -124,11 +116,7 @@ class Owned(sqlite3.Connection):
         _OPEN.add(self)
 
     def execute(self, *given: Any) -> sqlite3.Cursor:
-        """Run a statement.
-
-        Raises:
-            sqlite3.OperationalError: in a fork.
-        """
+        """Run a statement, except in a fork."""
         if os.getpid() != self._owner:
             raise sqlite3.OperationalError("database is locked")
         return super().execute(*given)
@@ -168,10 +156,7 @@ class OpenFile:
             _sweep(self._path)  # who made it may have died before its first name was removed
 
     def trouble(self) -> tuple[str, str] | None:
-        """Return the expected and the found state of a changed file.
-
-        A file must have its own name and no other.
-        """
+        """Return the expected one name and a changed file's state."""
         found = _identity(self._path)
         if found is None or found[:2] != (self._file or ())[:2]:
             return "the file that was opened", "another one, or none"
@@ -233,9 +218,7 @@ def _sweep(path: Path) -> None:
 
 
 def hold(connection: sqlite3.Connection) -> None:
-    """Lock the file until the connection closes.
-
-    In write-ahead mode with full synchronisation.
+    """Lock the file in write-ahead mode until the connection closes.
 
     Raises:
         sqlite3.OperationalError: another connection has it, or there is no such file.
@@ -250,11 +233,7 @@ def hold(connection: sqlite3.Connection) -> None:
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Move every commit into the main file, durably.
-
-    Raises:
-        sqlite3.OperationalError: it could not; what was committed is in the write-ahead file still.
-    """
+    """Move every commit into the main file, durably, or raise OperationalError."""
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     if busy:
         raise sqlite3.OperationalError("database is locked")

@@ -217,10 +217,7 @@ def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
 
 
 def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:
-    """Return a ledger's name and its time of replacement.
-
-    None for either without it; the time is that at which it replaced a lost ledger.
-    """
+    """Return a ledger's name and its time of replacement, if any."""
     found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
     return found.name, found.anew
 

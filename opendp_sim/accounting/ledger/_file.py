@@ -74,9 +74,8 @@ class FileTables:
     def open(self, first: Callable[[], tuple[str, str]] | None, *, forget: bool) -> None:
         """Lock the file; make it where it is not there.
 
-        Args:
-            first: returns the records ``genesis`` and ``head`` of a new one; None refuses to make it.
-            forget: make it also where one was and is lost.
+        ``first`` returns a new one's records ``genesis`` and ``head``; None refuses to make it.
+        ``forget`` makes it also where one was lost.
         """
         if self.path.is_symlink() and not self.path.exists():
             raise refused(self.path, "a ledger", "a link to a file that is not there",
@@ -121,9 +120,7 @@ class FileTables:
                 self._open.close()
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run an action under the lock.
-
-        Errors of SQLite and the system become OS403.
+        """Run an action under the lock; errors become OS403.
 
         A fork takes no turn: another thread of the parent may have it, and SQLite refuses a fork anyway.
         """

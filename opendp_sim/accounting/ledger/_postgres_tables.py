@@ -81,12 +81,7 @@ class PostgresTables:
         return found is not None
 
     def open(self, first: Callable[[], tuple[str, str]] | None, *, forget: bool) -> None:
-        """Make the tables and the ledger where they are not there.
-
-        Args:
-            first: returns the records ``genesis`` and ``head`` of a new one; None makes none.
-            forget: changes nothing: nothing beside a database tells of a ledger that it lost.
-        """
+        """Make tables and ledger as ``FileTables.open`` does; ``forget`` changes nothing."""
         del forget
         if first is None:
             return
@@ -128,8 +123,7 @@ class PostgresTables:
     def writing(self, token: str) -> Iterator[int | None]:
         """Lock the ledger's row until the end of a transaction.
 
-        Every writer locks it first. Gives the number of the entry that ``token`` made before: the
-        answer to its COMMIT was lost.
+        Gives the number of the entry that ``token`` made before, if the answer to its COMMIT was lost.
         """
         with self._db.transaction():
             self._number, self._token = self._row(" FOR UPDATE")[0], token
@@ -149,10 +143,9 @@ class PostgresTables:
         )
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run an action on a connection under the lock.
+        """Run an action under the lock, again after a lost connection.
 
-        It is tried again after a lost connection. Signals are held meanwhile, and end the waiting
-        (``postgres.tries``).
+        Signals are held meanwhile, and end the waiting (``postgres.tries``).
 
         Raises:
             UnavailableError (OS403): it did not answer in time, or refuses.

@@ -18,12 +18,7 @@ class UnavailableError(BudgetError):
 
 
 def lost(file: Path, trace: str) -> BudgetError:
-    """Return the refusal to begin at nothing where a ledger was (OS407).
-
-    Args:
-        file: where it was.
-        trace: what still knows of it.
-    """
+    """Return the refusal (OS407) where ``trace`` still knows of a ledger."""
     return BudgetError(
         "OS407", str(file), expected="the ledger that was charged here before",
         got=f"no such file, and {trace}", hint=FORGET,

@@ -64,9 +64,7 @@ class LedgerHistory:
     def forgets(self, start: str | None) -> bool:
         """Return whether this ledger replaces one with another first hash.
 
-        Args:
-            start: as a certificate states it; None in one from before ledgers had names of their own,
-                which can be of a ledger without a name only.
+        ``start`` is a certificate's; None from before ledgers had names of their own.
         """
         name, anew = read_birth(self._meta("genesis"), self._broken)
         return anew is not None and (name is not None if start is None else start != self.start)
@@ -82,12 +80,7 @@ class LedgerHistory:
         return tuple(Charge.read(e.body["loss"]) for e in counting_entries(self.entries))
 
     def total(self, *more: Charge, upto: int | None = None) -> Total:
-        """Return what was spent, with ``more`` on top, by OpenDP's composition.
-
-        Args:
-            more: losses that were not recorded.
-            upto: the number of the last entry that is looked at; default all.
-        """
+        """Return OpenDP's composition of entries ``upto`` one, and of ``more`` losses."""
         spent = [Charge.read(e.body["loss"]) for e in counting_entries(self._upto(upto))]
         return total_of((*spent, *more), self.terms.measure, self.terms.limit)
 
@@ -107,13 +100,10 @@ class LedgerHistory:
         return sum(not enforced or body.get("ingest") == "enforce" for body in found)
 
     def may_refuse(self, *, enforced: bool = False) -> None:
-        """Raise OS402 after too many refusals by the data.
+        """Raise OS402 where another refusal by the data would reveal too much.
 
-        Another refusal would reveal too much.
-
-        Args:
-            enforced: whether the run is under `ingest: enforce`. It is refused for a cut file or
-                2**31 records only, so a ledger whose other runs were refused too often still takes it.
+        A run under `ingest: enforce` is refused for a cut file or 2**31 records only, so a ledger whose
+        other runs were refused too often still takes it.
         """
         if self.refusals(enforced=enforced) >= REFUSALS:
             hint = (

@@ -232,13 +232,9 @@ class Ledger(LedgerHistory):
         return self._spend("reserve", charge, about)
 
     def check_entry(self, charge: Charge, about: dict[str, Any]) -> None:
-        """Refuse a body too long for an entry (OS403).
+        """Refuse a charge whose body is too long for an entry (OS403).
 
-        Nothing is recorded.
-
-        Args:
-            charge: the loss.
-            about: what a reserve and its settlement will record beside it, or as much.
+        ``about`` is what a reserve and its settlement will record beside it, or as much.
         """
         whole = {
             "kind": "charge",
@@ -337,13 +333,7 @@ class Ledger(LedgerHistory):
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether a ledger exists, in a file or a database.
-
-    Nothing is written.
-
-    Raises:
-        BudgetError (OS403): no database, or one that refuses.
-    """
+    """Return whether a ledger exists, in a file or a database (OS403)."""
     return _tables(path).there()
 
 

@@ -80,11 +80,7 @@ def psycopg_of(path: Path) -> Any:
 
 
 def connect(path: Path, options: str = "") -> Any:
-    """Return a connection whose calls have a deadline.
-
-    Args:
-        path: ``postgresql:SERVICE/NAME``.
-        options: more settings of the server, as libpq takes them.
+    """Return a connection to ``postgresql:SERVICE/NAME`` whose calls have a deadline.
 
     Raises:
         BudgetError (OS403): a bad name, or no package. psycopg.Error: see ``cause_of``.
@@ -126,12 +122,10 @@ def check_durable(path: Path, db: Any) -> None:
 
 
 def tries(*, met: bool = True) -> Iterator[None]:
-    """Yield before each try of a call, after growing pauses.
+    """Yield before each try of a call, after growing pauses, not forever.
 
-    Ends after too long an outage. A signal that is held ends the tries.
-
-    Args:
-        met: whether it answered before: then something may be charged, and it is waited for longer.
+    Signals that are held end the tries. A server that answered before (``met``) may have charged
+    something, and is waited for longer.
     """
     until, pause = time.monotonic() + (_AWAY if met else _ABSENT), _PAUSE
     yield
@@ -229,16 +223,10 @@ language, what refuses one that was not met before is no passing thing."""
 
 
 def cause_of(path: Path, error: Any, *, connected: bool, met: bool = False) -> FailureCause:
-    """Return the cause of a driver's failure.
+    """Return a driver's failure, with its text only for refused connections.
 
-    The driver's text is passed on only for a refused connection.
-
-    Args:
-        path: ``postgresql:SERVICE/NAME``.
-        error: the driver's.
-        connected: whether there was a connection before.
-        met: whether the server took this client before: then a refused connection passes, whatever the
-            language that it is refused in.
+    Where the server took this client before (``met``), a refused connection passes, whatever the language
+    that it is refused in.
     """
     psycopg = psycopg_of(path)
     if error.sqlstate is not None:

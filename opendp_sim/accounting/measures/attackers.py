@@ -105,10 +105,7 @@ class Attacker:
         return up_text(min(100.0, 100 * self.power(rate) * (1 - 1e-12)), 3)
 
     def sentence(self, of: str) -> str:
-        """Return one true sentence for a plan.
-
-        ``of`` is the protected unit: records or people.
-        """
+        """Return one true sentence about a unit, records or people."""
         return (
             f"someone who knows all other {of}, and wrongly names 1 in 100 of the absent, finds at most "
             f"{self.found(0.01)} in 100 of the present; guessing finds 1"
@@ -117,10 +114,7 @@ class Attacker:
 
 @lru_cache(maxsize=256)
 def attacker_of(measure: MeasureName, loss: tuple[float, ...], *, exact: bool = False) -> Attacker:
-    """Return the attacker of a total in a program's measure.
-
-    ``gdp`` losses are mu squared over 2.
-    """
+    """Return a total's attacker; ``gdp`` losses are mu squared over 2."""
     return Attacker(measure, loss, exact)
 
 

@@ -37,9 +37,7 @@ def pure_to_zcdp(epsilon: Exact) -> Fraction:
 
 
 def zcdp_to_epsilon(rho: float, delta: float) -> float:
-    """Return the least epsilon implied by rho-zCDP at delta.
-
-    Through one Rényi order.
+    """Return the least epsilon implied by rho-zCDP at delta (one Rényi order).
 
     Minimises ``a rho + log((a - 1) / a) - (log(delta) + log(a)) / (a - 1)`` over orders a > 1:
     Canonne, Kamath and Steinke, Proposition 12 with Corollary 13. Its derivative is

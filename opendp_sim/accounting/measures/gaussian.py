@@ -35,12 +35,8 @@ _FLAT = 256
 def delta_bounds(m: Fraction, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """Bracket ``delta(epsilon) = Q(epsilon / mu - mu / 2) - e**epsilon Q(epsilon / mu + mu / 2)``.
 
-    Args:
-        m: mu**2, at least 0.
-        epsilon: any real epsilon, negative ones too.
-
-    Returns:
-        (low, high), with a relative gap of at most 2**-60 wherever delta is above 2**-1074 (Lemma N3).
+    ``m`` is mu**2 >= 0, epsilon any real. The relative gap is at most 2**-60 wherever delta is above
+    2**-1074 (Lemma N3).
     """
     if epsilon < 0:  # the curve of a pair that is its own mirror image
         low, high = delta_bounds(m, -epsilon)

@@ -27,13 +27,9 @@ def root_bounds(square: Fraction, bits: int) -> Bracket:
 
 
 def mills_bounds(square: Fraction, bits: int) -> Bracket:
-    """Bracket Mills' ratio ``R(x) * 2**bits`` (Lemma N1).
+    """Bracket Mills' ratio ``R(x) * 2**bits`` (Lemma N1) by a few units.
 
-    x = sqrt(square) >= 0, R = Q / phi.
-
-    Args:
-        square: x**2, a rational, at least 0.
-        bits: binary places; the bracket is a few units wide.
+    x = sqrt(square) >= 0 of a rational square, R = Q / phi.
     """
     guard = _ROOM + _spare(square)
     work = bits + guard

@@ -33,13 +33,8 @@ _TEXT = 49
 def query_blocks(opened: Callable[[], Source], where: str, *, private: Origin) -> Iterator[Block]:
     """Yield a source's queries in blocks.
 
-    Refuses an empty source, impossible records and empty bytes (OS607).
-
-    Args:
-        opened: opens them.
-        where: what a refusal names.
-        private: where the private data comes from, as far as it is known at this door: public rows from
-            there are refused (OS704, ``io/origin.md``).
+    Refuses an empty source, impossible records and empty bytes (OS607), and public rows from where the
+    private data is known to come from (OS704, ``io/origin.md``). ``where`` is what a refusal names.
     """
     empty = True
     try:
@@ -72,11 +67,7 @@ def query_blocks(opened: Callable[[], Source], where: str, *, private: Origin) -
 
 
 def together(blocks: Iterator[Block], where: str) -> Block:
-    """Return all queries as one block.
-
-    Raises:
-        DataError (OS607): they take too much memory.
-    """
+    """Return all queries as one block, if memory allows (OS607)."""
     parts, held = [], 0
     for block in blocks:
         parts.append(block)
@@ -86,10 +77,7 @@ def together(blocks: Iterator[Block], where: str) -> Block:
 
 
 def one_block(blocks: Iterator[Block], *claims: Post, where: str = "queries") -> Iterator[Block]:
-    """Yield the blocks, or all of them as one.
-
-    As one where an answer depends on the other queries.
-    """
+    """Yield one block of all where an answer depends on other queries."""
     if all(claim.by_query for claim in claims):
         return blocks
     return iter([together(blocks, where)])
@@ -98,14 +86,9 @@ def one_block(blocks: Iterator[Block], *claims: Post, where: str = "queries") ->
 def answered_in_blocks(
     answer: Callable[[Block], Any], blocks: Iterator[Block], where: str
 ) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Return the answers to all queries, and the queries' columns.
+    """Return answers to all queries, and their columns of numbers or texts.
 
-    The columns are of single numbers or texts.
-
-    Args:
-        answer: of a block of queries: a mapping of column name to array, or an array, one row a query.
-        blocks: the queries.
-        where: what a refusal names.
+    ``answer`` maps a block to columns by name, or to an array of one row a query.
 
     Raises:
         DataError (OS607): answers that take too much memory.

@@ -145,10 +145,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, N
 
 
 def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
-    """Refuse oversized or empty members before inflating them.
-
-    ``zipfile`` reads no more of a member than its directory says.
-    """
+    """Refuse members of oversized or empty directory entries before inflating them."""
     members = {each.filename: each.file_size for each in archive.infolist()}
     if len(members) != len(archive.infolist()):
         raise foreign()

@@ -86,10 +86,7 @@ class Table:
         return _needs("pandas", "pandas").DataFrame(self.table())
 
     def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``.
-
-        Texts and numbers in one column as ``to_arrow`` writes them.
-        """
+        """Return a ``polars.DataFrame``; texts and numbers in one column as ``to_arrow``."""
         table = {name: of_one_type(column) for name, column in self.table().items()}
         return _needs("polars", "polars").DataFrame(
             {k: v.tolist() if v.dtype == object else v for k, v in table.items()}

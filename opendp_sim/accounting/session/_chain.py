@@ -167,11 +167,7 @@ _ROWS = "SELECT place, kind, payload, who, units, answers, copy, hash FROM entry
 
 
 def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
-    """Check every row and the purses' copy, and return the head.
-
-    Raises:
-        ValueError: an edited, missing, swapped or renumbered entry, or another copy of the purses.
-    """
+    """Check every row and the budgets' copy, and return the head (ValueError)."""
     kept = start(str(_about(db, "name")))
     for *row, _ in db.execute(_ROWS + "WHERE place <= ? ORDER BY place", (folded.place,)):
         _check_row(*row)
@@ -215,13 +211,7 @@ def copy_hash(units: bytes, folded: Folded) -> str:
 def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) -> Folded:
     """Fold entries up to ``upto`` in the caller's transaction.
 
-    A full copy of the purses lies after it.
-
-    Args:
-        db: the store, in a transaction.
-        folded: what was folded before.
-        upto: the last entry to fold.
-        told: the last heads that a ledger was told, or may have been.
+    A full copy of the purses lies after it. ``told`` are the last heads that a ledger has, or may have.
     """
     where = "WHERE place > ? AND place <= ? ORDER BY place"
     found = folded

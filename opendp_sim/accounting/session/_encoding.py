@@ -56,10 +56,9 @@ class LatePayload(Mapping[str, NDArray[Any]]):
 
 
 def packed_arrays(payload: Payload) -> bytes:
-    """Return arrays as bytes.
+    """Return arrays as bytes, small ones as one record.
 
-    Small ones as one record in numpy's format, which takes a seventh of an archive's time; others
-    as an archive.
+    That takes a seventh of the time of an archive, which others are.
     """
     sizes = [array.nbytes for array in payload.values()]
     with io.BytesIO() as out:
@@ -88,13 +87,7 @@ def _of_record(blob: bytes) -> Payload:
 
 
 def unpacked_arrays(blob: bytes) -> Payload:
-    """Return an entry's arrays.
-
-    They are stored uncompressed, so they are no longer than the entry.
-
-    Raises:
-        BudgetError (OS407): they are none, or would be longer.
-    """
+    """Return an entry's uncompressed arrays, no longer than the entry (OS407)."""
     try:
         if blob.startswith(_RECORD):
             return _of_record(blob)

@@ -28,13 +28,7 @@ def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
 
 
 def read_purses(store: sqlite3.Connection) -> NDArray[np.int64]:
-    """Return the purses after the last commit.
-
-    The last full copy, less all payments since.
-
-    Raises:
-        BudgetError (OS407): the store is damaged.
-    """
+    """Return the last copy of the purses, less payments since (OS407)."""
     place, blob = store.execute("SELECT place, units FROM purses").fetchone()
     later = store.execute("SELECT who, units FROM entry WHERE place > ?", (place,))
     try:
@@ -70,19 +64,10 @@ def write_entry(
     paid: tuple[bytes | None, bytes | None],
     copy: bytes | None,
 ) -> tuple[chain.Head, chain.Folded]:
-    """Write an entry in the caller's transaction.
+    """Write an entry in the caller's transaction; return head and folded part.
 
-    Args:
-        store: its tables.
-        after: the head that it follows, what is folded, and, where more may be, the heads that a ledger
-            was told.
-        kind: of the entry.
-        payload: plain arrays.
-        paid: who paid, and how much; None with a copy.
-        copy: all purses after the entry, in place of who paid.
-
-    Returns:
-        The new head, and the folded part.
+    ``after`` is the head that it follows, what is folded, and, where more may be, the heads that a ledger
+    has. ``paid`` is who paid how much; ``copy`` has all purses after the entry instead.
     """
     head, folded, told = after
     place = head.place + 1

@@ -28,20 +28,12 @@ class End(Strict):
 
 
 def note_end(ledger: Path, name: str, end: End) -> None:
-    """Write the note; the caller holds the lock of the store's name.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the note, holding the store's name; raises OSError."""
     write_json(beside_ledger(ledger, name, _NOTE), end.model_dump())
 
 
 def noted_end(ledger: Path, name: str) -> End | None:
-    """Return what the note says; None where there is none.
-
-    Raises:
-        BudgetError (OS407): there is a file of that name, and it is no note.
-    """
+    """Return the note, None without one; another file is refused (OS407)."""
     try:
         text = regular(beside_ledger(ledger, name, _NOTE)).read_bytes()
     except FileNotFoundError:

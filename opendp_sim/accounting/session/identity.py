@@ -36,11 +36,7 @@ class Mark:
 
 
 def mark_of(path: str | Path) -> Mark | None:
-    """Return a closed store's mark, or None without a file.
-
-    Raises:
-        BudgetError (OS407): it is open, damaged or no store.
-    """
+    """Return a closed store's mark, or None without a file (OS407)."""
     if not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file, and no error here
         return None
     with StorePlace(path) as place:
@@ -109,22 +105,17 @@ def mark_in(about: Mapping[str, str]) -> Mark:
 
 
 def beside_ledger(ledger: Path, name: str, ending: str = "") -> Path:
-    """Return a store's own path beside a ledger's file.
-
-    Whatever its name consists of.
-    """
+    """Return a store's own path beside a ledger, whatever its name."""
     real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
     return real.with_name(f"{real.name}.{digest}{ending}")
 
 
 def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
-    """Lock a store's name under a ledger's file.
-
-    Returns the function that releases the lock; the process's death does too.
+    """Lock a store's name under a ledger's file; return the lock's release.
 
     A store and its copies share a name, and not a file: so of all of them one is served at a time, on
-    one machine. The lock's file lies beside the ledger and is named after a digest of the name, which
-    comes out of somebody's file.
+    one machine, until the process ends. The lock's file lies beside the ledger and is named after a
+    digest of the name, which comes out of somebody's file.
 
     Raises:
         BudgetError (OS407): a store of this name is being served.

@@ -112,11 +112,7 @@ class StoreTables:
             raise
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement with SQLite's marks of values.
-
-        Raises:
-            LostError: the server went away. BudgetError (OS407): it refuses.
-        """
+        """Run a statement with SQLite's marks; raises LostError or OS407."""
         return self._safely(lambda: self._db.execute(statement.replace("?", "%s"), values))
 
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -133,10 +129,9 @@ class StoreTables:
         return self._db.info.transaction_status in (status.INTRANS, status.INERROR)
 
     def close(self) -> None:
-        """Close the connection.
+        """Close the connection, which rolls back and releases the lock.
 
-        The server rolls back, and releases the lock. In a fork, do nothing: it would end the
-        connection of the process that opened it.
+        In a fork, do nothing: it would end the connection of the process that opened it.
         """
         if os.getpid() == self._owner:
             self._db.close()
@@ -162,11 +157,9 @@ def schema_of(path: Path) -> str:
 
 
 def open_connection(path: Path, *, met: bool = False) -> StoreTables:
-    """Connect, or refuse (OS407).
+    """Connect to ``postgresql:SERVICE/STORE``, or refuse (OS407).
 
-    Args:
-        path: ``postgresql:SERVICE/STORE``.
-        met: whether its server took this client before: one that is refused may try again.
+    A server that took this client before (``met``) and refuses now may be tried again.
     """
     try:
         return StoreTables(path, met=met)
@@ -178,10 +171,9 @@ def open_connection(path: Path, *, met: bool = False) -> StoreTables:
 
 
 def locked(db: StoreTables) -> bool:
-    """Acquire the store's lock, or return False.
+    """Acquire the store's lock for the connection, or return False.
 
-    It lasts until the connection ends. A server ends a connection some moments after its client said
-    goodbye, so it is asked for a second.
+    A server ends a connection some moments after its client said goodbye, so it is asked for a second.
     """
     number = "SELECT pg_try_advisory_lock(hashtextextended(?, 20))"
     for wait in _SESSION_POSTGRES_WAITS:
@@ -192,9 +184,7 @@ def locked(db: StoreTables) -> bool:
 
 
 def made(db: StoreTables, fill: Callable[[Any], None] | None) -> bool:
-    """Return whether exactly a store's tables exist.
-
-    Where nothing exists, ``fill`` creates them.
+    """Return whether a store's tables exist; ``fill`` creates them in nothing.
 
     Raises:
         BudgetError (OS407): the store is open elsewhere, or the schema holds something else.
@@ -251,20 +241,12 @@ def store_at(
 
 
 def place_at(path: str | Path) -> StorePlace:
-    """Lock the place of a store, whether or not there is one.
-
-    Raises:
-        BudgetError (OS407): a store there is open, damaged or no store, or its server does not answer.
-    """
+    """Lock the place of a store, whether or not it exists (OS407)."""
     return SharedPlace(path) if is_shared(path) else StorePlace(path)
 
 
 def mark_at(path: str | Path) -> Mark | None:
-    """Return a closed store's mark, or None if there is none.
-
-    Raises:
-        BudgetError (OS407): it is open, damaged or no store, or its server does not answer.
-    """
+    """Return a closed store's mark, or None without a store (OS407)."""
     if not is_shared(path):
         return mark_of(path)
     with SharedPlace(path) as place:

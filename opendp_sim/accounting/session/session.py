@@ -138,10 +138,7 @@ class Session:
             return self._store.tell()
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
-        """Refuse a store that contradicts its ledger (OS407).
-
-        It lacks a recorded entry, or continues after its end.
-        """
+        """Refuse a store without its ledger's entry, or beyond its end (OS407)."""
         with self._turn():
             self._store.check_head(place, digest, ended)
 
@@ -188,10 +185,7 @@ class Session:
             self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
-        """Apply the row maps to new records.
-
-        The maps must not depend on earlier records.
-        """
+        """Apply the row maps, which depend on no earlier record."""
         if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
             # What such a map keeps was decided over all records at once; new ones judged by
             # themselves would come on top of what their person already has.

@@ -30,13 +30,7 @@ class SessionStanding:
 
 
 def standing_of(file: Path) -> SessionStanding | None:
-    """Read a closed store's standing, or None.
-
-    Its whole chain is checked.
-
-    Raises:
-        BudgetError (OS407): it is open elsewhere, or damaged.
-    """
+    """Return a closed store's standing by its whole chain, or None (OS407)."""
     if not file.is_file():  # SQLite would make one
         return None
     try:

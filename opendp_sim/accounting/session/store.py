@@ -70,13 +70,7 @@ class SessionHistory:
         return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
 
     def purses(self) -> NDArray[np.int64] | None:
-        """Return every purse after the last commit.
-
-        Secret. None for a new store.
-
-        Raises:
-            BudgetError (OS407): the store is damaged.
-        """
+        """Return every purse after the last commit (secret), None if new (OS407)."""
         if not self._count():
             return None
         return read_purses(self._db)
@@ -94,15 +88,9 @@ class SessionHistory:
         return head.place, head.hash
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
-        """Refuse a store whose chain contradicts its ledger (OS407).
+        """Refuse a store whose chain contradicts its ledger's last entry (OS407).
 
-        Args:
-            place: of the entry that the ledger was told of.
-            digest: its hash.
-            ended: whether a session ended there, so that no entry may follow.
-
-        Raises:
-            BudgetError (OS407): an older copy, or another history.
+        It is an older copy or another history; where a session ended, no entry may follow.
         """
         if ended and self.head != (place, digest):
             raise store_refusal("the history that its ledger records, up to its end", "another one")
@@ -242,14 +230,9 @@ class SessionStore(SessionHistory):
         self._open.callback(file.close)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
-        """Draw a turn, and keep it beside the ledger's last one.
+        """Draw a turn, and keep it beside the ledger's ``last``.
 
-        A process that ends here can open the store again.
-
-        Args:
-            name: what a ledger calls this store.
-            last: the turn that the ledger knows; empty for none.
-            ledger: the name of the ledger's file.
+        A process that ends here can open the store again. ``name`` is the store's in ``ledger``'s file.
 
         Raises:
             BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
@@ -278,17 +261,13 @@ class SessionStore(SessionHistory):
     ) -> None:
         """Make an entry and its charges durable, both or neither.
 
-        Args:
-            kind: ``answers``, ``easy``, ``means`` or ``reference`` (public), or an update or failure
-                (secret).
-            payload: plain arrays.
-            charges: who paid how many units; a person may occur in several.
-            snapshot: returns all purses as they are after the charges.
+        ``kind`` is ``answers``, ``easy``, ``means`` or ``reference`` (public), or an update or failure
+        (secret). A person may occur in several ``charges``; ``snapshot`` returns all purses after them.
 
         Raises:
             BudgetError (OS407): a fork, a file that was moved, linked or exchanged, or that cannot be
-                written. What was asked for has not been
-                kept, or has been kept without anybody knowing: either way nothing may leave.
+                written. What was asked for has not been kept, or has been kept without anybody knowing:
+                either way nothing may leave.
         """
         if os.getpid() != self._owner:
             raise store_refusal("the process that opened the session", "a fork of it")
@@ -341,11 +320,7 @@ class SessionStore(SessionHistory):
         self._since = chain.DENSE
 
     def tell(self) -> tuple[int, str]:
-        """Return the head for a ledger, and keep it unfolded.
-
-        Raises:
-            BudgetError (OS407): the file cannot be written.
-        """
+        """Return the head for a ledger, and keep it unfolded (OS407)."""
         try:
             head = self._read(chain.read_chain_head)
             with self._transaction():

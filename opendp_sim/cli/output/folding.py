@@ -15,9 +15,7 @@ _FULL = 70
 
 
 def folded(text: str, wide: int) -> str:
-    """Return the text with lines of at most ``wide``.
-
-    As far as its words allow.
+    """Return the text with lines of at most ``wide``, as words allow.
 
     Example:
         >>> print(folded("note      a sentence that is too long", 24))

@@ -62,10 +62,7 @@ def _judgement(stage: dict[str, Any]) -> str:
 def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
     """Print the whole plan.
 
-    Args:
-        plan: the plan.
-        out: where to.
-        before: what the process held when it had opened no data, in bytes, after a run; None for now.
+    ``before`` is the process's memory before it opened data, in bytes, after a run.
     """
     only = before is None
     body = plan.plain()
@@ -168,10 +165,7 @@ def _facts(facts: dict[str, float]) -> str:
 
 
 def _each_record(plan: Plan) -> str:
-    """State the memory of all rows together.
-
-    Where a mechanism needs them; and further cores.
-    """
+    """State the memory of rows needed together, and of further cores."""
     held = sum(
         bytes_a_record(typed)
         for typed in plan.types.values()

@@ -19,13 +19,9 @@ _WIDE, _MARGIN = 80, 9
 def show_first(
     told: PlanStatements, then: str | None, out: Console, *, whole: bool = False
 ) -> None:
-    """Print plan, who, privacy, error, cost and the next command.
+    """Print plan, who, privacy, error, cost and the next command ``then``.
 
-    Args:
-        told: the statements.
-        then: the command that comes next; None where there is none.
-        out: where to.
-        whole: whether each line is followed by its sentences.
+    ``whole``: each line is followed by its sentences.
     """
     for text in told.warnings:
         show_text(out, "warning", text)
@@ -48,14 +44,7 @@ def show_advice(advice: Sequence[str], out: Console, *, whole: bool = True) -> N
 
 
 def next_command(plan: Plan, told: PlanStatements, spec: str, file: str = "") -> str:
-    """Return the command after a plan.
-
-    Args:
-        plan: the plan.
-        told: its statements.
-        spec: its file.
-        file: its ledger, which is looked at where it has no room.
-    """
+    """Return the command after a plan, looking at a full ledger ``file``."""
     if told.room == 0:
         return f"opendp-sim ledger show {file}"
     return f"opendp-sim {'session' if serves(plan) else 'apply'} {spec}"

@@ -32,13 +32,7 @@ class CompiledLoop:
         self._done, self._tried, self._made, self._lock = 0, False, None, Lock()
 
     def after(self, cells: int) -> Callable[..., Any] | None:
-        """Return the compiled loop, or None.
-
-        None before this process has seen ``_WORTH`` cells, or without numba.
-
-        Args:
-            cells: what the caller is about to do.
-        """
+        """Return the loop, or None without numba or before ``_WORTH`` cells."""
         self._done += cells  # a race of two threads loses a few cells, no more
         if self._done >= _WORTH and not self._tried:
             with self._lock:
@@ -58,12 +52,8 @@ def _compiled(loop: Callable[..., Any], signature: str) -> Any:
 def _counted(product: Any, add: float, mask: int, labels: Any, out: Any) -> int:
     """Add one to ``out[c, label, bits(product[c, i] + add) & mask]``; return how many are outside.
 
-    Args:
-        product: shape (C, n).
-        add: rounds to an integer, which the low bits of the sum are.
-        mask: of those bits.
-        labels: shape (n,), or (0,) for one class.
-        out: shape (C, L, T).
+    ``add`` rounds to an integer, the low bits of the sum. Shapes: product (C, n), labels (n,), or (0,)
+    for one class, out (C, L, T).
     """
     foreign, alone, places = 0, len(labels) == 0, labels.view(np.uint64)
     keep, classes, size = np.uint64(mask), np.uint64(out.shape[1]), np.uint64(out.shape[2])
@@ -83,10 +73,7 @@ def _counted(product: Any, add: float, mask: int, labels: Any, out: Any) -> int:
 def _tallied(ids: Any, labels: Any, out: Any) -> int:
     """Add one to ``out[c, label, ids[c, i]]``; return how many are outside.
 
-    Args:
-        ids: shape (C, n).
-        labels: shape (n,), or (0,) for one class.
-        out: shape (C, L, T).
+    Shapes: ids (C, n), labels (n,), or (0,) for one class, out (C, L, T).
     """
     foreign, alone, places = 0, len(labels) == 0, labels.view(np.uint64)
     classes, size = np.uint64(out.shape[1]), np.uint64(out.shape[2])

@@ -41,19 +41,13 @@ def _orthonormalise(block: NDArray[np.float64]) -> None:
 
 
 def length_of_normal(columns: int) -> float:
-    """Return the mean length of a normal vector.
-
-    It is ``sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)``.
-    """
+    """Return a normal vector's mean length ``sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)``."""
     half = columns / 2.0
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
 
 def spread_of_blocks(columns: int, directions: int) -> float:
-    """Return the relative deviation of a mean of ``|<u_j, v>|``.
-
-    Over the draw of the blocks. Lemma 2 of ``l1_embedding.md``.
-    """
+    """Return the relative deviation of mean ``|<u_j, v>|`` (``l1_embedding.md``, Lemma 2)."""
     square = math.pi / 2 * length_of_normal(columns) ** 2
     total = 0.0
     for start in range(0, directions, columns):

@@ -11,12 +11,7 @@ _GUARD_BITS = 24
 
 
 def exp_neg_bounds(x: Fraction, bits: int) -> Bracket:
-    """Bracket ``e**-x * 2**bits`` between two integers (Lemma E1).
-
-    Args:
-        x: a rational, at least 0.
-        bits: binary places wanted, at least 1.
-    """
+    """Bracket ``e**-x * 2**bits``, x >= 0 rational, between two integers (Lemma E1)."""
     if x == 0:
         return 1 << bits, 1 << bits
     if x > bits:  # e**-x < 2**-x < 2**-bits, so the product lies strictly between 0 and 1
@@ -31,10 +26,7 @@ def exp_neg_bounds(x: Fraction, bits: int) -> Bracket:
 
 
 def exp_of_small(y: Fraction, work: int) -> Bracket:
-    """Bracket ``e**y * 2**work`` for 0 < y <= 1/2.
-
-    By its series, whose terms are all positive.
-    """
+    """Bracket ``e**y * 2**work`` for 0 < y <= 1/2 by its positive series."""
     term_low = term_high = total_low = total_high = 1 << work
     y_low = (y.numerator << work) // y.denominator
     y_high = -((-y.numerator << work) // y.denominator)

@@ -61,9 +61,7 @@ class PhaseProjection:
     def fit(
         cls, matrix: NDArray[np.float64], offset: NDArray[np.float64], magnitude: int, where: str
     ) -> PhaseProjection:
-        """Round a real matrix to the finest provably exact grid.
-
-        ``matrix`` has shape (d, C), ``offset`` shape (C,).
+        """Round a real (d, C) matrix to the finest provably exact grid.
 
         Raises:
             SpaceError (OS203): fewer than 8 fractional bits remain below the exact bound.
@@ -113,9 +111,7 @@ class PhaseProjection:
         starts: NDArray[np.int64] | None = None,
         room: Room | None = None,
     ) -> NDArray[np.int64]:
-        """Return ``floor(phase) + base`` by column and row.
-
-        Shape (C, n), all non-negative.
+        """Return non-negative ``floor(phase) + base`` by column and row, shape (C, n).
 
         Args:
             values: shape (n, d), integers within ``magnitude``.
@@ -158,10 +154,7 @@ class PhaseProjection:
     def _product(
         values: NDArray[np.float64], matrix: NDArray[np.float64], room: Room | None
     ) -> NDArray[np.float64]:
-        """Return the phases, shifted so that their floors are ids.
-
-        Shape (C, n), in ``room``.
-        """
+        """Return phases (C, n) in ``room``, shifted so that floors are ids."""
         held, flat = room_for(len(values), values.shape[1], len(matrix)) if room is None else room
         rows = held[: len(values)]
         rows[:, :-1] = values
@@ -277,11 +270,8 @@ def _own(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
 def group_starts(columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
     """Return a group size that fits the cache, and column starts.
 
-    Long runs matter for threads too: between two counts a worker needs the interpreter's lock.
-
-    Args:
-        columns: number of columns C.
-        width: counters a column, L * T.
+    Each of C columns has ``width`` L * T counters. Long runs matter for threads too: between two counts
+    a worker needs the interpreter's lock.
     """
     group = max(1, min(columns, _COUNTERS // max(width, 1)))
     return group, np.arange(columns) % group * width

@@ -20,9 +20,7 @@ _EXACT = 2**53
 def integer_gram(values: NDArray[np.float64], magnitude: int) -> NDArray[np.int64]:
     """Return ``values.T . values`` exactly, shape (c, c).
 
-    Args:
-        values: shape (n, c), integer-valued.
-        magnitude: bound on their absolute values, below 2**26.
+    Integer-valued (n, c), of absolute values up to a ``magnitude`` below 2**26.
     """
     columns = values.shape[1]
     out = np.zeros((columns, columns), dtype=np.int64)

@@ -34,10 +34,9 @@ def float_down(value: Fraction | float) -> float:
 
 
 def decimal_of(value: float | Fraction) -> Fraction:
-    """Return the exact number of a float's shortest text.
+    """Return the exact number of a float's shortest text, 1/10 for 0.1.
 
-    1/10 for 0.1. This is how numbers that a person wrote are read. A bound that was computed is the
-    float's own value.
+    Numbers that a person wrote are read so; a bound that was computed is the float's own value.
     """
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
@@ -50,10 +49,9 @@ def decimal_down(value: Fraction) -> float:
 
 
 def up_text(value: float | Fraction, digits: int = 6) -> str:
-    """Render a bound, never below it.
+    """Render a bound with ``digits`` significant digits, never below it.
 
-    With ``digits`` significant digits, as ``:g`` does. A float counts as the number that its shortest
-    text says: 0.1 stays ``0.1``.
+    A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
     """
     return _text(value, digits, ROUND_CEILING)
 
@@ -83,9 +81,9 @@ def whole_distance(value: float | Fraction, where: str) -> Fraction:
 
 
 def sqrt_up(square: Fraction | int) -> float:
-    """Return a float at or above the square root.
+    """Return a float at or above the square root, within two ulps.
 
-    Within two ulps of it. Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
+    Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
     """
     square = Fraction(square)
     if square == 0:

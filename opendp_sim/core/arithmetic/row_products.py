@@ -21,10 +21,7 @@ _EXACT: tuple[tuple[type[np.floating[Any]], int], ...] = ((np.float32, 2**24), (
 def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]:
     """Return the narrowest float with exact products of such rows.
 
-    Args:
-        norm: bound on the L2 norm of the left rows, in integer steps.
-        other: the same for the right rows.
-        where: the mechanism that asks, for the refusal.
+    ``norm`` and ``other`` bound the L2 norms of left and right rows, in integer steps.
 
     Raises:
         SpaceError (OS203): not even float64 is wide enough.
@@ -40,10 +37,7 @@ def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]
 
 
 def exact_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Return all inner products, shape (m, n).
-
-    Of rows (m, d) and (n, d) in ``exact_dtype``.
-    """
+    """Return inner products (m, n) of (m, d) and (n, d) rows."""
     return matrix_product(left, right.T)
 
 

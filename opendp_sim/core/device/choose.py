@@ -54,8 +54,7 @@ def using_device(device: str | Device | None) -> Iterator[Device | None]:
 def device_named(device: str | Device | None) -> Device | None:
     """Return a device that was proved, or None for the CPU.
 
-    Args:
-        device: as for ``using_device``.
+    The words are those of ``using_device``.
     """
     if device is None or (isinstance(device, str) and device == "cpu"):
         return None

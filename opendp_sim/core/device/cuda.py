@@ -131,11 +131,7 @@ class CudaDevice(Device):
     # --- use --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Let this thread in; its memory comes from this device's own pool.
-
-        Raises:
-            DeviceError (OS904): this process is a fork of the one that found the card.
-        """
+        """Let this thread in with the device's memory pool, except forks (OS904)."""
         if os.getpid() != self._process:
             raise device_error("a call from a fork, in which CUDA does not run")
         super().__enter__()
@@ -152,11 +148,7 @@ class CudaDevice(Device):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the next thread in.
-
-        Raises:
-            MemoryError: the card, or a library on it, had no room.
-        """
+        """Let the next thread in, or raise MemoryError of the card."""
         self._inside.pop().close()
         failed = isinstance(error, self._runtime.CUDARuntimeError | self._cublas.CUBLASError)
         full = failed and any(word in str(error) for word in _FULL)
@@ -199,10 +191,7 @@ class CudaDevice(Device):
         return out
 
     def _half_products(self, left: OnDevice, right: OnDevice, out: OnDevice) -> None:
-        """Multiply float16 rows with float32 sums.
-
-        CuPy's own product does not offer it.
-        """
+        """Multiply float16 rows with float32 sums, which CuPy's product does not."""
         (m, d), n = left.shape, len(right)
         one, zero = np.array(1.0, np.float32), np.array(0.0, np.float32)
         half, single = self._runtime.CUDA_R_16F, self._runtime.CUDA_R_32F

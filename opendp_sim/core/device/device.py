@@ -52,10 +52,7 @@ def device_error(got: str) -> DeviceError:
 
 
 def warn_of_fault() -> None:
-    """Warn that a device failed and the CPU does its work.
-
-    Never an exception: where warnings are errors it would end a private function that can go on.
-    """
+    """Warn that the CPU does a device's work; never an exception."""
     with suppress(RuntimeWarning):
         warnings.warn(_FAULT, RuntimeWarning, stacklevel=3)
 
@@ -262,12 +259,7 @@ class Device(ABC):
         return self.get(out)
 
     def gram(self, values: OnDevice, magnitude: int) -> NDArray[np.int64]:
-        """Return ``values.T . values`` exactly, shape (c, c).
-
-        Args:
-            values: shape (n, c), integers.
-            magnitude: bound on their absolute values, below 2**26.
-        """
+        """Return ``values.T . values`` of integers (n, c) below 2**26 exactly."""
         out = self.xp.zeros((values.shape[1], values.shape[1]), dtype=np.int64)
         step = max(1, min(_MOST, (_EXACT - 1) // max(1, magnitude) ** 2))
         for start in range(0, len(values), step):
@@ -299,10 +291,7 @@ class Device(ABC):
         return (drawn % np.uint64(max(count, 1))).astype(np.int64)
 
     def _phases(self, weights: OnDevice, values: OnDevice, matrix: NDArray[np.float64]) -> OnDevice:
-        """Return phases less the offsets, shape (C, n).
-
-        Some rows' are compared with the CPU's.
-        """
+        """Return phases less offsets, shape (C, n), some checked on the CPU."""
         rows = values.astype(np.float64, copy=False)
         phases = self.products(weights, rows)
         some = self.put(self.random_places(len(rows)))

@@ -29,11 +29,7 @@ _SHAPES = ((1, 1, 1), (1, 768, 1024), (257, 33, 129), (130, 512, 136), (24, 4096
 
 
 def prove(device: Device) -> None:
-    """Compare all operations with the CPU's.
-
-    Raises:
-        DeviceError (OS904): a bit is another one, or an operation failed.
-    """
+    """Compare all operations with the CPU's, or raise DeviceError (OS904)."""
     checks: tuple[tuple[str, Callable[[Device], Iterator[bool]]], ...] = (
         ("elementwise functions", _elementwise),
         ("products", _products),
@@ -126,10 +122,7 @@ def _products(device: Device) -> Iterator[bool]:
 def _integer_products(
     left: NDArray[np.int64], right: NDArray[np.int64], bits: int
 ) -> NDArray[np.int64]:
-    """Return the products in integers.
-
-    Those of 24 bits by float64, which numpy does sooner.
-    """
+    """Return integer products, those of 24 bits by faster float64."""
     if bits < 32:
         return matrix_product(left.astype(np.float64), right.T.astype(np.float64)).astype(np.int64)
     return matrix_product(left, right.T)

@@ -19,9 +19,6 @@ _LONGEST = 500
 
 
 def log_event(line: str, *public: object) -> None:
-    """Log one line of public facts at level INFO.
-
-    A handler that fails ends nothing: what was charged is to be answered. Names cannot break the line.
-    """
+    """Log one line of public facts (INFO), names escaped; errors are ignored."""
     with suppress(Exception):
         _LOG.info(line, *(escape(str(one)[:_LONGEST]) for one in public))

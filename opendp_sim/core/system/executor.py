@@ -13,13 +13,9 @@ class Workers(Protocol):
     """Share the work on one dataset among workers with own states."""
 
     def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
-        """Add the dataset's blocks to the workers' states, and return these.
+        """Add a freshly opened dataset's blocks to states, and return these.
 
-        The dataset is opened afresh.
-
-        Args:
-            make: makes a state.
-            add: adds a block to one; which blocks a state gets, and in what order, is anybody's guess.
+        Which blocks a state of ``make`` gets by ``add``, and in what order, is anybody's guess.
         """
 
     def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:

@@ -31,11 +31,7 @@ class ArrayHeader(NamedTuple):
 
 
 def header_of(stream: IO[bytes]) -> ArrayHeader:
-    """Read an array's header, leaving the stream at its first entry.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Read an array's header up to its first entry, or raise ValueError."""
 
     def read() -> ArrayHeader:
         version = npy.read_magic(stream)
@@ -46,20 +42,12 @@ def header_of(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_of(stream: IO[bytes]) -> NDArray[Any]:
-    """Read one array of numbers or texts.
-
-    Raises:
-        ValueError: there is none, or one of objects.
-    """
+    """Read one array of numbers or texts, or raise ValueError."""
     return _from_here(stream, lambda: npy.read_array(stream, allow_pickle=False))
 
 
 def arrays_of(stream: IO[bytes]) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an archive, by name.
-
-    Raises:
-        Exception: of many kinds, if it is damaged.
-    """
+    """Read an archive's arrays by name; damaged ones raise any exception."""
     with np.load(stream, allow_pickle=False) as held:
         return {name: tried_again(partial(held.__getitem__, name)) for name in held.files}
 

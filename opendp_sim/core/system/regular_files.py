@@ -64,11 +64,7 @@ def is_odd(path: str | os.PathLike[str]) -> bool:
 
 
 def regular(path: str | os.PathLike[str]) -> Path:
-    """Return a file's path, or refuse one without an end.
-
-    Raises:
-        OSError: a pipe, a socket or a device is there.
-    """
+    """Return a file's path; pipes, sockets and devices raise OSError."""
     if is_odd(path):
         raise OSError(errno.EINVAL, "no regular file")
     return Path(path)

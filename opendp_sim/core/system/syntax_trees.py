@@ -16,9 +16,7 @@ _TRIES = 20
 
 
 def tried_again(function: Callable[[], T]) -> T:
-    """Call a function that parses, again until it succeeds.
-
-    It must be safe to call several times.
+    """Call a repeatable function that parses, again until it succeeds.
 
     Raises:
         SystemError: the interpreter's own, in each of many attempts.

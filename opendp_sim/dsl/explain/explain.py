@@ -61,10 +61,7 @@ def partners(key: str) -> list[str]:
 
 
 def explain(word: str) -> str:
-    """Return the page of a name.
-
-    A mechanism, an error code, a word of a spec, or a printed name.
-    """
+    """Return the page of a mechanism, error code, word or printed name."""
     if word.upper() in CATALOGUE:
         return _error(word.upper())
     if word in _OF_AUDITS:

@@ -60,10 +60,7 @@ def page_of_an_option(word: str, registry: Mapping[str, type[Mechanism]]) -> str
 
 
 def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
-    """Return the page of a parameter.
-
-    Mechanisms with equal texts share a paragraph.
-    """
+    """Return a parameter's page; mechanisms with equal texts share a paragraph."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for key, about in parameter_pages(registry).get(name, {}).items():
         default = "required" if about.default == "required" else f"default {about.default}"

@@ -76,14 +76,7 @@ def absent(program: Program) -> list[str]:
 
 
 def private_of(program: Program, memory: Mapping[str, Any] | None = None) -> Origin:
-    """Return the origin of a program's private data.
-
-    Nothing is opened.
-
-    Args:
-        program: what names it.
-        memory: the tables that were handed over, if they were.
-    """
+    """Return the origin of a program's private data; nothing is opened."""
     found = Origin()
     for entry in program.data:
         if not entry.public:
@@ -105,16 +98,11 @@ def is_private(program: Program, ref: SourceRef) -> bool:
 
 
 def check_places(program: Program, notes: Notes, spec: str | None = None) -> None:
-    """Report wrong places of a program.
+    """Report wrong places of a program; files are compared, none is opened.
 
-    Files are compared, none is opened.
-
-    Args:
-        program: what was read.
-        notes: told one private dataset too many (OS306), a public dataset that is the private one
-            (OS306), queries that are the private dataset (OS704), and outputs that would replace
-            what the program reads, keeps or writes otherwise, or keep a store elsewhere (OS304).
-        spec: the file that the program was read from.
+    These are one private dataset too many, a public dataset that is the private one (OS306), queries
+    that are the private dataset (OS704), and outputs that would replace what the program reads, keeps
+    or writes otherwise, or keep a store elsewhere (OS304).
     """
     private = [entry.name for entry in program.data if not entry.public]
     for name in private[1:]:
@@ -146,10 +134,7 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
 
 
 def _check_encoding(program: Program, notes: Notes) -> None:
-    """Report paths that the system's encoding lacks (OS304).
-
-    That is so where the locale is none, or not UTF-8, and Python's UTF-8 mode is switched off.
-    """
+    """Report paths that the encoding of a system without UTF-8 lacks (OS304)."""
     named: list[tuple[Path, object]] = [*_counting(program)]
     named += [(("data", entry.name, "source"), entry.source) for entry in program.data]
     for output in program.outputs:

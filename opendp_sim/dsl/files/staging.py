@@ -70,12 +70,7 @@ class RunFolder:
 
     @classmethod
     def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
-        """Create a folder, and reserve room on the disk.
-
-        Args:
-            beside: the folder that it is made in.
-            room: bytes.
-            names: files; a disk can have room for bytes and for no file more.
+        """Create a folder, and reserve bytes and names on its disk.
 
         Raises:
             OSError: there is no such room; nothing was looked at.
@@ -133,13 +128,9 @@ class RunFolder:
         self.listed, self._keep = listed, True
 
     def open_list(self, seal: str | None) -> None:
-        """Read and check another process's list.
+        """Read another process's list, checked against the ledger's ``seal``.
 
-        It must be the one that process wrote.
-
-        Args:
-            seal: what the ledger recorded before the run; None for an entry from before there were
-                seals, whose charge has to hold the digests of the files then.
+        An entry from before there were seals has none: its charge holds the digests of the files then.
 
         Raises:
             ReleaseError (OS701): the list or its seal was changed, or is no list.
@@ -179,9 +170,6 @@ class RunFolder:
 
 def kept_folders(beside: File) -> Iterator[RunFolder]:
     """Yield complete folders of dead processes, removing the others.
-
-    Args:
-        beside: the folder that ``save:`` paths start from.
 
     Raises:
         ReleaseError (OS701): a folder cannot be read. It may hold a run that was paid for; passed
@@ -253,12 +241,7 @@ def _unreadable(path: File) -> ReleaseError:
 
 
 def listed_program(path: File, *, charged: bool = False) -> str | None:
-    """Return the program of a folder's complete run, or None.
-
-    Args:
-        path: the folder.
-        charged: ask only for a run that was charged to a ledger.
-    """
+    """Return the program of a folder's complete run, or None."""
     with suppress(OSError, ReleaseError):
         listed = _listed(own_file(path / _LIST).read_bytes())
         return listed.program if listed.ledger is not None or not charged else None

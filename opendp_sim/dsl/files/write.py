@@ -55,11 +55,7 @@ def write_output(
 ) -> None:
     """Write a release (.npz), arrays (.npz), or a table (.csv, .json), atomically.
 
-    Args:
-        path: the file, whose ending decides.
-        value: a release, or answers.
-        domain: of the answers; its labels name columns.
-        spreadsheet: whether texts of a ``.csv`` are changed so that no spreadsheet runs them.
+    The path's ending decides. Labels of ``domain`` name columns; ``spreadsheet``: see ``inert``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(value, Release):
@@ -111,11 +107,10 @@ def inert(cell: Any) -> Any:
 
 
 def formula_note(path: File) -> str:
-    """Return a warning about formulas in a ``.csv``, or nothing.
+    """Return a warning about texts that a spreadsheet would run.
 
-    Texts that a spreadsheet would run. A text is a key or an item that many people named; anybody can
-    name ``=HYPERLINK(...)``. The file holds it as it is, for programs: quotes stop no spreadsheet, and
-    an apostrophe is another text.
+    Anybody can name an item ``=HYPERLINK(...)``. The file holds it as it is, for programs: quotes stop
+    no spreadsheet, and an apostrophe is another text.
     """
     if path.suffix != ".csv":
         return ""

@@ -95,10 +95,9 @@ def read_record(
     notes: Notes,
     solved: Iterable[str] = (),
 ) -> Mechanism | None:
-    """Return the record, or None.
+    """Return the record, or None with a finding for every wrong parameter.
 
-    With a finding for every wrong parameter. ``solved`` names parameters that the language will fill
-    in: absence is no finding, and then the result is None as well.
+    Without a parameter in ``solved``, which the language fills in, the result is None as well.
     """
     before = notes.objections
     known: dict[str, Any] = {}

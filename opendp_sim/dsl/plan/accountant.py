@@ -138,10 +138,9 @@ _BETTER = {
 
 
 def map_value(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
-    """Return the map's value at ``d_in`` as floats.
+    """Return the map's value at ``d_in``, a curve's at ``delta``, as floats.
 
-    A tuple; a curve is read at ``delta``. A first part that overflows is infinite: no budget has room
-    for it.
+    A first part that overflows is infinite: no budget has room for it.
     """
     value = _or_infinite(lambda: measurement.map(d_in))
     if isinstance(value, dp.PrivacyProfile):
@@ -181,10 +180,7 @@ class Target:
 
 
 def target_of(budget: Limit, measure: MeasureName, *, with_delta: bool) -> Target:
-    """Return the target.
-
-    ``with_delta`` states whether any mechanism has a delta of its own.
-    """
+    """Return the target; ``with_delta`` if a mechanism has its own delta."""
     epsilon, delta, rho = (budget.exact(name) for name in ("epsilon", "delta", "rho"))
     if measure == "pure":
         return Target(measure, (epsilon or _NO_END,), None)
@@ -205,10 +201,9 @@ def target_of(budget: Limit, measure: MeasureName, *, with_delta: bool) -> Targe
 
 @cache
 def _rho_for(epsilon: float, delta: float) -> float:
-    """Return the greatest rho within ``epsilon`` at ``delta``.
+    """Return the greatest rho within ``epsilon`` at ``delta``, as OpenDP converts.
 
-    As OpenDP converts. The rho is that of OpenDP's own Gaussian on one integer, whose scale is
-    searched.
+    It is that of OpenDP's own Gaussian on one integer, whose scale is searched.
     """
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
 
@@ -275,10 +270,7 @@ _MOST_KEPT = 256
 def account(
     program: Program, types: Mapping[str, Typed], notes: Notes
 ) -> tuple[dict[str, ReleasePlan], Target | None, Loss, Loss | None, Loss]:
-    """Return the plans of releases with their total.
-
-    And the target, the claim and the loss at one record. What cannot be had is reported in ``notes``.
-    """
+    """Plan all releases with total, target, claim and one record's loss."""
     released = {name: t for name, t in types.items() if t.release is not None}
     out = {n: ReleasePlan(t, None) for n, t in released.items() if t.release_kind == "none"}
     private = {name: t for name, t in released.items() if name not in out}
@@ -470,11 +462,7 @@ def measurement_of(
 ) -> dp.Measurement:
     """Return OpenDP's composition of planned releases, as their plan composed them.
 
-    Args:
-        releases: what a plan releases with privacy, in the order of the result.
-        privacy: the plan's.
-        target: the plan's.
-        curve: state the loss as a privacy profile: ``gdp`` alone (``accounting/measures/gaussian.md``).
+    ``curve`` states the loss as a privacy profile: ``gdp`` alone (``accounting/measures/gaussian.md``).
     """
     measurements = []
     for release in releases:

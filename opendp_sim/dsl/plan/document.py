@@ -139,9 +139,7 @@ def _no_plan(path: str | File) -> SpecError:
 def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
     """Plan again what the document planned, and refuse if anything differs (OS309).
 
-    Args:
-        path: the document.
-        resuming: a run of this plan is to be finished: its own entries stand in the ledger by now.
+    A run that is resumed has its own entries in the ledger by now.
     """
     found = _document(path)
     plan = plan_file(File(path).parent / found.spec, found.values)

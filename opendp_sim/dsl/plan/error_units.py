@@ -22,14 +22,7 @@ def unit_of_answers(plan: Planned, output: str) -> str:
 
 
 def error_unit(plan: Planned, name: str) -> str | None:
-    """Return an error's unit, or None.
-
-    Of answers or of their sums.
-
-    Args:
-        plan: the plan.
-        name: a name of its error curves: an output, a colon and an error.
-    """
+    """Return the unit of a named error curve, or None."""
     output, _, error = name.partition(": ")
     unit = unit_of_answers(plan, output) or "the answer's own unit"
     if error == "noise_error":
@@ -47,10 +40,9 @@ def divisor_of(name: str) -> int:
 def of_one_unit(
     plan: Planned, errors: Mapping[str, Sequence[float]]
 ) -> tuple[str, dict[str, Sequence[float]], tuple[str, ...]]:
-    """Return the first unit with its errors.
+    """Return the first unit with its errors, and the other errors' names.
 
-    And the names of all other errors. What one record may be off by has another unit than a sum, and
-    no budget changes it.
+    No budget changes what one record may be off by, whose unit is another than a sum's.
     """
     units = {name: error_unit(plan, name) for name in errors}
     first = next((unit for unit in units.values() if unit is not None), "")

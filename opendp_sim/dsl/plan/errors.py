@@ -123,9 +123,7 @@ def whole_of(output: OutputType, noise: float) -> Whole:
 
 
 def _projected(output: OutputType) -> float:
-    """Bound a projection's effect on a record's kernel.
-
-    Lemma 3 of ``jl_projection.md``.
+    """Bound a projection's effect on a record's kernel (Lemma 3 of ``jl_projection.md``).
 
     0 where there is none, and for kernels that the lemma has no number of.
     """
@@ -167,12 +165,9 @@ _SUMS_OF_PRODUCTS = "noise of a sum of products"
 
 
 def how_wrong(plan: Planned) -> dict[str, Wrong]:
-    """Return each output's expected error, by name.
+    """Return each answered output's expected error, by name.
 
-    A release that is asked later is left out.
-
-    Noise is told in records wherever it is known what one record can add: that is the one scale which
-    every reader has.
+    Noise is in records wherever it is known what one record can add: every reader has that scale.
     """
     told = {}
     for name, output in plan.outputs.items():
@@ -183,9 +178,7 @@ def how_wrong(plan: Planned) -> dict[str, Wrong]:
 
 
 def asked_later(plan: Planned) -> dict[str, Wrong]:
-    """Return the errors of a saved release's questions.
-
-    By question and release.
+    """Return the errors of a saved release's questions, by question and release.
 
     A program that only saves a release, as the recipes do, says nothing of answers by itself.
     """
@@ -286,9 +279,7 @@ def _percent(share: float) -> str:
 
 
 def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) -> Wrong:
-    """State a mean kernel value's error at two sizes.
-
-    Lemma 7 of ``density.md``.
+    """State a mean kernel value's error at two sizes (``density.md``, Lemma 7).
 
     The number that sums are divided by is noisy too, and never below ``least records``.
     """
@@ -328,15 +319,10 @@ def _pulled(least: float) -> str:
 
 
 def _mean(whole: Whole, least: float, scale: float | None, more: str) -> Wrong:
-    """State a mean's error at two sizes.
+    """State a mean's error at two sizes, and ``more`` after it.
 
-    A mean of few rows is pulled to 0 by the floor of its divisor, by more than noise moves it.
-
-    Args:
-        whole: the error of the sum.
-        least: the number that a sum is divided by at least.
-        scale: the greatest mean; None for one that is a share of all rows.
-        more: what follows.
+    A mean of few rows is pulled to 0 by the floor ``least`` of its divisor, by more than noise moves
+    it. ``scale`` is the greatest mean; None for a share of all rows.
     """
     few = f"under {math.ceil(least):,}"
     if least > BESIDE[1]:
@@ -361,18 +347,13 @@ def _compares_sums(last: Any) -> bool:
 
 
 def safe_deviations(classes: int) -> float:
-    """Return the lead, in deviations, that is safe.
-
-    Among so many classes, of two sums' difference.
-    """
+    """Return the safe lead among so many classes, in deviations."""
     rivals = max(classes - 1, 1)
     return 2.0 if rivals == 1 else -float(special.ndtri(special.ndtr(-2.0) / rivals))
 
 
 def _lead(records: float, own: str, classes: int) -> Wrong:
-    """State the safe lead among a release's classes.
-
-    Lemma 3 of ``classify.md``.
+    """State the safe lead among a release's classes (Lemma 3 of ``classify.md``).
 
     The difference of two sums has sqrt(2) times the noise of one, and beyond two of its deviations a
     normal variable goes in 2.3 of 100 cases, on one side: that chance is shared among all rivals.

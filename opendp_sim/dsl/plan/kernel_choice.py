@@ -28,9 +28,7 @@ def gaussian_kernel_step(
     seed: int = 0,
     per_label: bool = False,
 ) -> tuple[Mapping[str, Any], KernelSketch]:
-    """Return the sketch step for ``exp(-(r / sigma)**2)``.
-
-    And the sketch's name.
+    """Return the sketch step for ``exp(-(r / sigma)**2)``, and the sketch's name.
 
     Args:
         sigma: the bandwidth, in the units of the rows that come in.

@@ -32,10 +32,7 @@ _TINY = 1e-12
 
 
 def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, ExactLoss]:
-    """Return the (measure, loss) of one release.
-
-    From the sensitivity or from the mechanism's own map. A curve is read at ``delta``.
-    """
+    """Return the (measure, loss) of a release, a curve's at ``delta``."""
     claim, sensitivity = bound.claim, typed.sensitivity
     noise = getattr(claim, "noise", None)
     if sensitivity is not None and noise is not None:
@@ -120,11 +117,10 @@ def converted(measure: MeasureName, loss: ExactLoss, delta: float) -> tuple[floa
 def agree(
     what: str, opendp: Loss, ours: Sequence[Fraction | float], *, converted: bool = False
 ) -> None:
-    """Check that two computations of a bound agree (OS901).
+    """Check that two computations of a bound agree, up to rounding (OS901).
 
-    Up to rounding. ``converted`` says that logarithms were taken: then tiny numbers agree when both
-    are tiny, and OpenDP may say more than 0 where ours is 0 (it does not look at every order, which is
-    safe).
+    Of ``converted`` ones logarithms were taken: tiny numbers agree when both are tiny, and OpenDP may
+    say more than 0 where ours is 0 (it does not look at every order, which is safe).
     """
     for theirs, own in zip(opendp, ours, strict=True):
         shown = own if isinstance(own, float) else float_up(own)

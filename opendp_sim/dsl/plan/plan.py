@@ -172,13 +172,7 @@ def _check_sizes(types: Mapping[str, Typed], notes: Notes) -> None:
 
 
 def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
-    """Plan at other budgets, and return the outputs' errors.
-
-    Args:
-        plan: a plan of a private program whose scales are solved from the budget.
-        epsilon: the budgets to try.
-        delta: the delta of all of them; default the plan's own.
-    """
+    """Return the errors of outputs planned again at other budgets."""
     privacy = plan.program.privacy
     found: dict[str, list[float]] = {}
     for value in epsilon if privacy is not None else ():

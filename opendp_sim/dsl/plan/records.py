@@ -23,10 +23,9 @@ _CLOSE = 1 + Fraction(1, 2**36)
 
 
 def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """Return the charged loss.
+    """Return the requested loss where the map's total is just below it.
 
-    The requested loss, where the map's total is just below it. Lemma 2 of
-    ``accounting/composition.md``: never less than the total, part by part.
+    Never less than the total, part by part (Lemma 2 of ``accounting/composition.md``).
     """
     both = zip(map(Fraction, total), asked, strict=True)
     return tuple(most if have <= most <= have * _CLOSE else have for have, most in both)
@@ -59,10 +58,7 @@ class Planned:
 
     @property
     def charge(self) -> Charge | None:
-        """Return the charge of a run (Lemma 2).
-
-        The total, or the budget that it was solved for.
-        """
+        """Return a run's total or solved budget (Lemma 2)."""
         if self.privacy is None or self.target is None:
             return None
         return Charge(self.privacy.measure, charged(self.total, self._asked(self.target)))

@@ -41,10 +41,7 @@ class ReleasePlan:
 
     @property
     def asked_stages(self) -> tuple[Stage, ...] | None:
-        """Return the pipeline of a release for questions.
-
-        A sketch with noise, or a mechanism of its own.
-        """
+        """Return a sketch with noise, or a mechanism, for questions."""
         typed, bound = self.typed, self.bound
         if typed.is_sketch and typed.release_kind in ("noise", "none"):
             return typed.stages

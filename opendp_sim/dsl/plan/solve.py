@@ -85,9 +85,7 @@ def _near_a_power(
 
 
 def least_value(fits: Callable[[float], bool], where: str) -> float:
-    """Return the least float at which ``fits`` holds.
-
-    By doubling and then bisection.
+    """Return the least float at which ``fits`` holds, by doubling and bisection.
 
     Raises:
         BudgetError: OS401, it holds nowhere below 2**58.

@@ -164,9 +164,8 @@ def _short(name: str, most: int = _NAME) -> str:
 
 
 def _after(alone: Attacker, ledger: Mapping[str, Any] | None, runs: int) -> tuple[Attacker, str]:
-    """Return the attacker after all known runs, and their number.
+    """Return the attacker after all known runs, and their number (Lemma A4).
 
-    Lemma A4.
     A ledger has their sum. Without one nobody knows of other runs, and the words say so.
     """
     if not runs:

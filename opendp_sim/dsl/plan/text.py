@@ -38,10 +38,7 @@ class ErrorCurve:
 
 
 def as_yaml(plan: Planned) -> str:
-    """Return the program as a spec.
-
-    Every default is written out; it has the same hash.
-    """
+    """Return the program as a spec of equal hash, every default included."""
     return yaml_text(plan.program.plain())
 
 

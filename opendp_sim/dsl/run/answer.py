@@ -139,14 +139,10 @@ _FAR = 5.0
 
 
 def released_records(result: Any) -> tuple[float, float] | None:
-    """Return the released number of records and its noise.
+    """Return the released number of records and a reach of its noise.
 
-    Args:
-        result: a release, or answers by column as `density` and `distance` give them.
-
-    Returns:
-        The sum over classes of the released sizes, and a reach of noise (at least five standard
-        deviations); None where nothing counts records.
+    Summed over classes, of a release or of answers by column; the reach is at least five standard
+    deviations. None where nothing counts records.
     """
     if isinstance(result, Mapping):
         if not {"records", "least_records"} <= set(result) or not len(result["records"]):
@@ -168,10 +164,9 @@ def released_records(result: Any) -> tuple[float, float] | None:
 
 
 def records_note(result: Any, expected: int | None) -> str:
-    """Return a line on the released number of records.
+    """Return a line on the released number of records, if known.
 
-    Empty where none is known. It is a function of the release and of the spec: nothing private is
-    looked at.
+    It is a function of the release and of the spec: nothing private is looked at.
     """
     found = released_records(result)
     if found is None:
@@ -202,17 +197,7 @@ def answer_notes(
     answers: Any,
     public: SourceRef | None = None,
 ) -> list[str]:
-    """Return notes for a reader of answers.
-
-    Nothing private is opened.
-
-    Args:
-        release: what was asked.
-        queries: where the queries are.
-        posts: the questions, as ``ask`` has them.
-        answers: what ``ask`` returned.
-        public: public points, as ``ask`` has them.
-    """
+    """Return notes for a reader of answers; nothing private is opened."""
     if queries is None:
         return []
     return [*_small_leads(release, queries, posts, answers, public), *_outside(release, queries)]

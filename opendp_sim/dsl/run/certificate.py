@@ -75,12 +75,8 @@ def statement(
 ) -> dict[str, Any]:
     """Return everything that is stated about one output.
 
-    Args:
-        plan: what ran.
-        output: the output's name.
-        file: the name of its complete file, its sha256 and its number of bytes.
-        time: when the run began, in ISO 8601.
-        ledger: what ``ledger_part`` returned; None without a ledger.
+    ``file`` is the name of its complete file, its sha256 and its number of bytes, ``time`` the run's
+    begin in ISO 8601, and ``ledger`` what ``ledger_part`` returned.
     """
     return derived_statement(plan, output) | {
         "time": time,

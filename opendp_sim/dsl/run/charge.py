@@ -51,14 +51,7 @@ def refuse_lost(
 ) -> None:
     """Refuse a new ledger in a lost one's place (OS407).
 
-    Args:
-        plan: what is to run.
-        path: the ledger.
-        folder: where outputs are saved; default the spec's.
-        store: a session's store that is to be served.
-
-    Raises:
-        BudgetError (OS407): the file is gone, and something knows that it was there.
+    Outputs are saved in ``folder``, and ``store`` is a session's that is to be served.
     """
     if is_shared(path) or os.path.lexists(path):
         return
@@ -106,11 +99,6 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
 
     It is an older copy that was put back, or another file in its place: what it does not know of would be
     spent again. A ledger that was begun anew, and says so, is not asked for what others were charged.
-
-    Args:
-        plan: what is to run.
-        ledger: the ledger that would be charged.
-        folder: where outputs are saved; default the spec's.
     """
     into = File(plan.program.folder) if folder is None else folder
     known = {entry.hash for entry in ledger.entries}
@@ -134,10 +122,7 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
 
 
 def _certificates(plan: Plan, into: File) -> Iterator[File]:
-    """Yield certificates of the program's outputs and their neighbours.
-
-    Only some of the neighbours. They are looked for in the spec's folder too: other runs saved there.
-    """
+    """Yield certificates of the program's outputs, of neighbours, and beside the spec."""
     folders = dict.fromkeys([into, File(plan.program.folder)])
     saved = [home / o.save for home in folders for o in plan.program.outputs if o.save is not None]
     own = [certificate_path(path) for path in saved]
@@ -152,11 +137,7 @@ def _charged_to(
 ) -> tuple[str | None, Quoted] | None:
     """Return a certificate's ledger start and entry, or None.
 
-    Args:
-        certificate: any.
-        plan: of a program whose folder other programs' paths are taken to start from too.
-        path: the ledger.
-        but: hashes of entries that need no look.
+    Paths of other programs are taken to start from the plan's folder too; hashes in ``but`` need no look.
     """
     with suppress(SimError, Refused, OSError, ValueError):
         record, _ = read_certificate(certificate)
@@ -220,14 +201,9 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
 
 
 def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
-    """Create the plan's ledger before its first run.
+    """Create the plan's ledger; return its path and any forgotten history.
 
-    Returns its path, and the forgotten history.
-
-    Args:
-        plan: what names the ledger.
-        into: the folder that outputs are saved under; default the spec's.
-        forget: also where a ledger was lost, which is recorded.
+    ``forget`` creates it also where one was lost, which is recorded.
 
     Raises:
         SpecError (OS306): the plan charges no ledger's file. BudgetError (OS403): it is there. (OS407):
@@ -289,17 +265,13 @@ class Transaction:
     ) -> Self:
         """Open the plan's ledger until ``stack`` closes.
 
-        Args:
-            plan: what is to run.
-            stack: closes the ledger.
-            store: a session's store that is there already; an older copy of one is refused.
-            folder: where outputs are saved; default the spec's.
-            charged: told in words what stands, before a signal can stop the run.
+        An older copy of ``store`` is refused; ``charged`` gets the words of what stands, before a signal
+        can stop the run.
 
         Raises:
             BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is
-                an older copy.
-            (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
+                an older copy. (OS402): too many runs were refused by the data. (OS403): no ledger of
+                these terms.
         """
         terms, path = ledger_terms(plan), ledger_path(plan)
         if terms is None or path is None or plan.charge is None:
@@ -325,10 +297,7 @@ class Transaction:
     ) -> None:
         """Reserve the plan's loss, durably, before a record is read.
 
-        Args:
-            token: what names the run.
-            stores: the names of the run's sessions' stores, by output.
-            seal: what the run's files will be sealed with.
+        ``token`` names the run, ``stores`` its sessions' stores by output; ``seal`` will seal its files.
 
         Raises:
             BudgetError (OS402): it does not fit, or too many runs were refused by the data. (OS403): it
@@ -365,12 +334,7 @@ class Transaction:
             self.stands(made)
 
     def stands(self, reserved: Entry, number: int | None = None) -> None:
-        """Take a reserve as this run's, and report its charge.
-
-        Args:
-            reserved: of this run, or of the unfinished one that is finished now.
-            number: of the entry that is named, where that is its settlement.
-        """
+        """Take a reserve, or its settlement's ``number``, as this run's; report it."""
         self.reserved = reserved
         if self.ledger is not None and self.plan.charge is not None:
             entry = f"entry {number or reserved.seq} of {self.ledger.path}"

@@ -69,9 +69,7 @@ class Comparison:
 
 
 def refuse_incomparable(plan: Plan) -> None:
-    """Refuse a plan without comparable public answers.
-
-    Before anything runs.
+    """Refuse a plan without comparable public answers, before anything runs.
 
     Raises:
         SpecError (OS306): a dataset is neither built in nor declared public. DataError (OS607): there is
@@ -94,11 +92,7 @@ def refuse_incomparable(plan: Plan) -> None:
 
 
 def compare(done: Applied) -> list[Comparison]:
-    """Compare a run's kernel sums and classes with exact ones.
-
-    Raises:
-        SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
-    """
+    """Compare a run's kernel sums and classes with exact ones (OS306, OS607)."""
     refuse_incomparable(done.plan)
     return [_one(name, output, done) for name, output in _to_compare(done.plan).items()]
 

@@ -194,13 +194,9 @@ def _without_holes(source: Any) -> Any:
 
 
 def mended_text(text: str, looks: Mapping[str, dict[str, Any]]) -> str:
-    """Return a spec's text in the detected form.
+    """Return a spec's text in the detected form, comments and holes included.
 
-    Its comments and holes stay.
-
-    Args:
-        text: of the spec.
-        looks: dataset name to what ``Look.mended`` returned.
+    ``looks`` gives each dataset's result of ``Look.mended``.
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - slow to import, seldom needed
 
@@ -253,10 +249,7 @@ def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
 
 
 def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
-    """Open the source.
-
-    A text file in the dialect that reads most cells of a sample.
-    """
+    """Open the source, a text file in its likeliest dialect."""
     if entry.source.kind != "csv" or "votes" in _options(entry.source):
         return source_named(entry.source, entry.records, folder, memory)
     given = _options(entry.source)
@@ -306,10 +299,7 @@ def _header(source: SourceRef, folder: str) -> str:
 
 
 def _sampled(column: Column, source: PieceSource) -> ColumnLook:
-    """Compare the declared dtype with others on the first records.
-
-    ``missing`` is -1 if it is refused. Private.
-    """
+    """Compare the declared dtype with others on first records (private)."""
     look = ColumnLook(column.name, column.dtype)
     raw = _first(source, column.name)
     if raw is None:

@@ -116,9 +116,7 @@ def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
 
 
 def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
-    """Finish a run with complete outputs, or return None.
-
-    It is charged or reserved.
+    """Finish a charged or reserved run with complete outputs, or return None.
 
     Raises:
         ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
@@ -193,12 +191,7 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, ledger: Ledger, reserved
 def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
     """Refuse a signer that is not the run's (OS702).
 
-    The key would vouch for data that another person delivered.
-
-    Args:
-        key: the public key that the run was started with; None also where an earlier version kept none.
-        run: how the plan is run now.
-        signed: whether it was started with one.
+    The key would vouch for data that another person delivered. Earlier versions kept no key.
     """
     now = None if run.signer is None else run.signer.public
     if now == key if key is not None or not signed else now is not None:
@@ -243,10 +236,7 @@ class SumEngine(Protocol):
     """What sums up private records elsewhere (``opendp_sim.engines``)."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that this engine cannot run (OS611).
-
-        Before anything is reserved or read.
-        """
+        """Refuse an unfit plan (OS611) before anything is reserved or read."""
 
     def sums(self, plan: Plan) -> dict[str, Any]:
         """Return what every private release releases, before noise, behind the data gate."""
@@ -359,15 +349,9 @@ def _standing(
 
 
 def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> Inputs:
-    """Open the private data again for charged stores.
+    """Open the private data again behind the gate, for charged stores.
 
-    Behind the gate; a refusal is counted.
-
-    Args:
-        plan: what reads it.
-        run: how it is run.
-        memory: tables handed over.
-        stores: the names of the stores, whose charge is settled now if it was only reserved.
+    A refusal is counted, and a charge that was only reserved is settled now.
     """
     public = open_public(plan, memory, run.told)
     check_forms(plan, memory)
@@ -387,11 +371,7 @@ def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> I
 def check_targets(plan: Plan, folder: File, *, anywhere: bool, replaced: bool) -> None:
     """Refuse unwritable or colliding outputs before any charge.
 
-    Args:
-        plan: what is to run.
-        folder: where its outputs go.
-        anywhere: let them leave that folder.
-        replaced: let one take the place of another program's.
+    ``anywhere`` lets outputs leave the folder, ``replaced`` take the place of another program's.
     """
     notes = Notes()
     check_saves(plan.program, notes, folder, plan.path)
@@ -421,14 +401,8 @@ def make_run(
 ) -> Applied:
     """Reserve, run, settle, publish, and make the stores of sessions (``charge.md``).
 
-    Args:
-        plan: what runs.
-        run: how.
-        memory: tables handed over.
-        places: where new stores are made, locked.
-        names: what the ledger calls the stores: those, and one that ``opening`` opens.
-        opening: opens a store, from what was read.
-        references: of sessions, those that were opened before.
+    ``places`` are locked, where new stores are made; ``names`` those of stores in the ledger, one of
+    which ``opening`` opens from what was read; ``references`` were opened before.
     """
     for where, path in saved(plan, run.folder):
         check_replaced(path, where)
@@ -465,12 +439,7 @@ def make_run(
 
 
 def run_in_memory(plan: Plan, memory: Memory) -> dict[str, Any]:
-    """Run a plan without a ledger or files, and return its results.
-
-    Raises:
-        DataError (OS6xx): the data or a query is refused. InternalError (OS902): a private function
-            failed.
-    """
+    """Run a plan without ledger or files (OS6xx, OS902); return its results."""
     run = Run(File(), Transaction(plan))
     public = _rehearsed(plan, run, memory)
     results, refused = _results(plan, run, *_gated(plan, run, memory, public))
@@ -528,11 +497,8 @@ def _gated(
 ) -> tuple[Inputs, dict[str, Any], Exception | None]:
     """Check the private data in one pass of sums.
 
-    The pass makes the first sum or all of them.
-
-    Returns:
-        What further releases read; sums before noise; and what a mechanism failed with, which is
-        judged after the gate: the charge stands (``charge.md``, Lemma 7).
+    Returns what further releases read, sums before noise, and what a mechanism failed with, which is
+    judged after the gate: the charge stands (``charge.md``, Lemma 7).
     """
     with run.transaction.gate():
         if run.engine is not None:
@@ -549,11 +515,7 @@ def _gated(
 def _first(
     plan: Plan, inputs: Inputs, run: Run
 ) -> tuple[dict[str, Any], Exception | None, DataError | None]:
-    """Sum the first private release while the gate checks records.
-
-    Returns:
-        The sum; or what it failed with; or, whatever became of it, what the gate refuses.
-    """
+    """Return the first private sum, its failure, or the gate's refusal."""
     sums: dict[str, Any] = {}
     failed: Exception | None = None
     for name, release in plan.releases.items():

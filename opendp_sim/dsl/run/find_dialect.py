@@ -67,11 +67,6 @@ class DialectFit:
 def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> DialectFit:
     """Return the options that read most of a sample's cells.
 
-    Args:
-        given: the declared options of the source, with ``file``.
-        records: the declared columns.
-        folder: what a relative path starts from.
-
     Raises:
         DataError: no header line was found that has the declared columns.
     """

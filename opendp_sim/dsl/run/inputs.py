@@ -104,10 +104,9 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
 
 
 def check_forms(plan: Plan, memory: Memory) -> None:
-    """Check the form of private data without reading records.
+    """Check private file, header, columns and stored types, reading no record.
 
-    File, header, columns, stored types. Why this is told before anything is reserved or counted:
-    ``io/ingest.md``, "Form".
+    Why this is stated before anything is reserved or counted: ``io/ingest.md``, "Form".
     """
     for entry in _used(plan).values():
         given = memory.get(entry.source.argument) if entry.source.kind == "memory" else None
@@ -127,16 +126,8 @@ def open_private(
 ) -> Inputs:
     """Open the private dataset behind the one data gate.
 
-    Args:
-        plan: whose data it is.
-        memory: tables handed over.
-        told: told the phase.
-        public: what is public.
-        whole: whether every record is looked at now. Else the first reading looks at it, and ``finish``
-            has to be called before anything that was computed is used.
-
-    Raises:
-        DataError: what cannot be opened; and what the gate refuses, if ``whole``.
+    ``whole``: every record is looked at now, and what the gate refuses is raised (DataError). Else the
+    first reading looks at it, and ``finish`` has to be called before anything computed is used.
     """
     ends: list[Callable[[], None]] = []
     opened = _opened(plan, memory, told, public=False, ends=None if whole else ends)

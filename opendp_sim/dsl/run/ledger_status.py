@@ -77,15 +77,9 @@ def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Limit)
 def room(
     total: Callable[..., Total], charge: Charge, measure: str, guess: int | None = None
 ) -> int:
-    """Return how many more runs a ledger allows.
+    """Return how many more runs of a loss fit, at most ``_MOST``.
 
-    Of this loss, at most ``_MOST``.
-
-    Args:
-        total: what the ledger holds with these charges added.
-        charge: the loss of one run.
-        measure: the ledger's; in it the losses of runs add up number by number.
-        guess: is the answer if that many runs fit and one more does not.
+    ``total`` is with these charges added; ``guess`` is the answer if that many fit and one more does not.
     """
 
     def fits(runs: int) -> bool:

@@ -30,10 +30,9 @@ Make = Callable[[ReleasePlan, Inputs], Any]
 
 
 def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
-    """Answer public queries from a release alone.
+    """Answer public queries from a release alone, by its steps in order.
 
-    Through the post-processing steps in order. ``points`` are public points, for questions with
-    ``public: points``.
+    ``points`` are public points, for questions with ``public: points``.
     """
     mapped = None if queries is None else release.queries(queries)
     if points is not None:
@@ -46,15 +45,7 @@ def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> An
 
 
 def result_of(output: OutputType, value: Any, inputs: Inputs) -> Any:
-    """Return the result of one output.
-
-    A release, or answers from it.
-
-    Args:
-        output: which.
-        value: what its stage released.
-        inputs: has its queries and points.
-    """
+    """Return the result of one output, a release or answers from it."""
     queries, points = (of.get(output.decl.name) for of in (inputs.queries, inputs.points))
     if isinstance(value, Release):
         silent = all(post.takes == "answer" or not post.asks for post in output.posts)
@@ -92,15 +83,9 @@ def results_of(
 
 
 def rehearse(plan: Plan, public: Inputs, make: Make, references: Mapping[str, Block]) -> None:
-    """Make every release and output of an empty dataset.
+    """Make every release and output of an empty dataset, before the charge.
 
-    Whatever fails is refused before the charge.
-
-    Args:
-        plan: what is to run.
-        public: what is public, opened.
-        make: makes one release.
-        references: what the queries of sessions look like, by output.
+    ``make`` makes one release; ``references`` are what sessions' queries look like, by output.
 
     Raises:
         DataError (OS607): queries that the release cannot answer. InternalError (OS903): a mechanism or

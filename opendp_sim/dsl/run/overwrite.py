@@ -74,12 +74,7 @@ Kept = Iterable[tuple[str, File]]
 def check_target(path: File, kept: Kept = (), *, force: bool = False) -> None:
     """Refuse a file that ``-o`` must not replace (OS609).
 
-    Nothing is written but a trial file.
-
-    Args:
-        path: where the command would write.
-        kept: the command's arguments.
-        force: replace a file that is there; a ledger or a store is replaced by no command.
+    Nothing is written but a trial file. ``force`` replaces a file that is there, but no ledger or store.
     """
     for what, file in kept:
         if one_file(path, file):
@@ -131,15 +126,7 @@ def check_replaced(path: File, where: str) -> None:
 
 
 def check_own(path: File, where: str, program: str) -> None:
-    """Refuse to replace another program's release (OS609).
-
-    It was paid for.
-
-    Args:
-        path: where the output goes.
-        where: what is named there.
-        program: the hash of the program that runs. A rerun of it replaces its own.
-    """
+    """Refuse to replace another program's release, which was paid for (OS609)."""
     maker = _maker(path) if path.is_file() else None
     if maker not in (None, _FREE, program):
         raise DataError(

@@ -28,14 +28,10 @@ _EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error
 
 
 def predict_errors(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
-    """Return every output's expected error.
+    """Return expected errors of outputs that answer `density` or `distance`.
 
-    Outputs that answer `density` or `distance` to their queries.
-
-    Args:
-        plan: the plan; only its queries are opened.
-        like: public points that look like the data, in its columns.
-        size: a public guess of the number of records.
+    ``like`` are public points that look like the data, ``size`` a public guess of the number of records;
+    of the plan only queries are opened.
 
     Raises:
         DataError (OS607): no output answers one of them without labels, or too few points.

@@ -57,9 +57,7 @@ class Run:
 def run_folder(
     plan: Plan, folder: File, queries: Mapping[str, Block]
 ) -> AbstractContextManager[RunFolder | None]:
-    """Create a run's private folder with reserved disk room.
-
-    For a run that saves something.
+    """Create a saving run's private folder with reserved disk room.
 
     Raises:
         DataError (OS609): the disk is full; nothing was looked at and nothing was charged.
@@ -93,9 +91,7 @@ def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
 
 
 def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) -> list[Saved]:
-    """Write every output and statement into the run's folder.
-
-    Complete and synchronised.
+    """Write every output and statement into the run's folder, synchronised.
 
     Raises:
         DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
@@ -152,16 +148,10 @@ def publish(
     done: Applied,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Settle the charge, then rename the files.
+    """Settle the charge with the files' digests, then rename the files.
 
-    The charge contains the files' digests.
-
-    Args:
-        waiting: where they wait.
-        written: the files.
-        run: how the plan is run; its transaction has the reserve.
-        done: gets what was published.
-        then: what the run does before its outcome is recorded: it makes the stores of sessions.
+    ``done`` gets what was published. ``then`` runs before the outcome is recorded: it makes the stores of
+    sessions.
 
     Raises:
         DataError (OS609): a rename failed; the text says how to go on without another charge.

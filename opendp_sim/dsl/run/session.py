@@ -141,10 +141,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the store.
-
-        The session can be opened again. In a fork, do nothing.
-        """
+        """Close the store, which can be opened again; nothing in a fork."""
         if os.getpid() != self.owner:
             return
         with self.session.lock:  # no thread is answered after the ledger heard of the end
@@ -360,10 +357,7 @@ class _Opening:
         self.session.keep(self.release)
 
     def go_on(self, run: Run, memory: Memory, name: str) -> None:
-        """Open a paid store.
-
-        A store of other data or another spec is a refusal by the data as well.
-        """
+        """Open a paid store, refusing other data or another spec."""
         plan, paid = session_part(self.plan, self.output), self.place.mark is not None
         self.claim(run.transaction.ledger, name)
         inputs = look_again(plan, run, memory, [name])
@@ -376,11 +370,7 @@ def _no_progress() -> None:
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
-    """Return the queries of a file as columns.
-
-    Raises:
-        ReleaseError (OS704): they are the private dataset. DataError (OS607): they are no queries.
-    """
+    """Return the queries of a file as columns (OS704, OS607)."""
     private = private_of(plan.program, memory)
     return open_queries(ref, _chosen(plan, name), ".", memory or {}, private=private)
 

@@ -44,13 +44,7 @@ def session_part(plan: Plan, output: OutputType) -> Plan:
 
 
 def store_path(plan: Plan, output: OutputType) -> Path:
-    """Return the path of a session's store, links resolved.
-
-    It stays in the spec's folder.
-
-    Raises:
-        SpecError (OS304): it does not.
-    """
+    """Return a session's store's path, links resolved, in the spec's folder (OS304)."""
     folder, name = Path(plan.program.folder), output.decl.place or ""
     if is_shared(name):
         return Path(name)
@@ -64,11 +58,7 @@ def store_path(plan: Plan, output: OutputType) -> Path:
 
 
 def lock_place(path: Path, output: OutputType) -> StorePlace:
-    """Lock the place of a session's store, or refuse it.
-
-    Raises:
-        DataError (OS609): none can be made there. BudgetError (OS407): it is open, or no store.
-    """
+    """Lock the place of a session's store, or refuse it (OS609, OS407)."""
     if not is_shared(path) and not exists(path):  # noqa: PTH110 - false of a name too long
         check_writable(path, f"outputs.{output.decl.name}.store")
     return place_at(path)
@@ -86,16 +76,10 @@ def lock_free(
     replaced: bool = False,
     ledger: Ledger | None = None,
 ) -> Places:
-    """Lock the places of all sessions ``but`` one.
+    """Lock the places of all sessions ``but`` one, for new stores.
 
-    A run may make new stores at them.
-
-    Args:
-        plan: what is to run.
-        stack: lets go of the places.
-        but: an output whose place somebody else takes care of.
-        replaced: whether stores that lie there may go, with what is left of their budget.
-        ledger: which may have paid for what lies there.
+    ``replaced`` lets stores there go, with what is left of their budget; ``ledger`` may have paid for
+    them.
 
     Raises:
         DataError (OS609): a store lies there, or none can be made. BudgetError (OS407): one is open.
@@ -125,14 +109,9 @@ def lock_free(
 def open_references(
     plan: Plan, memory: Memory, opened: Mapping[str, Block] | None = None
 ) -> dict[str, Block]:
-    """Open the public references of sessions, before any charge.
+    """Open the public references that specs of sessions name, before any charge.
 
-    Only for sessions whose spec names one.
-
-    Args:
-        plan: whose sessions.
-        memory: tables handed over.
-        opened: those that were opened before, by output: a stream can be read once.
+    ``opened`` were opened before, by output: a stream can be read once.
     """
     known = dict(opened or {})
     folder, private = plan.program.folder, private_of(plan.program, memory)
@@ -159,10 +138,7 @@ def open_session(
     name: str | None = None,
     place: StorePlace | None = None,
 ) -> Session:
-    """Open an output's session over a store at ``path``.
-
-    Its place is locked already, or is locked now.
-    """
+    """Open an output's session over the locked store at ``path``."""
     bound = plan.releases[output.stage.name].bound
     assert bound is not None  # noqa: S101 - it is a session's
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
@@ -188,10 +164,9 @@ _PATIENCE = 10.0
 def take_turn(session: Session, ledger: Ledger, name: str) -> str:
     """Record the opening of a store, and return its turn.
 
-    A file that is not this store is refused.
-
     Raises:
-        BudgetError (OS407): its chain does not hold what the ledger heard last, or goes on after an end.
+        BudgetError (OS407): it is not this store: its chain lacks the ledger's last entry, or goes on
+            after an end.
     """
     if (told := ledger.head_told(name)) is not None:
         session.check_head(*told)

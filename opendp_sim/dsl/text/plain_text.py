@@ -47,11 +47,8 @@ def _fraction(node: Any, l2tobj: LatexNodes2Text) -> str:
 def formula_text(latex: str) -> str:
     r"""Return a formula as one line of text.
 
-    Example:
-        >>> formula_text(r"\rho(d_{in}) = \frac{d_{in}^2}{2 s^2}")
-        'ρ(d_in) = (d_in^2) / (2 s^2)'
-        >>> formula_text(r"e^{-|k| / s}")
-        'e^(-|k| / s)'
+    >>> formula_text(r"\rho(d_{in}) = \frac{d_{in}^2}{2 s^2} e^{-|k| / s}")
+    'ρ(d_in) = (d_in^2) / (2 s^2) e^(-|k| / s)'
     """
     latex = latex.replace(r"\tfrac12", "½ ")
     text = _converter().latex_to_text(_SPACED.sub(r"\1{} ", latex))

@@ -18,11 +18,10 @@ _TOLD = 8
 
 
 def unlike_columns(stages: Iterable[Typed], bounds: Iterable[Bound | None]) -> Iterator[str]:
-    """Report once which column decides a grid's distances.
+    """Report once which column decides a grid's distances, and the least share.
 
-    And the share of the least one. Rows that were rescaled, with whatever scale, are as they were
-    meant, unless the grid rounds a column away; so is what a mechanism that takes every column by its
-    own bounds makes of them.
+    Rows that were rescaled are as they were meant, unless the grid rounds a column away; so is what a
+    mechanism that takes every column by its own bounds makes of them.
     """
     told: set[str] = set()
     for typed in stages:

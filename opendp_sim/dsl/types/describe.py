@@ -84,10 +84,7 @@ def domain_text(domain: Domain) -> str:
 
 
 def keys_text(column: Column) -> str:
-    """Return the number and kind of a column's keys.
-
-    A label of another kind is no key.
-    """
+    """Return the number and kind of keys; another kind is no key."""
     text = [isinstance(key, str) for key in column.keys]
     kind = "texts" if all(text) else "texts and whole numbers" if any(text) else "whole numbers"
     return f"{len(text)} keys ({kind})"
@@ -176,11 +173,7 @@ def memory_of(types: Iterable[Typed]) -> int:
 
 
 def memory_a_core(types: Iterable[Typed]) -> int:
-    """Estimate the memory of each further thread, in bytes.
-
-    A reader's blocks, and a sketch. It is no part of a plan's document, which is the same on every
-    machine.
-    """
+    """Estimate a further thread's memory, its blocks and a sketch, in bytes."""
     found = [typed for typed in types if typed.entry.source.kind == "parquet"]
     each = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]
     return max(map(_block, found), default=0) * _FURTHER + max(each, default=0)

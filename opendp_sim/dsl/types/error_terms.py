@@ -58,10 +58,7 @@ def at_least(value: float) -> str:
 
 
 def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
-    """State the predicted whole error, in its unit.
-
-    From public points and a public number of records.
-    """
+    """State the whole error predicted from public points, in its unit."""
     value = f"±{few_digits(total)}{' rows' if unit == RECORDS else ''}"
     line = f"2 in 3 within {value}, with {records:,} rows like these points"
     counted = "" if unit in ("", RECORDS) else f", in {unit}"

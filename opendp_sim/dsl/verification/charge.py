@@ -39,18 +39,11 @@ from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED, Verificati
 def stated_wrongly(
     plan: Plan, terms: Terms, record: Certificate, body: dict[str, Any]
 ) -> str | None:
-    """Return a false statement about the ledger, or None.
+    """Return a false statement about the program's ledger, or None.
 
-    The program's ledger. That the sum is right only the ledger shows. Without it: the ledger is the
-    one that the program names, an entry has a number and settles one before it, the sum is one of the
-    ledger's measure, holds this run's loss and keeps the limit, and epsilon, text and rest are those
-    of the sum.
-
-    Args:
-        plan: the certified program's.
-        terms: the ledger's, by the program.
-        record: the certificate.
-        body: of the entry that it quotes.
+    That the sum is right only the ledger shows. Without it: the ledger is the one that the program
+    names, an entry has a number and settles one before it, the sum is one of the ledger's measure,
+    holds this run's loss and keeps the limit, and epsilon, text and rest are those of the sum.
     """
     part, charge, path = record.ledger, record.charge, ledger_path(plan)
     if part is None or charge is None or path is None or plan.charge is None:
@@ -103,10 +96,7 @@ def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_charge(report: Verification) -> None:
-    """Compare the quoted entry with the certificate's parts.
-
-    The program, the claim, the file and the statement.
-    """
+    """Compare the quoted entry with the certificate's program, claim, file and statement."""
     plan, record = report.plan, report.record
     terms = ledger_terms(plan) if plan.charge is not None else None
     if terms is None:

@@ -25,14 +25,7 @@ UNSIGNED = "who made it"
 
 
 def conclusion(spec: object, left: Sequence[str]) -> str:
-    """Return the conclusion, and the first remaining comparison.
-
-    Where nothing was refused.
-
-    Args:
-        spec: the spec that the certificate was compared with; None for none.
-        left: what was not checked.
-    """
+    """Return the conclusion where nothing was refused, and the first remaining comparison."""
     told = "all that could be compared agrees"
     if any(NOT_FOUND in text or NOT_OPENED in text for text in left):
         told += "; the ledger was not compared"
