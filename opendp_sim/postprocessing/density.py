@@ -281,10 +281,6 @@ def rounding_bound(sums: KernelSums, domain: Domain) -> float:
 def least_records(of_count: float, of_sum: float) -> float:
     """Return the least released size that noise does not hide.
 
-    Public numbers only.
-
-    Args:
-        of_count: deviation of the released number of records.
-        of_sum: deviation that noise gives a kernel sum.
+    Public: from the deviations of the released number of records and of noise on a kernel sum.
     """
     return max(1.0, _OF_COUNT * of_count, _OF_SUM * of_sum)

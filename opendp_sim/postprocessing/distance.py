@@ -187,10 +187,9 @@ class Distance(Mechanism):
 
 
 def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[float, float, float]:
-    """Return a random map's distortion of these sums.
+    """Return a random map's distortion of these sums, before or in sketches.
 
-    A map before the sketch, or in it. Deviation relative to them, largest loss per record, and
-    deviation per record.
+    Deviation relative to them, largest loss per record, and deviation per record.
     """
     own, stated = sliced(sums), getattr(release.queries, "distortion", ())
     if own is not None:
@@ -210,12 +209,11 @@ def _most_rounded(release: Released, power: float, *, whole: bool) -> float:
 def rounding(
     release: Released, asked: Any, power: float, *, whole: bool
 ) -> NDArray[np.float64] | float:
-    """Bound a record's distance change by rounding, shape (q,).
+    """Bound a record's distance change by rounding to the grid, shape (q,).
 
-    Of record and query to the grid. Half a step each, so a coordinate's difference moves by a step u
-    at most, and its p-th power by ``p u (far + u)^(p-1)``; behind a projection the differences move by
-    a vector of bounded length (Lemma 3 of ``distance.md``). ``whole``: an l2 distance moves by that
-    length itself.
+    Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by ``p
+    u (far + u)^(p-1)``; behind a projection the differences move by a vector of bounded length (Lemma 3
+    of ``distance.md``). ``whole``: an l2 distance moves by that length itself.
     """
     rows = release.queries
     if not isinstance(rows, GridRows) or not rows.rounding:
@@ -238,10 +236,7 @@ def rounding(
 
 
 def longest_distance(rows: Any, power: float, *, whole: bool) -> float:
-    """Return the longest grid distance's p-th power.
-
-    In the box, at most. ``whole``: the l2 distance in place of a sum over columns.
-    """
+    """Return the p-th power of the box's longest distance (``whole``, l2)."""
     if not isinstance(rows, GridRows):
         return 0.0
     if whole:

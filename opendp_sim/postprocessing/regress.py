@@ -153,17 +153,11 @@ class Regress(Mechanism):
 
 
 def least_squares(gram: NDArray[np.float64], target: int, noise: float) -> NDArray[np.float64]:
-    """Fit one column from noisy sums of products.
+    """Fit one column from noisy sums of products on the others.
 
-    On the others.
-
-    Args:
-        gram: shape (c, c), columns in [-1, 1], the constant 1 first.
-        target: index of the column to fit, at least 1.
-        noise: deviation of an entry.
-
-    Returns:
-        Shape (c - 1,): the intercept, then the other columns' slopes, in the units of ``gram``.
+    ``gram`` (c, c) has columns in [-1, 1], the constant 1 first; ``target`` is at least 1, ``noise``
+    the deviation of an entry. Returns the intercept, then the other columns' slopes, shape (c - 1,), in
+    the units of ``gram``.
     """
     others = np.delete(np.arange(1, len(gram)), target - 1)
     count, variance = max(float(gram[0, 0]), 0.0), noise * noise

@@ -170,10 +170,9 @@ class LimitedDomain(Mechanism):
         )
 
     def votes_listed(self, height: int) -> float:
-        """Return the votes needed above rank k_max + 1.
+        """Return votes above rank ``k_max + 1`` that win 95 % of runs.
 
-        To beat the threshold in 95 of 100 runs. The difference of the two draws' noise is logistic;
-        where k others are ahead it is not listed.
+        The difference of the two draws' noise is logistic; where k others are ahead it is not listed.
         """
         return height + self.scale * math.log(19)
 

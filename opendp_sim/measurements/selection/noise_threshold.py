@@ -67,10 +67,7 @@ class CountNoise(Protocol):
         ...
 
     def reach(self, chance: float) -> float:
-        """Return about the x with ``Pr[N >= -x] = chance``.
-
-        For a chance of at least one half.
-        """
+        """Return about the x with ``Pr[N >= -x] = chance``, at least one half."""
         ...
 
     def rho(self, apart: Apart, votes: int) -> float:

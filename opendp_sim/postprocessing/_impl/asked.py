@@ -21,9 +21,7 @@ FARTHEST = 2.0**51
 def check_queries(domain: Domain, queries: Any) -> Any:
     """Return public queries, or refuse their width or values.
 
-    Args:
-        domain: the release's; its ``queries`` say what a query is.
-        queries: rows, or an array of shape (q, d), on the sketch's own input space.
+    They are rows, or an array (q, d), on the sketch's own input space, as ``domain.queries`` says.
 
     Raises:
         DataError (OS607): another width, no number, not finite, or 2**51 steps from zero or more.

@@ -46,13 +46,8 @@ def with_public(
 ) -> KernelSums:
     """Return the kernel sums as they are, or read with public points.
 
-    Args:
-        which: the parameter ``public`` of a query mechanism.
-        key: that mechanism's key.
-        domain: the release's.
-        sums: what it offers.
-        deviation: of a cell's noise.
-        queries: on the sketch's own input space, shape (q, d), perhaps with points of their own.
+    ``which`` is the parameter ``public`` of the query mechanism ``key``, ``deviation`` of a cell's
+    noise; queries (q, d) on the sketch's own input space may have points of their own.
 
     Raises:
         SpaceError (OS201): a kernel of another distance than l1 and l2, or rows on no grid.
@@ -151,10 +146,10 @@ class _WithPublic:
         )
 
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return one repetition's interval length (Lemma 2).
+        """Return the interval length of one repetition of the rest (Lemma 2).
 
-        Of the rest. What the two have in common is missing from their difference, and a repetition
-        that tells them apart may be one that was not drawn.
+        What the two have in common is missing from their difference, and a repetition that tells them
+        apart may be one that was not drawn.
         """
         nowhere = self.points[:0]
         read = (self.sums.estimate(of, nowhere) for of in (released, self._cells))

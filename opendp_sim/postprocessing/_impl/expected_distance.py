@@ -87,9 +87,7 @@ def interval(
 
 
 def expected_distance_error(asked: PublicExample, post: Mechanism) -> ExpectedError:
-    """Return the expected error of ``distance``.
-
-    As ``post`` has it: exponent, sums or means.
+    """Return the expected error of ``distance`` as ``post`` has it.
 
     Raises:
         DataError (OS607): a sketch without sums of distances, with labels, or too few points.

@@ -128,10 +128,7 @@ class PublicExample:
         return grid.unit if isinstance(grid, GridRows) else 1.0
 
     def claimed(self, distance: str) -> str:
-        """Return the distance before the grid.
-
-        An embedding of l2 into l1 makes l1 estimate l2.
-        """
+        """Return the distance before the grid, l2 if embedded in l1."""
         grid = getattr(self.stages[-1].domain, "distortion", ())
         return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
 

@@ -21,17 +21,12 @@ _POINTS = 1000
 def interval_of_ratio(
     sums: Floats, sizes: Floats, square: Any, together: Any, of_size: Any
 ) -> tuple[Floats, Floats]:
-    """Return the two ends of a ratio's interval.
+    """Return the two ends of a ratio's interval (Fieller's set).
 
-    All A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``. Fieller's set; where it
-    is not an interval, the whole line.
-
-    Args:
-        sums: what is divided.
-        sizes: what it is divided by; broadcasts to ``sums``, as all others do.
-        square: variance of the sums, times the squared number of deviations that is reached.
-        together: their covariance with the sizes, times the same.
-        of_size: variance of the sizes, times the same.
+    All A with ``(sums - A sizes)**2 <= square - 2 A together + A**2 of_size``; where it is no interval,
+    the whole line. ``square``, ``together`` and ``of_size`` are the sums' variance, their covariance
+    with the sizes and the sizes' variance, each times the squared number of deviations that is reached;
+    all broadcast to ``sums``.
     """
     rest = np.square(sizes) - of_size
     known = rest > 0
@@ -46,18 +41,10 @@ def interval_of_ratio(
 def ratio_error(
     mean: Floats, size: float, least: float, variance: Any, together: Any, of_size: float
 ) -> tuple[Floats, Floats, float]:
-    """Return a clipped ratio's bias and deviation.
+    """Return bias and deviation of ``(S + X) / max(N + Y, F)`` from ``S / N``.
 
-    Of ``(S + X) / max(N + Y, F)`` from ``S / N``. And the root mean square of ``1 / max(N + Y, F)``,
-    by which other errors of a sum count.
-
-    Args:
-        mean: S / N, one a query.
-        size: N.
-        least: F.
-        variance: of X, which is normal, as Y is.
-        together: the covariance of X and Y.
-        of_size: the variance of Y.
+    And the root mean square of ``1 / max(N + Y, F)``, by which other errors of a sum count. ``mean`` is
+    S / N, one a query, ``least`` F; X and Y are normal with these variances and covariance.
     """
     count = _POINTS if of_size else 1
     normal = special.ndtri((np.arange(count) + 0.5) / count)

@@ -8,11 +8,8 @@ from typing import Any
 def of_distances(rows: Any, power: float, *, summed: bool = False) -> str:
     """Return the unit of p-th powers of distances between rows.
 
-    Args:
-        rows: the space of the queries: rescaled rows have no unit of their columns any more, and rows
-            behind a projection have no columns.
-        power: the exponent p.
-        summed: whether they are added up over the records.
+    Summed over records or not. Rescaled rows have no unit of their columns any more, and rows behind a
+    projection have no columns.
     """
     of = "rescaled units" if getattr(rows, "frame", ()) else "units of the columns"
     if getattr(rows, "distortion", ()):

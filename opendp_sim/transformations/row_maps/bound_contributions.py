@@ -365,10 +365,7 @@ class _Kept:
     def judged(
         self, block: Any
     ) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]], NDArray[np.int64]]:
-        """Return the rows before ties, the tied rows, and their persons.
-
-        A tied row is given as (row, (person, digest)).
-        """
+        """Return rows before ties, tied (row, (person, digest)), and their persons."""
         persons, contents = self.ranks.numbers(block, meet=False), self.ranks.contents(block)
         if (persons < 0).any():  # nobody's limit was taken for them
             raise _other_rows("the persons who were surveyed", "somebody else")

@@ -193,10 +193,7 @@ class Waves:
 
 @cache
 def wave_table() -> NDArray[np.int64]:
-    """Return ``S (cos, sin)`` at each phase's middle, shape (P, 2).
-
-    Truncated, so that no pair is too long.
-    """
+    """Return ``S (cos, sin)`` at phases' middles (P, 2), truncated to length."""
     angles = (np.arange(_TURN) + 0.5) * (2.0 * math.pi / _TURN)
     circle: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     pairs: NDArray[np.int64] = np.trunc(PHASE_RADIUS * circle).astype(np.int64)

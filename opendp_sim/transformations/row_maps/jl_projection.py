@@ -44,15 +44,11 @@ _CELLS = 2**19
 def signed_hadamard(
     values: NDArray[np.float64], signs: NDArray[np.int8], places: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return ``places`` of ``H diag(signs) x`` for each row, shape (n, k).
+    """Return ``places`` (k,) of ``H diag(signs) x`` for each row, shape (n, k).
 
     ``H`` is the D x D matrix of ``(-1)**popcount(i & j)``, D the least power of two that is at least
-    the width; rows are padded with zeros.
-
-    Args:
-        values: shape (n, d), integers whose absolute values add up below 2**53 in each row.
-        signs: shape (d,), -1 or 1.
-        places: shape (k,), below D.
+    the width; rows (n, d) are padded with zeros. They are integers whose absolute values add up below
+    2**53 in each row; signs are -1 or 1.
     """
     count, width = values.shape
     full = 1 << (width - 1).bit_length()
@@ -88,11 +84,7 @@ class SampledHadamard:
 
     @classmethod
     def draw(cls, key: str, seed: int, width: int, dimension: int) -> SampledHadamard:
-        """Draw ``dimension`` coordinates of ``width`` from a public seed.
-
-        Raises:
-            ParameterError (OS102): more coordinates than the transform has.
-        """
+        """Draw ``dimension`` of a transform's coordinates from a public seed (OS102)."""
         full = 1 << (width - 1).bit_length()
         if dimension > full:
             raise ParameterError(

@@ -155,10 +155,7 @@ class L1Embedding(Mechanism):
         )
 
     def _errors(self, rows: GridRows, clip: float, length: float) -> tuple[float, float]:
-        """Return a sum's relative deviation and a record's loss.
-
-        Lemmas 2 and 3.
-        """
+        """Return a sum's relative deviation and a record's loss (Lemmas 2, 3)."""
         relative = spread_of_blocks(rows.width, self.directions)
         if (
             rows.distortion and rows.distortion[0] == 2

@@ -87,9 +87,9 @@ class Rule:
         return math.sqrt(self.activity / (2 * _COUNT_SHARE * self.rho))
 
     def vote_scale(self, weight: float) -> float:
-        """Return s2, the scale of the votes.
+        """Return s2, at which votes of mean activity take half the budget.
 
-        Votes take half of the purse at mean activity and root mean square weight ``weight``.
+        Their root mean square weight is ``weight``.
         """
         found = self.share * self.size
         return weight * math.sqrt(self.activity / (2 * _VOTE_SHARE * found * self.rho))
@@ -134,11 +134,9 @@ class Rule:
     def facts(self, count: float, vote: float | None, minimum: int) -> dict[str, float]:
         """Return the plan's facts, all from public numbers.
 
-        Args:
-            count: noise scale of counts.
-            vote: noise scale of votes per root of the count, in kernel values; None when the rule
-                sets it from the weight of a typical neighbour, which it is proportional to.
-            minimum: the least count that the vote noise is scaled to.
+        ``count`` and ``vote`` (per root of the count, in kernel values) are noise scales; None when the
+        rule sets ``vote`` from a typical neighbour's weight. ``minimum``: the least count that vote
+        noise is scaled to.
         """
         neighbours = self.neighbours
         # Where somebody else set the scale, the heaviest neighbour counts as typical: of the total of

@@ -25,10 +25,7 @@ def _weight(lens: Lens) -> int:
 
 
 def means_scale(lens: Lens, rho: Fraction) -> float:
-    """Return the noise scale at which means cost ``rho``.
-
-    Sums and weighted counts, at most ``rho`` a record. Lemma 1 of ``hybrid_knn.md``.
-    """
+    """Return the noise scale of a record's cost ``rho`` (``hybrid_knn.md``, Lemma 1)."""
     square = Fraction(lens.norm) ** 2 + _weight(lens) ** 2
     # 2**-40 is room for OpenDP's own outward rounding of the map.
     return sqrt_up(square / (2 * rho) * (1 + Fraction(1, 2**40)))

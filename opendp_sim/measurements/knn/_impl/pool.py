@@ -125,10 +125,7 @@ class Pool:
         *,
         angular: bool,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64]]]:
-        """Yield the living records near each query, with their scores.
-
-        Those with a score of at least the query's threshold.
-        """
+        """Yield living records with scores from each query's threshold on."""
         limits = list(zip(query_norms.tolist(), thresholds.tolist(), strict=True))
         found = None
         if self._resident is not None and self._resident.size == self.size:
@@ -165,10 +162,7 @@ class Pool:
         *,
         angular: bool,
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return the living ones of some records, with scores.
-
-        Those with a score of at least the threshold.
-        """
+        """Return the living of some records, with scores from the threshold on."""
         score = products.astype(np.int64)
         if not angular:
             score = 2 * score - self._norms[near] - query_norm

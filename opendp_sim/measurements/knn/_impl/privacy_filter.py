@@ -55,10 +55,9 @@ class IndividualFilter:
         return "IndividualFilter(secret)"
 
     def price(self, scale: float | Fraction) -> int:
-        """Return the price of a unit of squared distance.
+        """Return the price of unit squared distance at a noise scale.
 
-        At noise scale ``scale``. At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map
-        (Lemma 1).
+        At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map (Lemma 1).
         """
         return _price(scale, self.rho)
 
@@ -76,9 +75,7 @@ class IndividualFilter:
     def charge(
         self, who: NDArray[np.int64], distances: NDArray[np.int64], price: int
     ) -> NDArray[np.int64]:
-        """Charge each of ``who`` for a contribution, returning the units.
-
-        Nobody twice. Secret.
+        """Charge each of ``who`` once for a contribution; return secret units.
 
         Raises:
             InternalError (OS903): someone cannot pay (the caller did not clip); nobody was charged.

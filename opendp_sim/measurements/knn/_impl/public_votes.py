@@ -64,12 +64,11 @@ class Reference:
     _tails: dict[bool, float] = field(default_factory=dict, repr=False, compare=False)
 
     def thresholds(self, queries: QueryRows, *, angular: bool) -> NDArray[np.int64]:
-        """Return thresholds, one a query.
+        """Return each query's score that a share of other queries reaches.
 
-        The score that a share of the other public queries reaches. Where that is a handful, their
-        scores are luck, and a threshold that nobody reaches is worth nothing: the share that all
-        queries together suggest is taken where it is lower. At least the faintest score, so that
-        nobody dissimilar is ever selected.
+        Where that is a handful, their scores are luck, and a threshold that nobody reaches is
+        worth nothing: the share that all queries together suggest is taken where it is lower. At
+        least the faintest score, so that nobody dissimilar is ever selected.
         """
         scores = self._strangers(queries, angular=angular)
         rank = self.share * len(self.seen)
@@ -91,10 +90,9 @@ class Reference:
         return scores
 
     def _tail(self, *, angular: bool) -> float:
-        """Return the share's start in deviations above mean scores.
+        """Return the share's start in deviations above mean scores, over all queries.
 
-        Over all queries. The few highest scores of one query are luck; those of all, each on its own
-        scale, are not.
+        The few highest scores of one query are luck; those of all, each on its own scale, are not.
         """
         if angular not in self._tails:
             scores = self._strangers(self.seen.take(slice(0, _WEIGHED)), angular=angular)

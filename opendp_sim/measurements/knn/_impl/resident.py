@@ -48,11 +48,7 @@ class ResidentRows:
         return "ResidentRows(secret)"
 
     def extend(self, rows: NDArray[Any]) -> None:
-        """Append rows (n, d).
-
-        Raises:
-            MemoryError: the device has no room.
-        """
+        """Append rows (n, d), or raise MemoryError of the device."""
         step = max(1, _PIECE // max(rows.shape[1], 1))
         with self._device as device:
             grown = device.xp.empty((self.size + len(rows), rows.shape[1]), dtype=self._kind)
@@ -71,13 +67,8 @@ class ResidentRows:
     ) -> Found | None:
         """Return the records whose product with a query reaches its bound.
 
-        None where the device has no room, or failed: then the CPU is to be asked, and a failure is
-        warned of.
-
-        Args:
-            rows: the same rows, in ``dtype``.
-            queries: shape (q, d), in ``dtype``.
-            least: shape (q,), bounds within the exact integers of ``dtype``.
+        None where the device has no room, or failed, with a warning: then the CPU is to be asked. In
+        the exact integers of ``dtype``: the same rows, queries (q, d), and bounds ``least`` (q,).
         """
         found: Found = []
         try:

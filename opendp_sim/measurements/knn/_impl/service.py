@@ -50,11 +50,7 @@ class Store(Protocol):
         charges: Charges,
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        """Make an entry and its charges durable, both or neither.
-
-        Raises:
-            BudgetError (OS407): it could not be written.
-        """
+        """Make an entry and its charges durable, both or neither (OS407)."""
         ...
 
 
@@ -173,11 +169,9 @@ class Service:
         return True
 
     def predict(self, rows: Any, allowed: NDArray[np.bool_] | None = None) -> Predictions:
-        """Predict labels of public queries, shape (m, d), in order.
+        """Predict labels of public queries ``(m, d)`` in the input space.
 
-        Args:
-            rows: the queries, on the mechanism's own input space.
-            allowed: shape (m, L); the labels that may vote and win on each query. Public.
+        ``allowed`` (m, L) are the labels that may vote and win on each query. Public.
         """
         queries = self._public(rows)
         with self._alone():
@@ -210,11 +204,10 @@ class Service:
         )
 
     def _guard(self, step: Callable[[], Any]) -> Any:
-        """Run a step on data.
+        """Run a step on data, whose failure ends the release, charged.
 
-        A failure ends the release, charged in full. Where the store failed, or somebody interrupted,
-        nothing has left: the store goes on from what it holds, this object does not, for its purses
-        may differ.
+        Where the store failed, or somebody interrupted, nothing has left: the store goes on from what
+        it holds, this object does not, for its purses may differ.
         """
         try:
             with np.errstate(all="ignore"):  # whether a warning appears depends on the data
@@ -246,10 +239,9 @@ class Service:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock the purses.
+        """Lock the budgets for one question or update, except in forks.
 
-        One question or update at a time, in the process that opened them. Two threads would both find
-        a purse full, and a fork is a second set of purses.
+        Two threads would both find a purse full, and a fork is a second set of purses.
         """
         if os.getpid() != self._process:
             raise uncopied("a service, by a fork")

@@ -241,11 +241,11 @@ def _found(agree: float, tables: int, bits: int) -> float:
 
 
 def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | None:
-    """Return the cheapest (tables, bits) that keep ``recall``.
+    """Return the cheapest (tables, bits) that keep ``recall`` at ``cosine``.
 
-    At ``cosine``; None if exact search is cheaper. Costs for a lone query, measured, in time per
-    record: 1 unit a column to stream all rows from memory, 0.4 a table to compare codes, 3 a column
-    for each row gathered that collides by chance.
+    None if exact search is cheaper. Costs for a lone query, measured, in time per record: 1 unit a
+    column to stream all rows from memory, 0.4 a table to compare codes, 3 a column for each row
+    gathered that collides by chance.
     """
     if search.tables is not None and search.bits is not None:
         return search.tables, search.bits

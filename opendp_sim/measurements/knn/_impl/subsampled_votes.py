@@ -43,13 +43,11 @@ def dyadic_rate(rate: float) -> int:
 
 @lru_cache(maxsize=256)
 def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
-    """Return epsilon at ``delta`` of that many queries.
-
-    Under adding or removing one record. Lemma 1 of ``subsampled_votes.md``.
+    """Return epsilon at ``delta`` of that many queries (``subsampled_votes.md``, Lemma 1).
 
     Args:
         scale: of the discrete Gaussian noise on each cell.
-        rate: sampling probability; rounded up to ``RATE_STEPS``.
+        rate: sampling probability of a record; rounded up to ``RATE_STEPS``.
         queries: how many queries are composed, adaptively.
         delta: in (0, 1).
 
@@ -110,10 +108,7 @@ def _curve(
 
 
 def _pair(scale: float, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the law of two cells' difference, and its losses.
-
-    The losses with a record, ascending.
-    """
+    """Return the law of two cells' difference, and its ascending losses."""
     reach = math.ceil(_REACH * math.sqrt(2) * scale) + 2
     difference = np.arange(-reach, reach + 1)
     log_law = -(difference.astype(np.float64) ** 2) / (4 * scale * scale)

@@ -77,9 +77,7 @@ def vote(
     noisy: Noise,
     charges: Charges,
 ) -> Outcome:
-    """Answer one query.
-
-    Both noises are always drawn, also when nobody is near.
+    """Answer one query, drawing both noises also when nobody is near.
 
     Args:
         near: who is within the threshold.
@@ -114,10 +112,7 @@ def vote(
 
 
 def _persons(near: Near) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, NDArray[np.int64]]:
-    """Return the purses concerned and the records of each.
-
-    And each record's place among them (None: its own).
-    """
+    """Return budgets, each's records, and records' places (None for own)."""
     if near.one_each:
         return near.owners, None, np.ones(len(near.owners), dtype=np.int64)
     persons, place, records = np.unique(near.owners, return_inverse=True, return_counts=True)

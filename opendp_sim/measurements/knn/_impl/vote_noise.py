@@ -52,10 +52,7 @@ class Stock:
         raise uncopied("noise drawn ahead")
 
     def noisy(self, cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-        """Return the cells plus independent Gaussian noise of that scale.
-
-        Cells are at most 2**61 in size; sums are clipped to 2**62.
-        """
+        """Return cells (at most 2**61) plus independent Gaussians, clipped to 2**62."""
         if os.getpid() != self._owner or len(self._left) > _SCALES:
             # A fork would give out what its parent gives out.
             self._left, self._owner = {}, os.getpid()
@@ -82,11 +79,7 @@ def add_rounded_gaussian(cells: NDArray[np.int64], scale: float) -> NDArray[np.i
 
 
 def rounded_gaussian(scale: float, count: int) -> NDArray[np.int64]:
-    """Return fresh noise ``round(scale * Z)``, clipped to 3 * 2**61 in size.
-
-    Raises:
-        InternalError (OS903): the scale is above 2**59, which no setting leads to.
-    """
+    """Return fresh noise ``round(scale * Z)``, clipped to 3 * 2**61 (OS903)."""
     if scale > MAX_SCALE:
         raise InternalError(
             "OS903", "knn.noise", expected="a scale up to 2**59", got="a larger one",

@@ -60,12 +60,9 @@ _FINEST = 13
 def whole_weights(
     weights: NDArray[np.float64], norm_squared: int
 ) -> tuple[NDArray[np.float32], int]:
-    """Round public weights (d, K) to exact integers.
+    """Round public weights ``(d, K)`` to integers of unit ``2**-f``.
 
     Their products with rows are exact in float32.
-
-    Returns:
-        the integers and f: their unit is ``2**-f``.
     """
     longest = float(np.sqrt(np.square(weights).sum(axis=0)).max(initial=0.0))
     f = _FINEST
@@ -83,15 +80,9 @@ def whole_weights(
 def residuals(
     rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
 ) -> NDArray[np.float64]:
-    """Return a softmax model's shortened residuals, shape (K, n).
+    """Return a softmax model's shortened integer residuals, shape (K, n).
 
-    Integers.
-
-    Args:
-        rows: integers, shape (n, d).
-        labels: shape (n,), in 0, ..., K - 1.
-        weights: what ``whole_weights`` returned, shape (d, K), in units of ``2**-f``.
-        f: as returned with them.
+    Of integer rows (n, d), labels (n,) in 0, ..., K - 1, and ``whole_weights`` (d, K) with their f.
     """
     behind = _products(rows, weights).T.astype(np.float64, order="C")
     np.subtract(behind.max(axis=0), behind, out=behind)

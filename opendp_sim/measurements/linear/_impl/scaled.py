@@ -22,9 +22,9 @@ _BLOCK = 2**20
 
 
 def shorten_rows(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Shorten integer rows (n, d) to L2 norm ``most``.
+    """Shorten integer rows (n, d) to norm ``most`` (``linear_model.md``, Lemma 1).
 
-    At most; truncating to integers. Squares must add up below 2**53. Lemma 1 of ``linear_model.md``.
+    Truncating to integers. Squares must add up below 2**53.
     """
     square = squared_norms(rows)
     long = square > float(most) ** 2

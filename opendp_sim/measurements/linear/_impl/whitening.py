@@ -44,13 +44,8 @@ def whitening_of(
 ) -> tuple[NDArray[np.int64], float]:
     """Read the whitening matrix and the number of records from released moments.
 
-    Args:
-        cells: the noisy upper triangle.
-        width: number of columns w, the constant last.
-        scale: deviation of the noise on a cell.
-
-    Returns:
-        the matrix, shape (w, w), integers in units of ``UNIT``; the number of records, at least 1.
+    ``cells`` are the noisy upper triangle of w columns, the constant last, with noise of deviation
+    ``scale``. The matrix (w, w) has integers in units of ``UNIT``; the number is at least 1.
     """
     matrix = np.zeros((width, width))
     matrix[np.triu_indices(width)] = cells / float(GRID_SIDE) ** 2

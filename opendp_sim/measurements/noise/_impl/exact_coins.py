@@ -66,10 +66,7 @@ class Threshold:
 
 @lru_cache(maxsize=4096)
 def logistic_threshold(x: Fraction) -> Threshold:
-    """Return 1 / (1 + e**x).
-
-    Irrational for rational x != 0 by Lindemann's theorem.
-    """
+    """Return ``1 / (1 + e**x)``, irrational for rational ``x != 0`` (Lindemann)."""
     return Threshold(lambda bits: logistic_bounds(x, bits))
 
 

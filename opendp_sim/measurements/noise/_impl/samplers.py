@@ -87,10 +87,7 @@ def _tables(rate: Fraction) -> tuple[NDArray[Any], ...]:
 
 
 def strip_ends(rate: Fraction, bits: int) -> tuple[list[int], list[int]]:
-    """Bracket ``2**bits Pr[strip <= c]`` for c = 0, 1, ... (Lemma R2).
-
-    As far as these bits distinguish.
-    """
+    """Bracket ``2**bits Pr[strip <= c]`` as far as bits distinguish (Lemma R2)."""
     lows, highs, rest = _weights(rate, bits + 12)
     all_low, all_high = sum(lows), sum(highs) + rest
     below_low = below_high = 0
@@ -466,12 +463,9 @@ Draw = Callable[[Fraction, int, Bytes], NDArray[np.uint64]]
 def add_laplace(
     values: NDArray[np.int64], runs: Sequence[NoiseRun], source: ByteSource = private_bytes
 ) -> NDArray[np.int64]:
-    """Return ``values`` plus independent discrete Laplace noise, saturated to int64.
+    """Return ``values`` (n,) plus independent discrete Laplace noise, saturated to int64.
 
-    Args:
-        values: shape (n,).
-        runs: consecutive cells and their scale, adding up to n; equal scales are drawn together.
-        source: private bytes.
+    ``runs`` are consecutive cells and their scale, adding up to n; equal scales are drawn together.
     """
     return _add(values, runs, _draw_laplace, source)
 

@@ -91,10 +91,7 @@ def lead_of(left: float) -> int:
 
 @lru_cache(maxsize=8)  # up to 29 MB each
 def gate_tail(right: float, left: float) -> GateTail:
-    """Return the tails of ``G - H``.
-
-    With parameters ``right`` and ``left`` (at most ``LARGEST_ARGUMENT``).
-    """
+    """Return the tails of ``G - H`` for parameters up to ``LARGEST_ARGUMENT``."""
     lead = lead_of(left)
     reach = lead + math.ceil(_REACH * left) + 2
     drop = np.exp(-0.5 * ((np.arange(reach) - lead) / left) ** 2)

@@ -93,8 +93,7 @@ def _peeling(rounds: int, range_: float) -> Profile:
 def reach_of(rounds: int, range_: float) -> float:
     """Return an x beyond which losses weigh below 1e-31 (Azuma).
 
-    For ``rounds`` draws. Only a choice of grid: whatever it is, the profile beyond stays an upper
-    bound.
+    Only a choice of grid: whatever it is, the profile beyond stays an upper bound.
     """
     return rounds * range_**2 / 8 + _DEVIATIONS * math.sqrt(rounds) * range_
 

@@ -35,10 +35,7 @@ def ranked_items(
 
 
 def leads_of_draws(scale: float, k: int, candidates: int, *, ranked: bool) -> dict[str, float]:
-    """Return the leads that settle exponential draws (Lemma 5).
-
-    Chances are as ``exp(votes / scale)``; ``peel.md``.
-    """
+    """Return the leads that settle draws by ``exp(votes / scale)`` (``peel.md``, Lemma 5)."""
     others = candidates - k
     told = {"lead_for_95_percent": scale * math.log(others / _LATE - 1.0), "places": float(k)}
     return told | (order_of_draws(scale) if ranked else {})

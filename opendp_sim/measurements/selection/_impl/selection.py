@@ -45,16 +45,11 @@ _GUARD = 32
 def draw_open(
     votes: NDArray[np.int64], universe: int, rounds: int, scale: float
 ) -> list[tuple[bool, int]]:
-    """Draw ``rounds`` different candidates one after another (Lemma 3 of ``peel.md``).
+    """Draw different candidates one after another (Lemma 3 of ``peel.md``).
 
-    Args:
-        votes: shape (m,), at least 1 each: the candidates that occur.
-        universe: N >= m; the other N - m have no vote.
-        rounds: how many to draw, at most N.
-        scale: b of ``exp(count / b)``.
-
-    Returns:
-        (occurs, place): place among ``votes``, or the rank among the candidates that do not occur.
+    Those that occur have ``votes`` (m,) of at least 1 each, the other N - m of ``universe`` none; b is
+    ``scale`` in ``exp(count / b)``. Returns (occurs, place): place among ``votes``, or the rank among
+    the candidates that do not occur.
     """
     counts, sizes = _counted(np.asarray(votes))
     if universe > len(votes):
@@ -285,9 +280,7 @@ class Choices(Protocol):
     def top_open(
         self, votes: NDArray[np.int64], universe: int, rounds: int, scale: float
     ) -> Sequence[tuple[bool, int]]:
-        """Draw like ``top`` from ``universe`` candidates.
-
-        All but those in ``votes`` have no vote.
+        """Draw like ``top`` from a universe, without votes outside ``votes``.
 
         Returns (whether it occurs, its place among those that occur or among those that do not).
         """
@@ -304,10 +297,7 @@ class Choices(Protocol):
     def noisy_above(
         self, noise: str, scores: NDArray[np.int64], scale: float, least: int, *, tells: bool
     ) -> NDArray[np.int64]:
-        """Return noisy scores from ``least - 1`` on.
-
-        Not above ``least`` without ``tells``.
-        """
+        """Return noisy scores from ``least - 1`` on, above ``least`` only with ``tells``."""
         ...
 
     def laplace(self, scale: float) -> int:
@@ -457,21 +447,13 @@ def threshold_of(key: str, scale: float, delta: float, distance: int) -> int:
 
 
 def passes_beyond(key: str, scale: float, threshold: int, users: int) -> float:
-    """Bound a test's passing on one side of differing sets.
-
-    Raises:
-        BudgetError (OS404): see ``need_cover``.
-    """
+    """Bound a test's passing on one side of differing sets (OS404)."""
     need_cover(key, threshold, users)
     return float(tail_of(scale)(threshold - users)) if users else 0.0
 
 
 def need_cover(key: str, threshold: int, users: int) -> None:
-    """Refuse a distance at which the gap alone may reach the threshold.
-
-    Raises:
-        BudgetError (OS404): so many users; the test no longer says anything.
-    """
+    """Refuse a distance whose gap alone may reach the threshold (OS404)."""
     if users >= threshold:
         raise BudgetError(
             "OS404", f"{key}.map", expected=f"an input distance below {threshold} users", got=users,

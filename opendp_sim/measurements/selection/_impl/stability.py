@@ -33,13 +33,10 @@ _MOST_EPSILON = 1e100
 def stable_profile(
     x: NDArray[np.float64], scale: float, threshold: int, distance: int
 ) -> NDArray[np.float64]:
-    """Bound one stability test's profile at x >= 0 (Lemma 1).
+    """Bound one stability test's profile at ratios x >= 0 (Lemma 1).
 
-    Args:
-        x: log likelihood ratios, at least 0.
-        scale: parameter of the discrete Gaussian on the gap.
-        threshold: the set is released when gap plus noise reaches it.
-        distance: number of users in which the datasets differ.
+    ``scale`` is of the discrete Gaussian on the gap, whose sum releases the set at ``threshold``;
+    ``distance`` is the number of users in which the datasets differ.
     """
     tail = tail_of(scale)
     differs = float(tail(threshold - distance))
@@ -60,10 +57,7 @@ def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -
 def gated_delta(
     epsilon: float, gate: GateTail, threshold: int, distance: int, rest: Profile
 ) -> float:
-    """Bound delta of a test and its fallback (Lemmas 3, 4).
-
-    At ``epsilon >= 0``; ``rest`` runs only if the test fails.
-    """
+    """Bound delta of a test with fallback ``rest`` (Lemmas 3, 4)."""
     if distance == 0:
         return 0.0
     epsilon = min(epsilon, _MOST_EPSILON)
@@ -111,12 +105,11 @@ def stable_places(
     threshold: int,
     right: float | None = None,
 ) -> NDArray[np.int64] | None:
-    """Return the places of the top k, or None.
+    """Return the places of the top k, or None (``stable_set.md``, Lemma 1).
 
-    The noise is a discrete Gaussian, or with ``right`` that of
-    ``measurements/selection/_impl/gate_tail.py``.
-    Lemma 1 of ``stable_set.md``: a set with an item that nobody voted for is never released when the
-    catalogue is unknown (place -1), which is one more way for both sides to fail.
+    The noise is a discrete Gaussian, or with ``right`` that of ``gate_tail.py``. A set with an item
+    that nobody voted for is never released when the catalogue is unknown (place -1), which is one more
+    way for both sides to fail.
     """
     gap = int(ranking.counts[k - 1] - ranking.counts[k])
     if right is None:

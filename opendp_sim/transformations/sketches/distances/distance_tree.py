@@ -151,10 +151,7 @@ class TreeReader(PerClassReader):
         return Counted(sizes, self.count_factor())
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
-        """Return the far-end estimator (Lemma 2).
-
-        Between the truth and ``1 + alpha`` times it.
-        """
+        """Return the far-end estimator, up to ``1 + alpha`` times the truth (Lemma 2)."""
         power = 1.0 if p is None else p
         nodes = self.nodes(released)
         counted = self._counted(nodes)
@@ -207,7 +204,7 @@ class TreeReader(PerClassReader):
     ) -> tuple[NDArray[np.int64], tuple[NDArray[np.float64], ...]]:
         """Return tables of sums and noise, and the places' indices.
 
-        For p = 1 places are cells of the column: what was worked out for one is kept, once a release.
+        For p = 1 places are cells of the column, worked out once a release.
         """
         power, alpha = of
         if power != 1:
@@ -238,10 +235,9 @@ class TreeReader(PerClassReader):
     def _tables(
         self, nodes: NDArray[np.float64], asked: NDArray[np.int64], ends: FarEnds
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the sums at cells, and their noise.
+        """Return sums (L, columns, len(asked)) at cells in widths, and noise.
 
-        In cell widths; shape (L, columns, len(asked)). The noise is the variance, and the covariance
-        with the column's own root (Lemma 3).
+        The noise is the variance, and the covariance with the column's own root (Lemma 3).
         """
         flat = nodes.reshape(-1, nodes.shape[2]).T
         table = np.empty((flat.shape[1], len(asked)))
@@ -294,10 +290,7 @@ class TreeReader(PerClassReader):
         return self._between(released, column, inner), self._between(released, column, outer)
 
     def widest(self, column: int) -> float:
-        """Bound a count's variance.
-
-        Two nodes a level below the first (least squares: less).
-        """
+        """Bound a count's variance by two nodes below the first level."""
         nodes = max(1, self.height, 2 * (self.height - 1))
         return nodes / float(self.multipliers[column]) ** 2
 

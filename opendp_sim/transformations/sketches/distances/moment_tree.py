@@ -85,19 +85,13 @@ class MomentLevels:
 
     @cached_property
     def steepest(self) -> NDArray[np.float64]:
-        """Return a moment's largest factor in an answer (Lemma 2).
-
-        In steps**p; shape (d, H, p + 1).
-        """
+        """Return moments' largest factors, ``steps**p``, shape ``(d, H, p + 1)`` (Lemma 2)."""
         p, far = self.p, 3.0 * self.widths
         return np.stack([math.comb(p, k) * far ** (p - k) / 2.0**p for k in range(p + 1)], axis=2)
 
     @cached_property
     def multipliers(self) -> NDArray[np.object_]:
-        """Return the integers u_jlk of Lemma 3's budgets.
-
-        Shape (d, H, p + 1).
-        """
+        """Return Lemma 3's integers u_jlk, shape ``(d, H, p + 1)``."""
         reach = self.reach.astype(np.float64)
         power = 2 / 3 if self.tuned_for == "laplace" else 1 / 2
         # A moment that is always zero costs nothing and is never read: leave it out of the scaling.
@@ -128,10 +122,7 @@ class MomentLevels:
         return np.where(self.reach.astype(np.float64) == 0, 0.0, inverse)
 
     def node_scale(self) -> NDArray[np.float64]:
-        """Return one over each node's and order's multiplier.
-
-        Shape (d, p + 1, nodes); 0 if unread.
-        """
+        """Return one over multipliers, shape ``(d, p + 1, nodes)``, 0 if unread."""
         inverse = np.where(self.reach == 0, 0.0, 1.0 / self.multipliers.astype(np.float64))
         repeats = 2 ** np.arange(1, self.height + 1)
         return np.repeat(inverse.astype(np.float64), repeats, axis=1).transpose(0, 2, 1)
@@ -176,13 +167,10 @@ class MomentTable:
         cells: NDArray[np.float64],
         scale: NDArray[np.float64],
     ) -> MomentTable:
-        """Add up the polynomials.
+        """Add up the polynomials of released moments ``(L, d, p + 1, nodes)``.
 
-        Args:
-            axes: the tree of each column, all of one height.
-            centres: twice the centre of every node: shape (d, nodes), level 1 first.
-            cells: released moments in steps: shape (L, d, p + 1, nodes).
-            scale: deviation of a moment of each level: shape (d, H, p + 1).
+        ``axes`` are trees of one height, ``centres`` (d, nodes) twice their nodes', level 1 first, and
+        ``scale`` (d, H, p + 1) the deviation of a moment of each level.
         """
         height, p = axes[0].height, cells.shape[2] - 1
         firsts = np.stack([axis.starts[:1] for axis in axes]).astype(np.float64)
@@ -229,10 +217,7 @@ class MomentTable:
 
     @cached_property
     def ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the first and last integer of pieces, shape (d, pieces).
-
-        Outside, ends that no query is beyond.
-        """
+        """Return pieces' first and last integers (d, pieces), beyond queries outside."""
         starts = np.stack([axis.starts for axis in self.axes]).astype(np.float64)
         none = np.full((len(self.axes), 1), np.inf)
         first = np.concatenate([none, starts[:, :-1], none], axis=1)
@@ -355,10 +340,7 @@ class MomentTreeReader(PerClassReader, MomentLevels):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape (L, d, p + 1, nodes).
-
-        Node i of level l is at ``2**l - 2 + i``.
-        """
+        """Return ``(L, d, p + 1, nodes)``, a level's nodes from ``2**l - 2`` on."""
         nodes = 2 ** (self.height + 1) - 2
         return self.classes, self.rows.width, self.p + 1, nodes
 
@@ -483,10 +465,7 @@ class MomentTreeReader(PerClassReader, MomentLevels):
         return self._between(released, column, inner), self._between(released, column, outer)
 
     def widest(self, column: int) -> float:
-        """Bound a count's variance.
-
-        Both halves, or two nodes a level of which one is a half.
-        """
+        """Bound a count's variance by halves, or two nodes a level."""
         levels = [
             float(self.node_scale()[column, 0, 2**level - 2]) ** 2
             for level in range(1, self.height + 1)

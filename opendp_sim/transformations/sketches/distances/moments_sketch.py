@@ -64,10 +64,9 @@ class ClassSums:
         return sparse.csc_array((np.ones(rows), *where), shape=(len(self.totals), rows))
 
     def add(self, values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> None:
-        """Add rows (n, d) to their classes (n,).
+        """Add integer rows (n, d) below 2**32 to their classes (n,).
 
-        Integers of magnitude below 2**32. ``labels`` are below the number of classes; None puts all
-        rows in the first.
+        ``labels`` are below the number of classes; None puts all rows in the first.
         """
         for start in range(0, len(values), self._rows):
             part = values[start : start + self._rows]
@@ -111,10 +110,7 @@ class MomentsReader(PerClassReader):
 
     @cached_property
     def centre(self) -> NDArray[np.float64]:
-        """Return the public centre of norms, shape (d,), in whole steps.
-
-        Zero, or the box's middle if that is nearer.
-        """
+        """Return norms' public centre (d,), zero or the middle, in whole steps."""
         return self._about.values()
 
     @property
@@ -293,10 +289,7 @@ class MomentsReader(PerClassReader):
         return self._about.moved
 
     def _missed(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound dropped digits and the cut by ``radius`` (Lemma 2).
-
-        Per record; shape (q,).
-        """
+        """Bound dropped digits and radius's cut per record, ``(q,)`` (Lemma 2)."""
         cut, length = np.zeros(len(norms)), np.sqrt(norms)
         if self.reach is not None:
             longest = math.sqrt(self.longest_squared)
@@ -321,10 +314,7 @@ class MomentsReader(PerClassReader):
 
     @property
     def expected(self) -> dict[str, float]:
-        """Return the plan's facts, deviation and bias.
-
-        The deviation at ``|y - c| = B`` per cell deviation (Lemma 3).
-        """
+        """Return bias, and deviation at ``|y - c| = B`` per cell's (Lemma 3)."""
         if not self.squares:
             return {}
         return {
@@ -335,11 +325,10 @@ class MomentsReader(PerClassReader):
 
 
 def shorten_to_radius(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
-    """Return rows shortened to at most ``radius`` steps (Lemma 1).
+    """Return rows shortened to at most ``radius`` whole steps (Lemma 1).
 
-    In whole steps. The squared norm is an exact integer; the factor is taken a little too small and
-    the products are rounded toward zero, so no rounding can leave a row too long. Elementwise:
-    row-local bit for bit.
+    The squared norm is an exact integer; the factor is taken a little too small and the products are
+    rounded toward zero, so no rounding can leave a row too long. Elementwise: row-local bit for bit.
     """
     norms = squared_norms(values)
     long = norms > float(radius) ** 2

@@ -165,10 +165,7 @@ class Slices:
 
     @cached_property
     def shares(self) -> NDArray[np.int64]:
-        """Return p_t times ``fine``.
-
-        p_t is the share above each threshold of a normal law of deviation B.
-        """
+        """Return normal shares above thresholds (deviation B), times ``fine``."""
         at = (np.arange(self.thresholds) + 0.5) / self.thresholds * 2 - 1
         above: NDArray[np.float64] = special.ndtr(-at * self.ends)
         return np.rint(self.fine * above).astype(np.int64)
@@ -197,10 +194,7 @@ class Slices:
 
     @cached_property
     def longest_asked(self) -> int:
-        """Return the largest squared length of a query (Lemma 4).
-
-        In the ball, where its level is not clipped.
-        """
+        """Return the largest squared query whose level fits (Lemma 4)."""
         beyond = np.arange(1, max(self.farthest - self.thresholds // 2, 0) + 1) * self.fine**2
         ends = self.squares[0] + beyond[::-1], self.squares[-1] + beyond
         return self._most(np.concatenate([ends[0], self.squares, ends[1]]))
@@ -216,11 +210,7 @@ class Slices:
         return int(np.abs(self._features).max())
 
     def _most(self, values: NDArray[np.int64]) -> int:
-        """Bound ``values`` at a record's levels, summed over directions (Lemma 2).
-
-        Args:
-            values: by level, the middle one being the table's.
-        """
+        """Bound ``values`` by level, the middle the table's (Lemma 2)."""
         levels = np.arange(len(values)) - len(values) // 2
         known = np.arange(_PARTS)[:, None]
         above, below = _PARTS * levels - known - 1, known - _PARTS * (levels + 1)
@@ -306,10 +296,7 @@ class SliceReader(PerClassReader):
 
     @property
     def middle(self) -> int:
-        """Return the middle of the possible squared lengths.
-
-        Only the difference from it is added.
-        """
+        """Return the middle of possible squared lengths, which is taken off."""
         return (self.slices.longest + self.slices.least) // 2
 
     @property
@@ -319,10 +306,7 @@ class SliceReader(PerClassReader):
 
     @cached_property
     def multipliers(self) -> tuple[int, int]:
-        """Return the integers u_0 and u_1 (Lemma 4).
-
-        u_0 for the count, u_1 for the slices; squared lengths have 1.
-        """
+        """Return the integers u_0 (count) and u_1 (slices) beside 1 (Lemma 4)."""
         longest, half = self.slices.longest, self.half
         count = math.sqrt(self.middle + longest) * math.sqrt(half)
         return max(1, round(count)), max(1, round(math.sqrt(2 * half)))

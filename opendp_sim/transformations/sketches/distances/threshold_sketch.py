@@ -227,10 +227,7 @@ class ThresholdReader(PerClassReader):
         return inner, outer
 
     def widest(self, column: int) -> float:
-        """Bound a count's variance.
-
-        Two thresholds, one and half the records, or all of them.
-        """
+        """Bound a count's variance by two thresholds, or half the records."""
         del column
         return max(0.5, 0.25 + 0.25 / self.weight**2, 1.0 / self.weight**2)
 

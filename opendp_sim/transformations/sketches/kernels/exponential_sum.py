@@ -288,10 +288,7 @@ class ExponentialSum(Mechanism):
     per_label: PerLabel = False
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
-        """State Lemma 1 of ``exponential_sum.md``.
-
-        The terms' own lemmas, weighted.
-        """
+        """State Lemma 1 of ``exponential_sum.md``, the terms' lemmas weighted."""
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
         rates, weights = rates_and_weights(self.accuracy)
         claims = tuple(

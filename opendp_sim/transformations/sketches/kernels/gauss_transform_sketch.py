@@ -195,10 +195,7 @@ class GaussReader(PerClassReader):
         return KernelEstimates(every, np.zeros_like(found), 1, np.array(math.inf))
 
     def _weights(self, values: NDArray[np.float64], column: int) -> NDArray[np.float64]:
-        """Return a query's weights by cell and exponent.
-
-        Of one column; shape (q, M * r).
-        """
+        """Return queries' weights by column's cell and exponent, ``(q, M * r)``."""
         middles = self.lower[column] + np.arange(self.counts[column]) * self.cell
         middles = middles + (self.cell - 1) / 2
         z = (values[:, None] - middles) * (self.rows.unit / self.mechanism.bandwidth)

@@ -186,10 +186,7 @@ class RaceReader(PerClassReader):
         labels: NDArray[np.int64] | None,
         out: NDArray[np.int64],
     ) -> None:
-        """Add counts of ids or buckets, and records.
-
-        Counts of shape (R, L, T).
-        """
+        """Add counts (R, L, T) of ids or buckets, and records."""
         shape = self.classes, self.mechanism.repetitions, self.mechanism.buckets
         counts, total = out[: math.prod(shape)].reshape(shape), out[math.prod(shape) :]
         if self._table:

@@ -147,10 +147,7 @@ class SecondMomentReader:
         return self.standard.rows.width
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the symmetric matrix of sums, constant first.
-
-        For columns in [-1, 1]. Also returns the deviation of an entry per unit of cell noise.
-        """
+        """Return sums of [-1, 1] columns, constant first, and entries' unit deviation."""
         products = np.asarray(released["products"], dtype=np.float64) / LEVELS**2
         matrix = np.zeros((self.standard.width, self.standard.width))
         matrix[np.triu_indices(self.standard.width)] = products

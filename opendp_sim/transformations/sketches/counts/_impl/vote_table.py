@@ -175,10 +175,9 @@ def by_user(gathered: Sequence[Pairs], crew: Workers) -> Sequence[Pairs]:
 
 
 def _packed(users: Ints, items: Ints, runs: int) -> tuple[Ints, Ints]:
-    """Sort pairs, each as one number, and drop repetitions.
+    """Sort pairs of up to 63 bits as numbers, and drop repetitions.
 
-    Where both ranges fit into 63 bits. The first ``runs`` pairs come in sorted runs, which a stable
-    sort only merges.
+    The first ``runs`` pairs come in sorted runs, which a stable sort only merges.
     """
     low, first = int(users.min()), int(items.min())
     bits = (int(items.max()) - first).bit_length()
@@ -238,16 +237,9 @@ def bounded(
 ) -> Ints:
     """Return the items that are counted, each user for ``most`` at most.
 
-    A user with more keeps those whose hash with the user's name is least: a public rule that looks at
-    this user's items alone (Lemma 2 of ``vote_counts.md``).
-
-    Args:
-        users: distinct pairs, sorted by user, shape (n,).
-        items: the pairs' items.
-        most: items a user.
-        seed: of the hash.
-        user_names: what the users' numbers stand for.
-        item_names: what the items' numbers stand for.
+    Pairs are distinct and sorted by user. A user with more keeps those whose hash with the user's name
+    is least: a public rule that looks at this user's items alone (Lemma 2 of ``vote_counts.md``). Names
+    are what the numbers stand for.
     """
     first = np.flatnonzero(_starts(users)) if len(users) else np.zeros(0, dtype=np.int64)
     sizes = np.diff(first, append=len(users))

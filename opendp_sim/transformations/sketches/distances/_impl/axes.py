@@ -65,12 +65,10 @@ def powered(key: str, unit: float, power: float) -> float:
 def grouped(
     values: NDArray[np.float64], lower: NDArray[np.float64], ratio: NDArray[np.float64] | None
 ) -> NDArray[np.int64]:
-    """Return ``rint((x - lower) * ratio)`` per column, transposed.
+    """Return ``rint((x - lower) * ratio)`` per column, transposed to (d, n).
 
-    Shape (d, n).
-
-    ``x - lower`` is an exact integer, so the one product and the one rounding are all there is.
-    Adding 1.5 * 2**52 rounds to the nearest integer and leaves it in the float's low bits.
+    ``x - lower`` is an exact integer, so the one product and the one rounding are all there is. Adding
+    1.5 * 2**52 rounds to the nearest integer and leaves it in the float's low bits.
     """
     steps = np.array(values.T, order="C")  # a copy, also where the transpose would be a view
     steps -= lower[:, None]
@@ -92,16 +90,11 @@ def in_and_around(
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
 ) -> tuple[ColumnBounds, ColumnBounds]:
-    """Return the cells that lie in ``[lower, upper]``, and those that meet it.
+    """Return the cells inside ``[lower, upper]``, and those that meet it.
 
-    Args:
-        cell_of: the cell of each grid value; it never falls from one value to the next.
-        ends: the smallest and the largest grid value of the column.
-        lower: where intervals begin, in steps.
-        upper: where they end.
-
-    Lemma 2 of ``interval_count.md``: a cell above that of the value before the first one inside holds
-    no record from below, and likewise at the other end.
+    ``cell_of`` never falls from one value to the next; ``ends`` are the column's grid values, all in
+    steps. Lemma 2 of ``interval_count.md``: a cell above that of the value before the first one inside
+    holds no record from below, and likewise at the other end.
     """
     low, top = ends
     first = np.clip(np.ceil(lower), low, top + 1).astype(np.int64)
@@ -148,10 +141,7 @@ class Dyadic:
         return int((last - first).max()) + 1
 
     def doubled_centre(self, level: int) -> NDArray[np.int64]:
-        """Return twice each node's centre, an integer.
-
-        ``|2x - 2c| <= width - 1``.
-        """
+        """Return twice each node's centre, an integer with ``|2x - 2c| <= width - 1``."""
         first, last = self.nodes(level)
         return first + last
 
@@ -173,9 +163,7 @@ class Dyadic:
 def dyadic_pieces(
     first: NDArray[np.int64], last: NDArray[np.int64], height: int
 ) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64]]]:
-    """Cut leaf intervals ``[first, last)`` into maximal tree nodes.
-
-    At most two a level.
+    """Cut leaf intervals ``[first, last)`` into maximal nodes, two a level.
 
     Yields ``(which, level, node)``: which intervals get which node of that level.
     """
@@ -198,11 +186,8 @@ def interval_sums(
 ) -> NDArray[np.float64]:
     """Return sums over leaf intervals' maximal nodes, shape (L, q).
 
-    Args:
-        nodes: shape (L, nodes), level by level from the root (``root``) or from its children.
-        leaves: first leaves and one past the last, shapes (q,).
-        height: of the tree.
-        root: whether ``nodes`` starts with the root.
+    ``nodes`` (L, nodes) go level by level from the ``root`` or from its children; ``leaves`` (q,) are
+    first ones and one past the last.
     """
     sums = np.zeros((len(nodes), len(leaves[0])))
     for which, level, node in dyadic_pieces(*leaves, height):
@@ -226,11 +211,9 @@ _PADDING = 8
 
 
 def by_column(values: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield groups of queries with their columns.
+    """Yield groups of queries with their columns, shape (d, some queries).
 
-    Shape (d, some queries); the caller may overwrite them.
-
-    The buffer is the same each time: whoever keeps a part copies it.
+    Whoever keeps a part copies it: the buffer is the same each time, and may be overwritten.
     """
     count, width = values.shape
     most = max(1, min(count, _QUERIES, max(_TILE, _CELLS // max(width, 1))))

@@ -119,11 +119,10 @@ class FarEnds:
 
 
 def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return linear functions' variance under least squares.
+    """Return linear functions' (q, M) variance under least squares, per cell's.
 
-    Per cell variance. Haar functions diagonalise the tree (Lemma 3): one that splits a node of h
-    leaves has eigenvalue ``h - 1``, the constant ``2 M - 1`` for M leaves. ``weights`` has shape (q,
-    M).
+    Haar functions diagonalise the tree (Lemma 3): one that splits a node of h leaves has eigenvalue ``h
+    - 1``, the constant ``2 M - 1`` for M leaves.
     """
     leaves, blocks = weights.shape[1], weights
     variance, half = np.zeros(len(weights)), 1
@@ -136,13 +135,9 @@ def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def consistent(counts: NDArray[np.float64], height: int) -> NDArray[np.float64]:
-    """Return consistent least-squares counts (Lemma 3).
+    """Return least-squares counts whose nodes add up their children's (Lemma 3).
 
-    Every node is the sum of its children.
-
-    Args:
-        counts: shape (..., nodes), equal variances.
-        height: of the tree.
+    ``counts`` have shape (..., nodes) and equal variances.
     """
     out = counts.copy()
 

@@ -81,14 +81,8 @@ def drawn_phases(
 ) -> PhaseProjection:
     """Return the seed's frequencies and phases, on the finest exact grid.
 
-    Args:
-        mechanism: whose seed, and how many frequencies and phases.
-        rows: the grid that is projected.
-        terms: the kernels whose spectra are drawn from, and how many frequencies each has.
-        orthogonal: whether the frequencies of a term are drawn at right angles.
-
-    Raises:
-        SpaceError (OS203): a bandwidth far below the grid.
+    ``terms`` are the kernels whose spectra are drawn from, and how many frequencies each has, drawn at
+    right angles if ``orthogonal``. A bandwidth far below the grid is refused (OS203).
     """
     turn, count = mechanism.phases, mechanism.frequencies
     generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
@@ -123,12 +117,10 @@ _CELLS = 2**22
 
 
 def phase_table(phases: int) -> NDArray[np.int64]:
-    """Return ``S (cos, sin)`` at each phase's middle, truncated.
+    """Return ``S (cos, sin)`` at phases' middles (P, 2), truncated.
 
-    Shape (P, 2).
-
-    One octant is computed and mirrored, so that the table turns into itself (Lemma 2 needs it);
-    ``c^2 + s^2 <= S^2`` is asserted in integers (Lemma 1 needs that, and nothing about floats).
+    One octant is computed and mirrored, so that the table turns into itself (Lemma 2 needs it); ``c^2 +
+    s^2 <= S^2`` is asserted in integers (Lemma 1 needs that, and nothing about floats).
     """
     quarter = phases // 4
     angles = (np.arange((quarter + 1) // 2) + 0.5) * (2.0 * math.pi / phases)
@@ -203,10 +195,9 @@ class FourierReader(PerClassReader):
 
     @cached_property
     def coarseness(self) -> float:
-        """Return a feature pair's largest distance from the smooth one.
+        """Return a pair's largest relative distance from the smooth (Lemma 9).
 
-        Over the response (Lemma 9). A pair stands for an arc of phases, and is farthest from one of
-        its ends.
+        A pair stands for an arc of phases, and is farthest from one of its ends.
         """
         angles = np.arange(self.mechanism.phases + 1) * (2.0 * math.pi / self.mechanism.phases)
         smooth = self.response * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -326,10 +317,9 @@ class FourierReader(PerClassReader):
         )
 
     def _hidden(self, groups: int) -> tuple[float, float, float]:
-        """Return one record's hidden part, steps' part and skewness.
+        """Return a record's part hidden by repetitions, steps' part and skewness.
 
-        What a repetition may hide. A frequency of a heavy-tailed spectrum that sees a small distance
-        is rare: no drawn one may.
+        A frequency of a heavy-tailed spectrum that sees a small distance is rare: no drawn one may.
         """
         hidden = grain = skew = 0.0
         for term in self.terms:
@@ -394,10 +384,7 @@ def sample_variance(
     cosine: NDArray[np.float64],
     sine: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the sample variance of ``c cos + s sin``, shape (L, q).
-
-    Over the frequencies. One frequency tells nothing about its own error: infinite.
-    """
+    """Return ``c cos + s sin``'s variance over frequencies, (L, q), infinite for one."""
     count = len(cosine)
     if count == 1:
         return np.full((len(c), cosine.shape[1]), math.inf)

@@ -38,10 +38,7 @@ class Family(Option):
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the matrix (d, C) and offsets (C,) in phases.
-
-        The matrix per grid step.
-        """
+        """Return the matrix (d, C) per grid step and offsets, in phases."""
 
     @abstractmethod
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

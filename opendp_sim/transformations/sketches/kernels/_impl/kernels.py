@@ -33,10 +33,7 @@ class DensityKernel(Option):
     @property
     @abstractmethod
     def steepness(self) -> float:
-        """Return ``sup_r |r k'(r)|``.
-
-        The kernel's change per unit of relative change of distance.
-        """
+        """Return ``sup_r |r k'(r)|``, the change per relative change of distance."""
 
     @property
     @abstractmethod
@@ -45,7 +42,7 @@ class DensityKernel(Option):
 
     @abstractmethod
     def split(self, count: int, where: str) -> tuple[Term, ...]:
-        """Write it as a sum, and split ``count`` frequencies between the terms.
+        """Write it as a sum, ``count`` frequencies split between the terms.
 
         ``where`` is the parameter to name in a refusal.
         """
@@ -220,10 +217,7 @@ class Rational(OneKernel):
 
     @property
     def skewness(self) -> float:
-        """Return ``592 / 20**1.5``.
-
-        That of a normal's square times an exponential, for the squared distance.
-        """
+        """Return ``592 / 20**1.5``, a squared normal's times an exponential."""
         return 592.0 / 20.0**1.5 if self.distance == "l2_squared" else math.inf
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:

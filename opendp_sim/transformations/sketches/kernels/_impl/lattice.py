@@ -77,10 +77,7 @@ class Lattice:
         return float(self.alias_beyond(np.zeros((1, len(self.steps))))[0])
 
     def alias_beyond(self, beyond: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound aliasing for queries ``beyond`` the box (Lemma 2).
-
-        In steps (q, d).
-        """
+        """Bound aliasing for queries ``beyond`` the box, ``(q, d)`` steps (Lemma 2)."""
         period = self.turn / self.steps
         near, next_, far = (
             np.exp(-np.square(v / self.sigma))
@@ -100,13 +97,9 @@ def fit_lattice(
 ) -> Lattice | None:
     """Return the frequencies of ``exp(-(r / sigma)^2)``, at most ``count``, or None.
 
-    Args:
-        spans: width of the box in each column, in grid steps.
-        sigma: bandwidth, in grid steps.
-        count: most frequencies, besides frequency 0.
-        seed: of the tail.
-        exact: without a tail. None is returned where 1e-3 a record takes more frequencies than
-            ``count``; else where a head would not pay.
+    The box has ``spans`` in each column, in grid steps as sigma; the ``seed`` is of the tail. ``exact``:
+    without a tail, None where 1e-3 a record takes more frequencies than ``count``; else None where a head
+    would not pay.
     """
     if len(spans) > _MOST_COLUMNS:
         return None
@@ -164,10 +157,9 @@ def _total(steps: Points, sigma: float, turn: int) -> float:
 
 
 def _smallest(steps: Points, most: int, limit: int) -> tuple[Points, Points]:
-    """Return the integer vectors with the least ``sum (m_i j_i)^2``.
+    """Return whole shells of integer vectors with least ``sum (m_i j_i)^2``.
 
-    Whole shells, at most ``most``. Sorted by that integer, then by their coordinates: the order is
-    exact on every machine.
+    At most ``most``, sorted by that integer, then by coordinates: the order is exact on every machine.
     """
     low, high, kept = 0, limit, np.zeros((1, len(steps)), dtype=np.int64)
     found = _within(steps, high, most)
@@ -279,10 +271,7 @@ class LatticeReader(PerClassReader):
     def fit(
         cls, mechanism: FourierParameters, rows: GridRows, *, exact: bool
     ) -> LatticeReader | None:
-        """Lay a lattice over the type's box, or return None.
-
-        None where it does not fit or does not pay.
-        """
+        """Lay a paying lattice over the type's box, or return None."""
         kernel = mechanism.kernel
         if not isinstance(kernel, GaussianKernel):
             return None
@@ -346,10 +335,7 @@ class LatticeReader(PerClassReader):
         return max(own, min(count, LARGEST_FEATURE - 1))
 
     def features_block(self) -> SketchBlock:
-        """State Lemma 3.
-
-        Integer maxima of the table, times the multipliers.
-        """
+        """State Lemma 3, the table's integer maxima times multipliers."""
         size, table = self.multipliers, np.abs(self.table)
         return SketchBlock(
             "features",
@@ -396,14 +382,10 @@ class LatticeReader(PerClassReader):
         out: NDArray[np.int64],
         put: Callable[[NDArray[np.intp]], Any] = np.asarray,
     ) -> None:
-        """Add the sums of each class, and its records.
+        """Add classes' sums of rows ``(n, d)``, and records, to ``out``.
 
-        Args:
-            values: shape (n, d), wherever they are.
-            labels: shape (n,), or None.
-            sums: of rows, of a matrix and its place among the frequencies, the sums of pairs.
-            out: what is added to.
-            put: brings indices to where the values are.
+        ``sums`` of rows, of a matrix and its place among the frequencies, are sums of pairs; ``put``
+        brings indices to where the values are.
         """
         count, classes = self.size, self.classes
         features = out[: classes * count * 2].reshape(classes, count, 2)
@@ -523,12 +505,9 @@ class LatticeReader(PerClassReader):
         return found
 
     def bias(self, queries: Any = None) -> Any:
-        """Return a kernel value's largest error.
+        """Return a kernel value's largest error besides noise and tail draws.
 
-        Besides noise and the tail's draws.
-
-        Args:
-            queries: None for any query inside the box (a float); else shape (q,), one a query.
+        A float for all queries inside the box; else shape (q,), one a query.
         """
         cut = 0.0 if len(self.lattice.tail) else self.lattice.rest
         rounding = math.sqrt(0.5) / LENGTH + (math.pi / _TABLE if self._rounded else 0.0)

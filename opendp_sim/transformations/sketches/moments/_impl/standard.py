@@ -51,10 +51,7 @@ class Standard:
         return box if self.radius is None else min(box, math.floor((self.radius * LEVELS) ** 2))
 
     def on(self, device: Device, values: OnDevice) -> OnDevice:
-        """Return scaled rows in a device's memory.
-
-        By the same operations as the rows here.
-        """
+        """Return scaled rows in a device's memory, by the same operations."""
         xp, low, high = device.xp, device.put(self.lower), device.put(self.upper)
         span = device.put(np.maximum(self.upper - self.lower, 1.0))
         out = xp.empty((len(values), self.width), dtype=np.float64)
@@ -68,10 +65,7 @@ class Standard:
         return xp.where(long[:, None], xp.trunc(out * factor[:, None]), out)
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scaled rows, shape (n, d + 1).
-
-        Integer-valued float64, from grid rows of shape (n, d).
-        """
+        """Return scaled whole float64 rows ``(n, d + 1)`` of grid rows ``(n, d)``."""
         span = np.maximum(self.upper - self.lower, 1.0)
         out = np.empty((len(values), self.width))
         out[:, 0] = LEVELS
@@ -90,11 +84,9 @@ class Standard:
         return out
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
-        """Return data-unit coefficients (intercept first) from those of the scaled columns.
+        """Return data-unit coefficients (intercept first) of column ``target``.
 
-        Args:
-            coefficients: shape (d,): of the constant 1 and of each column but ``target``, in order.
-            target: index of the column they predict.
+        ``coefficients`` (d,) are of the constant 1 and of each other scaled column, in order.
         """
         middle = self.rows.to_data(((self.lower + self.upper) / 2.0)[None, :])[0]
         ends = np.stack([self.lower, np.maximum(self.upper, self.lower + 1.0)])
