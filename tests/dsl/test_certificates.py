@@ -21,6 +21,7 @@ from opendp_sim.accounting.certificate.certificate import (
     read_certificate,
     statement_digest,
 )
+from opendp_sim.accounting.certificate.signature import signed_text
 from opendp_sim.accounting.ledger._entries import canonical_json, entry_hash
 from opendp_sim.accounting.ledger._refusals import unavailable
 from opendp_sim.accounting.ledger.ledger import Ledger
@@ -183,6 +184,13 @@ EDITS = {
     "a sensitivity": (put("plan", "stages", "noisy", "faces", "l2", 0.1), "faces"),
     "a number's type": (put("plan", "privacy", "d_in", 1.0), "d_in"),
     "a stage of the plan less": (lambda c, _: c["plan"]["stages"].pop("vectors"), "plan.stages"),
+    "no derivation": (lambda c, _: c.pop("derivation"), "derivation"),
+    "a lemma's factor": (put("derivation", "noisy", 1, "factor", "2"), "derivation.noisy"),
+    "a lemma's page": (put("derivation", "noisy", 0, "page", "0" * 64), "derivation.noisy"),
+    "the former format with a derivation": (
+        put("format", "opendp_sim/certificate/2"),
+        "derivation",
+    ),
     "an assumption less": (lambda c, _: c["assumptions"].pop(0), "assumptions"),
     "an assumption more": (lambda c, _: c["assumptions"].append("x"), "assumptions"),
     "the claimed unit": (put("privacy", "unit", {"add_remove": 9, "of": "row"}), "privacy.unit"),
@@ -266,6 +274,24 @@ def test_every_edit_of_a_certificate_is_refused_by_name(made, name):
     finally:
         path.write_text(whole)
     assert re.search(named, str(caught.value.got)), caught.value.got
+
+
+def test_a_certificate_of_the_former_format_still_verifies(made, tmp_path):
+    """Format 2 has no derivation; all else is compared, and its own format is what is signed."""
+    shutil.copytree(made / "out", tmp_path / "out")
+    path = tmp_path / NAME
+    former = json.loads(path.read_text())
+    assert [step["formula"] for step in former.pop("derivation")["noisy"]]
+    former["format"] = "opendp_sim/certificate/2"
+    rebound(former)
+    path.write_text(json.dumps(former))
+    assert "every type" in "\n".join(verify(path, made / "small.yaml", ledger="none")[0])
+    assert signed_text(former).startswith(b"opendp_sim/certificate/2 ")
+    former["plan"]["releases"]["noisy"]["loss"] = [0.001]
+    rebound(former)
+    path.write_text(json.dumps(former))
+    with pytest.raises(ReleaseError, match="loss"):
+        verify(path)
 
 
 @pytest.mark.parametrize("respelled", [lambda t: t + "0", lambda t: t + "e0", lambda t: t + "e-0"])

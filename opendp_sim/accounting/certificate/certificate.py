@@ -28,11 +28,34 @@ from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import regular
 
-CERTIFICATE_FORMAT = "opendp_sim/certificate/2"
+CERTIFICATE_FORMAT = "opendp_sim/certificate/3"
+FORMER_FORMAT = "opendp_sim/certificate/2"
+"""Without a ``derivation``; it is read and verified, and written no more."""
 _LONGEST = 2**26
 """Bytes of a certificate: a program and its plan with all keys."""
 BINDS = ("charge", "signature")
 """The fields that are about the statement, which is everything else."""
+
+FORMULAS = dict.fromkeys(
+    (
+        *("bound_contributions", "select", "rescale", "clip_rows", "quantize"),
+        *("jl_projection", "l1_embedding", "fourier_features", "vote_counts"),
+        *("race_sketch", "paired_projections", "threshold_sketch", "distance_tree", "moment_tree"),
+        *("moments_sketch", "slice_sketch", "second_moments", "fourier_sketch"),
+        *("gauss_transform_sketch", "exponential_sum"),
+        *("laplace", "gaussian", "rounded_gaussian", "ind_knn", "hybrid_knn", "linear_model"),
+        *("choose_k", "peel", "gated_peel", "gaussian_top_k", "limited_domain", "noise_threshold"),
+        *("noisy_max_gaussian", "stable_set", "stable_top_k", "top_k", "top_stable", "pate_labels"),
+    ),
+    1,
+)
+"""Version of each mechanism's row in the table of formulas of ``certificate.md``."""
+
+
+def formula_id(key: str) -> str | None:
+    """Return the published formula of a mechanism, or None."""
+    return f"{key}/{FORMULAS[key]}" if key in FORMULAS else None
+
 
 _ALWAYS = (
     "The privacy unit is the one that the program states: rows, or all rows of one name.",
@@ -145,7 +168,7 @@ class _LedgerPart(Strict):
 class Certificate(Strict):
     """Hold a certificate file, a statement with its ``charge`` and ``signature``."""
 
-    format: Literal["opendp_sim/certificate/2"]
+    format: Literal["opendp_sim/certificate/2", "opendp_sim/certificate/3"]
     output: str
     time: Time
     names: dict[str, str]
@@ -154,6 +177,8 @@ class Certificate(Strict):
     program: Plain
     values: Plain
     plan: Plain
+    derivation: Plain | None = None
+    """None in the former format alone, which had none."""
     assumptions: list[str]
     privacy: Plain
     evidence: Plain

@@ -3,7 +3,7 @@
 Hashes show an edit to whoever has the ledger; somebody who can rewrite all files can rewrite all hashes.
 A signature needs a key that is not among these files. It is over the ASCII text
 
-    opendp_sim/certificate/2 <digest of the statement> <hash of the charge, or "none">
+    opendp_sim/certificate/3 <digest of the statement> <hash of the charge, or "none">
 
 so that whoever can compute a sha256 can check it with any Ed25519 library, or with ``openssl pkeyutl``.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.certificate.certificate import CERTIFICATE_FORMAT, statement_digest
+from opendp_sim.accounting.certificate.certificate import statement_digest
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.system.regular_files import regular
 
@@ -22,7 +22,7 @@ def signed_text(certificate: dict[str, Any]) -> bytes:
     """Return what a signature is over."""
     charge = certificate["charge"]
     paid = "none" if charge is None else charge["hash"]
-    return f"{CERTIFICATE_FORMAT} {statement_digest(certificate)} {paid}".encode()
+    return f"{certificate['format']} {statement_digest(certificate)} {paid}".encode()
 
 
 class Signer:

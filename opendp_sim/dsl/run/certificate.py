@@ -15,16 +15,26 @@ from io import BytesIO
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.certificate.certificate import CERTIFICATE_FORMAT, assumptions, quoted
+from opendp_sim.accounting.certificate.certificate import (
+    CERTIFICATE_FORMAT,
+    assumptions,
+    formula_id,
+    quoted,
+)
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.composition import Total, plain_loss
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release, library_versions, write_archive
-from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.core.claims import Stable, Stage
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, page_beside
 from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
+
+_ROWS = ("width", "unit", "lower", "upper", "l2", "norm")
+"""What formulas use of a type of rows."""
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
@@ -59,6 +69,11 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
         "mechanisms": [{"key": key, "what": _sentence(key)} for key in keys],
         "program": plan.program.plain(),
         "plan": plan.plain(),
+        "derivation": {
+            name: _steps(release, plan.privacy.unit.d_in)
+            for name, release in plan.releases.items()
+            if plan.privacy is not None and release.bound is not None
+        },
         "assumptions": assumptions(
             typed.entry.ingest,
             by_person=plan.privacy is not None and plan.privacy.unit.of != "row",
@@ -67,6 +82,49 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
         ),
         "privacy": claim_about(plan, plan.releases[typed.name]),
         "evidence": evidence_of(plan, output),
+    }
+
+
+def _steps(release: ReleasePlan, d_in: int) -> list[dict[str, Any]]:
+    """Return the lemma and formula of each step."""
+    assert release.bound is not None  # noqa: S101 - the caller filtered
+    distance = release.maps[-1][1] if release.maps else d_in
+    last = {**_lemma(release.bound.record), "inputs": {"distance": distance}}
+    return [*map(_step, release.typed.stages), last]
+
+
+def _step(stage: Stage) -> dict[str, Any]:
+    """Return a step's lemma, inputs and factor.
+
+    Exact numbers are texts.
+    """
+    claim, about = stage.claim, _lemma(stage.mechanism)
+    assert isinstance(claim, Stable)  # noqa: S101 - a release is no step of a chain
+    factor = claim.sensitivity
+    if factor is None:
+        return {**about, "inputs": _inputs(claim), "factor": str(claim.stability)}
+    blocks = [
+        [b.name, b.size, str(b.l1), str(b.l2_squared), str(b.linf), b.weight]
+        for b in getattr(claim.output, "blocks", ())
+    ]
+    norms = {name: str(getattr(factor, name)) for name in ("l1", "l2_squared", "linf")}
+    return {**about, "inputs": {"blocks": blocks}, "factor": norms}
+
+
+def _inputs(claim: Stable) -> dict[str, Any]:
+    """Return the output's width, bounds and items of a user."""
+    found = {name: getattr(claim.output, name) for name in _ROWS if hasattr(claim.output, name)}
+    metric = claim.output_metric
+    return found | ({"touched": metric.touched} if isinstance(metric, VectorNorm) else {})
+
+
+def _lemma(record: Mechanism) -> dict[str, Any]:
+    page = page_beside(type(record))
+    return {
+        "step": record.key,
+        "lemma": record.source.where,
+        "page": None if page is None else hashlib.sha256(page.read_bytes()).hexdigest(),
+        "formula": formula_id(record.key),
     }
 
 

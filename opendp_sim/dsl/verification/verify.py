@@ -15,6 +15,7 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.certificate.certificate import (
+    FORMER_FORMAT,
     HANDED,
     Certificate,
     as_worded_now,
@@ -116,16 +117,19 @@ def _derive(report: Verification) -> None:
     found, plan = report.plain, report.plan
     own = json.loads(json.dumps(derived_statement(plan, report.record.output)))
     found = found | {"assumptions": as_worded_now(report.record.assumptions)}
+    if report.record.format == FORMER_FORMAT:
+        del own["derivation"]
+    report.equal("derivation" in own, "derivation" in found, "derivation")
     same = report.record.versions == library_versions()
     if not same and HANDED not in found["assumptions"]:  # certificates of before do not have it
         own["assumptions"] = [text for text in own["assumptions"] if text != HANDED]
     report.equal(plan.program.hash, found["plan"].get("program"), "plan.program")
     report.checked.append(f"the program has the hash {plan.program.hash[:16]}...")
     for name in (
-        *("program", "plan", "privacy", "names", "owner"),
+        *("program", "plan", "derivation", "privacy", "names", "owner"),
         *("mechanisms", "assumptions", "evidence"),
     ):
-        if name != "evidence" or same:
+        if name in own and (name != "evidence" or same):
             _compare(report, own[name], found[name], name, evidence=same)
     report.checked.append(
         "every type, map, scale, loss, conversion and expected error follows from the program"
@@ -150,7 +154,7 @@ def _compare(report: Verification, ours: Any, theirs: Any, where: str, *, eviden
         for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
             _compare(report, own, their, f"{where}[{place}]", evidence=evidence)
     elif (not same(ours, theirs) or type(ours) is not type(theirs)) and (
-        evidence or not where.endswith(".evidence")
+        evidence or not where.endswith((".evidence", ".page"))
     ):
         raise report.differs(where)
 
