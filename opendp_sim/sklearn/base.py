@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from inspect import cleandoc
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -99,8 +100,22 @@ C = TypeVar("C", bound=type)
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def estimator(cls: C) -> C:
-    """Make the keyword-only ``__init__`` of the annotated fields that scikit-learn asks for."""
+    """Make the keyword-only ``__init__`` of the annotated fields that scikit-learn asks for.
+
+    The docstring gets the arguments and refusals of ``PrivateEstimator`` that it does not state itself.
+    """
     made: C = dataclass(kw_only=True, eq=False, repr=False)(cls)  # type: ignore[assignment]
+    base = next((c for c in made.__mro__[1:] if c.__name__ == "PrivateEstimator"), None)
+    if base is not None and made.__doc__ and "Args:\n" in made.__doc__:
+        own, shared = (cleandoc(doc).split("\n\n") for doc in (made.__doc__, base.__doc__ or ""))
+        place = next(place for place, part in enumerate(own) if part.startswith("Args:"))
+        args, raises = (part for part in shared if part.startswith(("Args:", "Raises:")))
+        stated = {line.split(":")[0] for line in own[place].splitlines()}
+        left = [line for line in args.splitlines() if line.split(":")[0] not in stated]
+        own[place] = "\n".join([own[place], *left])
+        if not any(part.startswith("Raises:") for part in own):
+            own.insert(place + 1, raises)
+        made.__doc__ = "\n\n".join(own)
     return made
 
 
@@ -156,6 +171,20 @@ class PrivateEstimator(Copyable):
 
     Fitted attributes: ``release_`` (everything that left the private side), ``plan_``, ``privacy_``,
     ``certificate_``, ``n_features_in_``, ``feature_names_in_``. Predictions come from ``release_`` alone.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: None with ``measure="pure"``.
+        unit: ``row``, or ``groups``: the persons that ``groups`` of ``fit`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
+        measure: ``gdp``, ``zcdp`` or ``pure``.
+        budget: what each fit is charged to; None for none.
+        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
     """
 
     epsilon: Number = 1.0

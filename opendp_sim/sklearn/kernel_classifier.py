@@ -25,8 +25,6 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     alone. Noise has no seed.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``.
-        delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
@@ -38,19 +36,9 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             first under ``measure="pure"`` for ranges of over 7 bandwidths, else ``fourier``.
         n_components: frequencies, or hashes.
         random_state: seed of the public matrices; noise has none.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
-        measure: ``gdp``, ``zcdp`` or ``pure``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
     """
 
     bounds: Any = None
@@ -66,10 +54,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKernelClassifier:
         """Release one density a class.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels, classes = self._labelled(X, y)
         width = array.shape[1]

@@ -26,8 +26,6 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     look at that record alone.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``.
-        delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
@@ -36,16 +34,6 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
             share of shared hashes, of width ``bandwidth``), or ``auto``.
         n_components: frequencies, or hashes.
         random_state: seed of the public matrices; noise has none.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
-        measure: ``gdp``, ``zcdp`` or ``pure``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
 
     Example:
         >>> import numpy as np
@@ -66,10 +54,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPKernelDensity:
         """Release the sketch of a density.
 
-        Args:
-            X: shape (n, d).
-            y: ignored.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         del y
         array = self._seen(X, reset=True)

@@ -26,27 +26,15 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     rules that look at that record alone. Noise has no seed.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``.
-        delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all features, or ``(lows, highs)``: each is counted in its own
             range, so one pair for unlike columns (an age, an income) drowns the narrow ones in noise.
         y_bounds: public ``(low, high)`` of the target.
         radius: rows whose features, target and constant 1, each scaled to [-1, 1], are longer than
             this are shortened, which only weights them; noise grows with its square.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
-        measure: ``gdp``, ``zcdp`` or ``pure``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         coef_: shape (d,), in data units.
         intercept_: a float.
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
 
     Example:
         >>> import numpy as np
@@ -64,10 +52,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidge:
         """Release the sums of products, and fit.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), the target.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), target ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, target = self._seen(X, reset=True), label_array(y, "y")
         if target.dtype.kind not in "biufO":
@@ -110,27 +95,16 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     Args:
         epsilon: the loss of one fit, at ``delta``; all classes together.
-        delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all features, or ``(lows, highs)``.
         classes: every label that could occur. A record with another label, or with a cell that is no
             number, is left out at fit without a word: that there is one is private.
         radius: rows whose features, indicators and constant 1, each scaled to [-1, 1], are longer
             than this are shortened, which only weights them; noise grows with its square.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
-        measure: ``gdp``, ``zcdp`` or ``pure``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
         coef_: shape (L, d), in data units; (1, d) for two classes.
         intercept_: shape (L,), or (1,).
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
     """
 
     bounds: Any = None
@@ -141,10 +115,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidgeClassifier:
         """Release the sums of products of features and class indicators, and fit.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels, classes = self._labelled(X, y)
         width, marks = array.shape[1], _indicators(labels, classes)

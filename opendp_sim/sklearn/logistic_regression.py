@@ -23,7 +23,6 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``.
         delta: the delta at which epsilon is stated.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range.
@@ -32,20 +31,11 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             number, is left out at fit without a word: that there is one is private.
         max_iter: noisy gradients; all together cost epsilon.
         size: a public guess of the number of records, or None.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
         n_iter_: ``max_iter``: every step is taken, whatever the data.
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
     """
 
     bounds: Any = None
@@ -58,10 +48,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:
         """Release the weights.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels, classes = self._labelled(X, y)
         width = array.shape[1]

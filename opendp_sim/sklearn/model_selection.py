@@ -431,10 +431,7 @@ class DPSearch(ClassifierMixin, Copyable):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPSearch:
         """Fit all candidates, and choose.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels = checked_table(self, X, reset=True), label_array(y, "y")
         table = NamedCells.seen_by(self, array)

@@ -24,28 +24,16 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``.
-        delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range.
         data_norm: rows are shortened to this L2 norm; noise grows with it. At least one of the two.
         classes: every label that could occur. A record with another label, or with a cell that is no
             number, is left out at fit without a word: that there is one is private.
         priors: ``uniform``, or ``empirical``: large classes win close calls.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
-        measure: ``gdp``, ``zcdp`` or ``pure``.
-        budget: what each fit is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
         centroids_: shape (L, d), the private means in data units, shrunk as far as noise asks.
-
-    Raises:
-        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
-            the budget refuses; nothing was charged.
 
     Example:
         >>> import numpy as np
@@ -65,10 +53,7 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPNearestCentroid:
         """Release the class means.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels, classes = self._labelled(X, y)
         box = box_of(self.bounds, self.data_norm, array.shape[1], self)

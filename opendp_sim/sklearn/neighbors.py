@@ -57,12 +57,8 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         threshold: cosine from which a record is a neighbour, in place of a reference.
         allow_scoring: whether ``score`` may be called, and a copy's ``predict`` (``cross_val_predict``):
             each row spends a prediction, and what is returned of private rows is raw.
-        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
-        max_rows: rows used of one person, with ``unit="groups"``.
-        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
         budget: what the first prediction is charged to; None for none.
-        device: ``cuda`` for sums on a card (extra ``gpu``), with the same bits; None for the CPU.
 
     Attributes:
         classes_: the public labels, sorted.
@@ -87,10 +83,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKNeighborsClassifier:
         """Keep the records; nothing is released and nothing charged.
 
-        Args:
-            X: shape (n, d).
-            y: shape (n,), labels.
-            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels = self._seen(X, reset=True), label_array(y, "y")
         who, width = type(self).__name__, array.shape[1]
