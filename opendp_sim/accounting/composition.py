@@ -457,9 +457,7 @@ def _cast(made: dp.Measurement, own: MeasureName, measure: MeasureName) -> dp.Me
     if (own, measure) in _APPROXIMATE:
         return dp.c.make_approximate(made)
     raise BudgetError(
-        "OS405",
-        "ledger",
-        expected=f"a charge that joins a `{measure}` ledger",
+        "OS405", "ledger", expected=f"a charge that joins a `{measure}` ledger",
         got=f"a `{own}` charge",
         hint="keep the program's measure that of its ledger, or charge another ledger.",
-    )
+    )  # fmt: skip

@@ -29,12 +29,9 @@ def kernel_steps(
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
     if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
         raise ParameterError(
-            "OS101",
-            "bandwidth",
-            expected="numbers above 0",
-            got=f"{bandwidth!r:.60}",
+            "OS101", "bandwidth", expected="numbers above 0", got=f"{bandwidth!r:.60}",
             hint="the distance at which two records count as near, from public knowledge.",
-        )
+        )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}
     if not isinstance(bandwidth, Mapping):
         sigma, rows, longest = (
@@ -44,12 +41,10 @@ def kernel_steps(
         )
     elif set(bandwidth) != set(columns):
         raise ParameterError(
-            "OS102",
-            "bandwidth",
-            expected=f"one bandwidth for each of {', '.join(columns)}",
+            "OS102", "bandwidth", expected=f"one bandwidth for each of {', '.join(columns)}",
             got=", ".join(map(str, bandwidth)) or "none",
             hint="or one number for all, in the columns' common unit.",
-        )
+        )  # fmt: skip
     else:
         scale = [float(bandwidth[name]) for name in columns]
         sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, grid]

@@ -30,12 +30,10 @@ def keys_of(keys: Any) -> list[Any]:
     written = isinstance(keys, Iterable) and not isinstance(keys, str | bytes | Mapping)
     if not written or isinstance(keys, set | frozenset):
         raise ParameterError(
-            "OS101",
-            "keys",
-            expected="a list of every label or item that could occur",
+            "OS101", "keys", expected="a list of every label or item that could occur",
             got="a set, which has no order" if isinstance(keys, set | frozenset) else "no list",
             hint='for example keys=["a", "b"]; of a set keys=sorted(found).',
-        )
+        )  # fmt: skip
     return list(keys)
 
 
@@ -160,12 +158,10 @@ class Recipe(Generic[T]):
         """Refuse to replace another program's release."""
         if not self._is_free(place):
             raise DataError(
-                "OS609",
-                "into",
-                expected="no file there, or a release of this program to replace",
+                "OS609", "into", expected="no file there, or a release of this program to replace",
                 got=f"{place}: another one",
                 hint="apply(table, into='another folder'), or move the file away with its certificate.",
-            )
+            )  # fmt: skip
 
     def _check_kinds(self, table: Any) -> None:
         """Refuse texts and objects for integer identifiers or keys, by type.
@@ -179,12 +175,9 @@ class Recipe(Generic[T]):
             if column.dtype == "str" and _type_of(table, column.name).startswith(("int", "uint")):
                 word = "ids" if column.role == "privacy_id" else "items"
                 raise DataError(
-                    "OS602",
-                    f"column {column.name}",
-                    expected="texts",
-                    got="a column of whole numbers",
-                    hint=f'say {word}="int64".',
-                )
+                    "OS602", f"column {column.name}", expected="texts",
+                    got="a column of whole numbers", hint=f'say {word}="int64".',
+                )  # fmt: skip
             if numbers and _type_of(table, column.name).startswith(_TEXTS):
                 what = "labels" if column.keys else "identifiers"
                 raise DataError(

@@ -137,12 +137,9 @@ def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> Priv
         if word not in known:
             near = get_close_matches(word, known, n=1)
             raise ParameterError(
-                "OS101",
-                word,
-                expected=f"one of {', '.join(known)}",
-                got="another word",
+                "OS101", word, expected=f"one of {', '.join(known)}", got="another word",
                 hint=f"did you mean {near[0]!r}?" if near else f"help(sim.{recipe}) lists them.",
-            )
+            )  # fmt: skip
     found = PrivacyWords(**(default | dict(words)))
     check_privacy_words(found.unit, found.ids, found.ledger, found.limit)
     for word, needed, given in (
@@ -151,21 +148,16 @@ def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> Priv
     ):
         if given:
             raise ParameterError(
-                "OS102",
-                word,
-                expected=f"`{word}` only beside `{needed}`",
-                got=f"no `{needed}`",
+                "OS102", word, expected=f"`{word}` only beside `{needed}`", got=f"no `{needed}`",
                 hint=f"say `{needed}` too, or leave `{word}` out: by itself it would protect nobody.",
-            )
+            )  # fmt: skip
     if found.measure == "pure" and found.delta is not None:
         if "delta" in words:
             raise ParameterError(
-                "OS102",
-                "delta",
-                expected='delta=None with measure="pure"',
+                "OS102", "delta", expected='delta=None with measure="pure"',
                 got=f"{found.delta!r:.30}",
                 hint="pure DP has no delta: write delta=None, or leave it out.",
-            )
+            )  # fmt: skip
         return replace(found, delta=None)
     return found
 

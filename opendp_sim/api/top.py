@@ -48,12 +48,9 @@ def top(
     words = privacy_words("top", privacy, measure="approx")
     if words.max_rows is not None:
         raise ParameterError(
-            "OS102",
-            "max_rows",
-            expected="no max_rows",
-            got=f"{words.max_rows!r:.30}",
+            "OS102", "max_rows", expected="no max_rows", got=f"{words.max_rows!r:.30}",
             hint="each item counts once for a person, however many rows there are.",
-        )
+        )  # fmt: skip
     told = {"dtype": items} if keys is None else {"dtype": "category", "keys": keys_of(keys)}
     return Recipe(
         words.begun("top", {item: told})

@@ -103,12 +103,11 @@ def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:
     if len(names) == 1:
         return {names[0]: data}
     raise DataError(
-        "OS601",
-        "data",
+        "OS601", "data",
         expected=f"tables by name: {', '.join(names) or 'none, this program reads files'}",
         got="a table without a name",
         hint="give a dict: {name: table}, for every source and query of kind `memory`.",
-    )
+    )  # fmt: skip
 
 
 def run(spec: Spec, data: Any = None, **values: Any) -> Applied:

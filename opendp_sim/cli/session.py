@@ -300,12 +300,9 @@ def _unreadable(got: str) -> SimError:
 
 def _too_much(expected: str, got: str) -> SimError:
     return SpecError(
-        "OS304",
-        "line",
-        expected=expected,
-        got=got,
+        "OS304", "line", expected=expected, got=got,
         hint="nothing was charged: send several lines, or answer a file with `--batch`.",
-    )
+    )  # fmt: skip
 
 
 session_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

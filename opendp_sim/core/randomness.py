@@ -46,10 +46,8 @@ def private_bytes(count: int) -> NDArray[np.uint8]:
     out = np.empty(count, dtype=np.uint8)
     if count and not fill_bytes(out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), count):
         raise InternalError(
-            "OS903",
-            "core.randomness",
-            expected="random bytes",
+            "OS903", "core.randomness", expected="random bytes",
             got="a refusal from the operating system",
             hint="the entropy source failed; nothing was released.",
-        )
+        )  # fmt: skip
     return out

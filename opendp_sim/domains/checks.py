@@ -80,12 +80,10 @@ def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
                 "unlike units alike; or quantize to more bits."
             )
         raise SpaceError(
-            "OS203",
-            f"{key}.input_domain",
+            "OS203", f"{key}.input_domain",
             expected=f"at least {FEWEST_STEPS} grid steps in every column",
-            got=f"{min(steps)} in column {coarse}, beside {max(steps):,} in the widest",
-            hint=hint,
-        )
+            got=f"{min(steps)} in column {coarse}, beside {max(steps):,} in the widest", hint=hint,
+        )  # fmt: skip
     return rows
 
 

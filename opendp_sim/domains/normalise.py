@@ -63,12 +63,10 @@ def _check_labels(array: NDArray[Any], column: Column) -> None:
     """Refuse numbers, by dtype, where every key is a text."""
     if array.dtype.kind in "biuf" and all(isinstance(key, str) for key in column.keys):
         raise DataError(
-            "OS602",
-            f"column {column.name}",
-            expected="labels of the kind of its keys, texts",
+            "OS602", f"column {column.name}", expected="labels of the kind of its keys, texts",
             got="a column of numbers",
             hint="write the keys as numbers (keys: [0, 1]), or store the labels as texts.",
-        )
+        )  # fmt: skip
 
 
 def as_array(values: Any) -> NDArray[Any]:

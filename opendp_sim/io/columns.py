@@ -145,12 +145,9 @@ def pyarrow() -> Any:
         return import_module("pyarrow")
     except ImportError:
         raise DataError(
-            "OS606",
-            "table",
-            expected="pyarrow, which reads data frames",
-            got="no such package",
+            "OS606", "table", expected="pyarrow, which reads data frames", got="no such package",
             hint="pip install 'opendp_sim[parquet]', or pass a dict of numpy arrays.",
-        ) from None
+        ) from None  # fmt: skip
 
 
 def library_of(values: object) -> str:

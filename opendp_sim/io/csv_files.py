@@ -588,12 +588,9 @@ def _places(column: Column, place: FileOptions, header: list[str] | None) -> lis
         raise missing_column(column.name, _headers(column))
     if any(known.count(name) > 1 for name in names if not isinstance(name, At)):
         raise DataError(
-            "OS602",
-            f"column {column.name}",
-            expected="a header of this name",
-            got="several",
+            "OS602", f"column {column.name}", expected="a header of this name", got="several",
             hint=f"rename them in the file, or write a place: columns: {{{column.name}: {{at: 3}}}}.",
-        )
+        )  # fmt: skip
     return [int(name) - 1 if isinstance(name, At) else known.index(name) for name in names]
 
 

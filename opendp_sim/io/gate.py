@@ -49,12 +49,10 @@ def check_block(block: Block, records: Records, mode: Ingest) -> Block:
         raise
     except Exception:  # noqa: BLE001 - its text could hold a record, or their number
         failed = InternalError(
-            "OS902",
-            "records",
-            expected="columns that the gate can look at",
+            "OS902", "records", expected="columns that the gate can look at",
             got="a failure inside the gate",
             hint="the text is withheld; try a table of public records of the same form.",
-        )
+        )  # fmt: skip
     raise failed
 
 

@@ -148,9 +148,6 @@ def of_one_class(
 def undrawable(where: str, expected: str, got: str) -> ParameterError:
     """Return the refusal of a column or class without a picture."""
     return ParameterError(
-        "OS102",
-        where,
-        expected=expected,
-        got=got,
+        "OS102", where, expected=expected, got=got,
         hint="`release.ops` and its columns list the rest.",
-    )
+    )  # fmt: skip

@@ -307,12 +307,10 @@ class PrivateEstimator(Copyable):
             )
         if (self.max_rows is not None) != (groups is not None):
             raise EstimatorRefused(
-                "OS102",
-                f"{who}.max_rows",
-                expected="max_rows exactly where unit='groups'",
+                "OS102", f"{who}.max_rows", expected="max_rows exactly where unit='groups'",
                 got=f"unit={self.unit!r} and max_rows={self.max_rows!r:.20}",
                 hint="max_rows is how many rows of one person are used: noise grows with it.",
-            )
+            )  # fmt: skip
         if groups is None:
             return columns
         ids, dtype = ids_of(groups)
@@ -353,12 +351,10 @@ class PrivateEstimator(Copyable):
         if isinstance(found, str | int | float | None):
             return found
         raise EstimatorRefused(
-            "OS101",
-            type(self).__name__,
+            "OS101", type(self).__name__,
             expected="parameters that are numbers, texts or arrays of them",
-            got=f"a {type(value).__name__}",
-            hint="`get_params()` shows what was given.",
-        )
+            got=f"a {type(value).__name__}", hint="`get_params()` shows what was given.",
+        )  # fmt: skip
 
     def _copies(self) -> int:
         """Return how often a record may occur, or refuse (OS102)."""
@@ -366,12 +362,11 @@ class PrivateEstimator(Copyable):
         if type(copies) is int and (copies == 1 or (self.unit == "row" and 1 < copies <= 10**6)):
             return copies
         raise EstimatorRefused(
-            "OS102",
-            f"{type(self).__name__}.max_copies",
+            "OS102", f"{type(self).__name__}.max_copies",
             expected="a whole number from 1, and 1 with unit='groups'",
             got=f"unit={self.unit!r:.30} and max_copies={self.max_copies!r:.20}",
             hint="a person's copies are rows of that person, which max_rows bounds.",
-        )
+        )  # fmt: skip
 
     def _release(self) -> dict[str, Any]:
         """Return how the sketch is released."""
@@ -455,12 +450,9 @@ def budget_of(estimator: Any) -> dict[str, Number]:
     if measure == "pure":
         if estimator.delta is not None:
             raise EstimatorRefused(
-                "OS102",
-                "delta",
-                expected="delta=None with measure='pure'",
-                got=f"{estimator.delta!r:.30}",
-                hint="pure DP has no delta: write delta=None.",
-            )
+                "OS102", "delta", expected="delta=None with measure='pure'",
+                got=f"{estimator.delta!r:.30}", hint="pure DP has no delta: write delta=None.",
+            )  # fmt: skip
         return {"epsilon": epsilon}
     return {"epsilon": epsilon, "delta": bound("delta", estimator.delta, below=1.0)}
 
@@ -469,12 +461,10 @@ def check_purse(estimator: Any) -> None:
     """Refuse what is no budget (OS102)."""
     if not isinstance(estimator.budget, Budget | None):
         raise EstimatorRefused(
-            "OS102",
-            f"{type(estimator).__name__}.budget",
-            expected="a Budget, or None",
+            "OS102", f"{type(estimator).__name__}.budget", expected="a Budget, or None",
             got=type(estimator.budget).__name__,
             hint="Budget(epsilon=1.0, delta=1e-6), or Budget.open('file.ledger', ...).",
-        )
+        )  # fmt: skip
 
 
 def fit_loss(estimator: Any) -> Charge:

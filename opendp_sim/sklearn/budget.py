@@ -44,12 +44,9 @@ def charges_of(given: Any, where: str) -> list[Charge]:
     losses = [each for each in found if isinstance(each, Charge)]
     if len(losses) < len(found):
         raise BudgetError(
-            "OS401",
-            where,
-            expected="losses of fits",
-            got="something else",
+            "OS401", where, expected="losses of fits", got="something else",
             hint="budget.reserve(cost_of(search).charges), all of them or none.",
-        )
+        )  # fmt: skip
     return losses
 
 
@@ -153,12 +150,9 @@ def unit_word(word: str) -> str:
     """Return a unit as ledgers state it, or refuse another word (OS401)."""
     if word not in ("row", "groups"):
         raise BudgetError(
-            "OS401",
-            "budget.unit",
-            expected="row or groups",
-            got=f"{word!r:.30}",
+            "OS401", "budget.unit", expected="row or groups", got=f"{word!r:.30}",
             hint="`row` protects records, `groups` the persons that fit(..., groups=ids) names.",
-        )
+        )  # fmt: skip
     return f"add_remove 1 of {word}"
 
 

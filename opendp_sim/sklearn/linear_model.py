@@ -57,12 +57,9 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         array, target = self._seen(X, reset=True), label_array(y, "y")
         if target.dtype.kind not in "biufO":
             raise InputRefused(
-                "OS602",
-                "y",
-                expected="real numbers",
-                got=f"dtype {target.dtype}",
+                "OS602", "y", expected="real numbers", got=f"dtype {target.dtype}",
                 hint="for labels take DPRidgeClassifier.",
-            )
+            )  # fmt: skip
         who, width = type(self).__name__, array.shape[1]
         low, high = pair_of(self.y_bounds, f"{who}.y_bounds")
         box = box_of(self.bounds, None, width, self).beside(width, low, high, 1)

@@ -102,12 +102,10 @@ def check_kind(estimator: Any, labels: NDArray[Any], column: Any) -> None:
     given = "text" if given is None and is_text(column) else given
     if known is not None and given is not None and known != given:
         raise EstimatorRefused(
-            "OS102",
-            "y",
-            expected=f"labels of the kind of the estimator's classes: {known}",
+            "OS102", "y", expected=f"labels of the kind of the estimator's classes: {known}",
             got=f"dtype {given if labels.dtype.kind == 'O' else labels.dtype}",
             hint="write the labels as they were written at fit.",
-        )
+        )  # fmt: skip
 
 
 def names_for(estimator: Any, table: Any) -> list[str] | None:
@@ -171,12 +169,9 @@ def check_pairs(array: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse labels that are more or fewer than the records (OS602)."""
     if len(array) != len(labels):
         raise InputRefused(
-            "OS602",
-            "y",
-            expected="one label a record",
-            got="another number of them",
+            "OS602", "y", expected="one label a record", got="another number of them",
             hint="X and y need one entry a record.",
-        )
+        )  # fmt: skip
 
 
 def right(
@@ -375,12 +370,10 @@ def private_score(
     charged = any(getattr(each, "charges_at_predict", False) for each in inside)
     if not is_classifier(estimator) or charged:
         raise EstimatorRefused(
-            "OS102",
-            "estimator",
+            "OS102", "estimator",
             expected="a classifier whose predictions are free functions of a row",
-            got=type(estimator).__name__,
-            hint="only accuracies are released here.",
-        )
+            got=type(estimator).__name__, hint="only accuracies are released here.",
+        )  # fmt: skip
     check_fitted(estimator)
     check_accounted(estimator)
     array, labels = checked_table(estimator, X, reset=False), label_array(y, "y")

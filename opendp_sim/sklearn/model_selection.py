@@ -261,12 +261,10 @@ def _check_workers(search: Any) -> None:
     here = any(isinstance(each, Budget) and each.in_memory for each in held)
     if search.n_jobs not in (None, 1) and here:
         raise EstimatorRefused(
-            "OS102",
-            "n_jobs",
-            expected="a budget that other processes can see",
+            "OS102", "n_jobs", expected="a budget that other processes can see",
             got="one in this process's memory",
             hint="Budget.open('file.ledger', ...), or n_jobs=None.",
-        )
+        )  # fmt: skip
 
 
 def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
@@ -341,12 +339,9 @@ def cost_of_fits(fits: list[Any]) -> Cost:
 
 def _refused_cost(where: str, expected: str) -> EstimatorRefused:
     return EstimatorRefused(
-        "OS102",
-        where,
-        expected=expected,
-        got="another",
+        "OS102", where, expected=expected, got="another",
         hint="count the fits yourself and reserve them: budget.reserve([...]).",
-    )
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------
@@ -407,12 +402,10 @@ class DPSearch(ClassifierMixin, Copyable):  # type: ignore[misc]
         if not good:
             check_accounted(self.estimator)
             raise EstimatorRefused(
-                "OS102",
-                "estimator",
-                expected="a private classifier whose predictions are free",
+                "OS102", "estimator", expected="a private classifier whose predictions are free",
                 got=type(self.estimator).__name__,
                 hint="put scalers with public constants before the search.",
-            )
+            )  # fmt: skip
         budget = self._paid_by(found)
         return [each.set_params(budget=budget) for each in found]
 
@@ -441,12 +434,9 @@ class DPSearch(ClassifierMixin, Copyable):  # type: ignore[misc]
         ids = None if groups is None else ids_of(groups)[0]
         if len({len(array), len(labels), len(array if ids is None else ids)}) > 1:
             raise InputRefused(
-                "OS602",
-                "y",
-                expected="one entry a record",
-                got="another number of them",
+                "OS602", "y", expected="one entry a record", got="another number of them",
                 hint="X, y and groups need one entry a record.",
-            )
+            )  # fmt: skip
         for candidate in candidates:  # on no record: whatever is wrong is told before the charge
             none = clone(candidate).set_params(budget=None)
             nobody = None if ids is None else ids[:0].copy()  # a view would hold on to everybody
@@ -597,12 +587,9 @@ class HashFold(BaseCrossValidator):  # type: ignore[misc]
         hashes = _hashes(matrix_of(X) if groups is None else X, groups, seed_of(self.random_state))
         if len(hashes) != len(X):
             raise InputRefused(
-                "OS602",
-                "groups",
-                expected="one entry a record",
-                got="another number of them",
+                "OS602", "groups", expected="one entry a record", got="another number of them",
                 hint="X and groups need one entry a record.",
-            )
+            )  # fmt: skip
         folds = hashes % np.uint64(self.get_n_splits())
         for fold in range(self.get_n_splits()):
             yield np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)

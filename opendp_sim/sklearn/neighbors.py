@@ -105,12 +105,11 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         self._asked = _Asked(plan, table, reference, int(self.queries), private)
         if self._copied and self._asked.refers_now:
             raise EstimatorRefused(
-                "OS102",
-                f"{type(self).__name__}.reference",
+                "OS102", f"{type(self).__name__}.reference",
                 expected="reference=public_rows or a threshold, since this estimator is a copy",
                 got="neither, so that the first queries of a wrapper would be shown as they are",
                 hint="give 50 or more public rows that look like queries, or threshold=0.5.",
-            )
+            )  # fmt: skip
         self.plan_, self.classes_ = plan, classes.values
         claim = claim_about(plan, next(iter(plan.releases.values())))
         self.privacy_ = {**claim, "text": claim_sentence(claim), "entry": None}
@@ -146,12 +145,10 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         """Return a raw accuracy, which spends predictions; refused without ``allow_scoring=True``."""
         if not self.allow_scoring:
             raise EstimatorRefused(
-                "OS102",
-                f"{type(self).__name__}.score",
-                expected="allow_scoring=True, for public X and y",
-                got="a score without it",
+                "OS102", f"{type(self).__name__}.score",
+                expected="allow_scoring=True, for public X and y", got="a score without it",
                 hint="each row of X is a prediction that is spent, and of private rows the score is raw.",
-            )
+            )  # fmt: skip
         return float(super().score(X, y, sample_weight))
 
     @property
@@ -212,29 +209,25 @@ class _Asked:
         """Refuse unanswerable queries (OS406, OS607) before they are asked."""
         if is_scoring():
             raise EstimatorRefused(
-                "OS102",
-                "predict",
+                "OS102", "predict",
                 expected="a classifier whose predictions are free functions of a row",
                 got="private records as queries",
                 hint="what is left would tell how many there were, and answers depend on earlier ones.",
-            )
+            )  # fmt: skip
         count = len(queries)
         if self.refers_now and count < LEAST_REFERENCE:
             raise InputRefused(
-                "OS607",
-                "predict",
+                "OS607", "predict",
                 expected=f"{LEAST_REFERENCE} queries or more at first, which say what queries look like",
                 got=f"{count}",
                 hint="or give reference=public_rows to the estimator, or threshold=0.5.",
-            )
+            )  # fmt: skip
         if count > self.left:
             raise BudgetError(
-                "OS406",
-                "predict",
-                expected=f"at most {self.left} more predictions",
+                "OS406", "predict", expected=f"at most {self.left} more predictions",
                 got=f"{count} queries",
                 hint="a new fit with more `queries` is another charge; ask fewer at a time.",
-            )
+            )  # fmt: skip
 
     def ask(self, queries: NDArray[np.float64]) -> tuple[str | int, ...]:
         """Answer queries; they count whatever happens."""
@@ -246,12 +239,10 @@ class _Asked:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse copies and pickles (OS407)."""
         raise BudgetError(
-            "OS407",
-            "DPKNeighborsClassifier",
-            expected="the fitted estimator itself",
+            "OS407", "DPKNeighborsClassifier", expected="the fitted estimator itself",
             got="a copy of it",
             hint="it holds private records; `clone` makes one that is not fitted.",
-        )
+        )  # fmt: skip
 
 
 def _ended(folder: Path, sessions: list[Session]) -> None:

@@ -51,12 +51,9 @@ class Answers(Table):
         """
         if self._again is None:
             raise DataError(
-                "OS602",
-                "answers",
-                expected="answers that came from `release.ask`",
-                got="answers without their release",
-                hint="ask the release again.",
-            )
+                "OS602", "answers", expected="answers that came from `release.ask`",
+                got="answers without their release", hint="ask the release again.",
+            )  # fmt: skip
         found: Answers = self._again(question, parameters)
         return found
 

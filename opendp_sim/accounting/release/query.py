@@ -42,12 +42,9 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
     claim = _bound(question, parameters, release.released, release)
     if claim.asks and queries is None:
         raise DataError(
-            "OS607",
-            question,
-            expected="public queries",
-            got="none",
+            "OS607", question, expected="public queries", got="none",
             hint="pass an array of shape (q, d), a data frame, or a dict of columns.",
-        )
+        )  # fmt: skip
     carried: dict[str, NDArray[Any]] = {}
     features = features_of(release)
     own = None
@@ -86,21 +83,15 @@ def _bound(
     if question not in known:
         lookup(question)  # refuses an unknown name with the nearest one
         raise ParameterError(
-            "OS101",
-            "question",
-            expected=f"one of {', '.join(known)}",
-            got=question,
+            "OS101", "question", expected=f"one of {', '.join(known)}", got=question,
             hint=f"this release answers {', '.join(questions_of(release)) or 'no question'}.",
-        )
+        )  # fmt: skip
     mechanism: Mechanism = lookup(question)(**parameters)
     if domain is None:
         raise ReleaseError(
-            "OS702",
-            question,
-            expected="answers that can be asked further",
-            got="final ones",
+            "OS702", question, expected="answers that can be asked further", got="final ones",
             hint="ask the release itself.",
-        )
+        )  # fmt: skip
     claim: Any = mechanism.bind(domain, release.stages[0].metric)
     return claim  # type: ignore[no-any-return]
 
@@ -155,12 +146,11 @@ def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
     wanted = sum(column.width for column in features.columns)
     if array.ndim != 2 or array.shape[1] != wanted:
         raise DataError(
-            "OS607",
-            "queries",
+            "OS607", "queries",
             expected=f"an array of shape (q, {wanted}): {', '.join(c.name for c in features.columns)}",
             got=f"shape {array.shape}",
             hint="pass one row a query, or a dict or data frame with the columns by name.",
-        )
+        )  # fmt: skip
     out, start = {}, 0
     for column in features.columns:
         part = array[:, start : start + column.width]

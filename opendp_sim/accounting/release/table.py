@@ -41,12 +41,9 @@ class Table:
             return self.columns[name]
         except KeyError:
             raise DataError(
-                "OS602",
-                type(self).__name__.lower(),
-                expected=f"one of {', '.join(self.columns)}",
-                got=str(name),
-                hint="`keys()` lists the columns.",
-            ) from None
+                "OS602", type(self).__name__.lower(), expected=f"one of {', '.join(self.columns)}",
+                got=str(name), hint="`keys()` lists the columns.",
+            ) from None  # fmt: skip
 
     def keys(self) -> list[str]:
         """Return the names of the columns."""
@@ -140,9 +137,6 @@ def _needs(module: str, package: str) -> Any:
         return import_module(module)
     except ImportError:
         raise DataError(
-            "OS606",
-            module,
-            expected=f"the package {module}",
-            got="it is not installed",
+            "OS606", module, expected=f"the package {module}", got="it is not installed",
             hint=f"pip install {module}" + (" (extra `parquet`)." if package == "parquet" else "."),
-        ) from None
+        ) from None  # fmt: skip

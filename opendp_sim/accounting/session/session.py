@@ -211,12 +211,10 @@ def _kind_of_ids(first: Stage) -> type | None:
 def _refuse_other_kind(who: list[Any], kind: type) -> None:
     if who and not isinstance(who[0], kind):
         raise DataError(
-            "OS607",
-            "session",
-            expected=f"ids of the declared kind: {kind.__name__}",
+            "OS607", "session", expected=f"ids of the declared kind: {kind.__name__}",
             got="the other kind",
             hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
-        )
+        )  # fmt: skip
 
 
 def _surveys(stage: Stage) -> bool:

@@ -187,12 +187,9 @@ def explain_stage(plan: Plan, name: str) -> str:
     """Return the page of one stage, its types and its loss."""
     if name not in plan.types:
         raise SpecError(
-            "OS303",
-            "explain",
-            expected=f"a stage: {', '.join(plan.types)}",
-            got=name,
+            "OS303", "explain", expected=f"a stage: {', '.join(plan.types)}", got=name,
             hint=suggest(name, plan.types) or "name a stage of the flow.",
-        )
+        )  # fmt: skip
     about = stage_plain(plan.types[name])
     lines = [f"stage {name}", f"    from      {about['from']} (source {about['source']})"]
     for step in about["steps"]:

@@ -179,12 +179,10 @@ def _check_link(program: Program, notes: Notes, spec: File) -> None:
     for path, file in _counting(program):
         if not (is_shared(file) or File(file).is_absolute()):
             notes.error(
-                "OS304",
-                f"`{file}` would lie beside a link to the spec, and not beside the spec",
-                path,
-                label="another one for each name of the spec",
+                "OS304", f"`{file}` would lie beside a link to the spec, and not beside the spec",
+                path, label="another one for each name of the spec",
                 help="name the spec's own file, or give this an absolute path.",
-            )
+            )  # fmt: skip
 
 
 def _check_names(program: Program, notes: Notes) -> None:
@@ -195,12 +193,9 @@ def _check_names(program: Program, notes: Notes) -> None:
     for path, file in kept + _counting(program):
         if any(is_run_folder(part) for part in File(file).parts):
             notes.error(
-                "OS304",
-                f"`{file}` lies in a folder that is called as that of a run",
-                path,
-                label="such folders are removed",
-                help="choose another name.",
-            )
+                "OS304", f"`{file}` lies in a folder that is called as that of a run", path,
+                label="such folders are removed", help="choose another name.",
+            )  # fmt: skip
 
 
 def _check_stores(program: Program, notes: Notes) -> None:

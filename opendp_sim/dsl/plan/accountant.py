@@ -421,12 +421,11 @@ def _total(
     over = over or (claim is not None and any(c > m for c, m in zip(claim, limits, strict=True)))
     if over:
         error = BudgetError(
-            "OS401",
-            "privacy.budget",
+            "OS401", "privacy.budget",
             expected=f"a total within {loss_text(privacy.measure, target.exact)}",
             got=loss_text(privacy.measure, total),
             hint="raise the given scales, write `scale: solve`, or raise the budget.",
-        )
+        )  # fmt: skip
         notes.from_error(error, ("privacy", "budget"))
     return total, None if claim is None else _as_written(claim, budget)
 

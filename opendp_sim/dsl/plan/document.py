@@ -54,12 +54,10 @@ def save_plan(plan: Plan, path: str | File) -> None:
     spec = os.path.relpath(File(plan.path).resolve(), target.resolve().parent)
     if not _is_text(spec):
         raise SpecError(
-            "OS309",
-            str(path),
-            expected="a spec whose path is text, from the plan's folder",
+            "OS309", str(path), expected="a spec whose path is text, from the plan's folder",
             got="a path of other bytes",
             hint="write the plan beside the spec, or rename the folder.",
-        )
+        )  # fmt: skip
     write_json(
         target,
         {

@@ -78,12 +78,11 @@ def refuse_incomparable(plan: Plan) -> None:
     for name, typed in plan.types.items():
         if typed.entry.source.kind != "builtin" and not typed.entry.public:
             raise SpecError(
-                "OS306",
-                f"data.{typed.entry.name}",
+                "OS306", f"data.{typed.entry.name}",
                 expected="public data to compare with: exact answers are not private",
                 got=f"stage `{name}` on data that is not declared public",
                 hint="leave --compare out, or try it on a built-in data set.",
-            )
+            )  # fmt: skip
     if not _to_compare(plan):
         raise DataError(
             "OS607", "compare", expected="an output that answers `density`, `classify` or `predict`",

@@ -117,12 +117,10 @@ def check_replaced(path: File, where: str) -> None:
     """
     if path.is_file() and _maker(path) is None:
         raise DataError(
-            "OS609",
-            where,
-            expected="no file there, or an output of a run, with its certificate",
+            "OS609", where, expected="no file there, or an output of a run, with its certificate",
             got=f"{path}: a file that no run of this package is known to have written",
             hint="nothing was charged: move that file away, or choose another folder with --into.",
-        )
+        )  # fmt: skip
 
 
 def check_own(path: File, where: str, program: str) -> None:

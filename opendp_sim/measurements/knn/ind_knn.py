@@ -237,12 +237,10 @@ class IndKnn(Mechanism):
         rows = grid_rows(self.key, domain, Symmetric() if by_person else metric, needs_labels=True)
         if rows.ids != by_person:
             raise SpaceError(
-                "OS202",
-                f"{self.key}.input_metric",
-                expected="id distance exactly for rows with person ids",
-                got=type(metric).__name__,
+                "OS202", f"{self.key}.input_metric",
+                expected="id distance exactly for rows with person ids", got=type(metric).__name__,
                 hint="set the privacy unit to the person, or leave the person out of `select`.",
-            )
+            )  # fmt: skip
         hashed = not isinstance(self.search, ExactSearch)
         if not self.normalise and (self.kernel.angular or hashed):
             raise ParameterError(

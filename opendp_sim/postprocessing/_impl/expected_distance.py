@@ -113,11 +113,9 @@ def expected_distance_error(asked: PublicExample, post: Mechanism) -> ExpectedEr
     seen = size * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, kind)
     meant = size * _mean(before, wanted, power, asked.claimed(kind))
     return ExpectedError(
-        root_mean_square(answer["noise_error"][:, 0]),
-        0.0,
-        root_mean_square(seen - meant),
+        root_mean_square(answer["noise_error"][:, 0]), 0.0, root_mean_square(seen - meant),
         root_mean_square(answer["distance"][:, 0] - seen),
-    )
+    )  # fmt: skip
 
 
 def _of_means(asked: PublicExample, post: Any, scaled: dict[str, Any]) -> ExpectedError:

@@ -166,12 +166,10 @@ def expected_kernel_error(asked: PublicExample, post: Mechanism) -> ExpectedErro
         off, noise, share = ratio_error(exact, size, least, np.square(noise), together, of_count**2)
     spread = np.zeros_like(exact) if variance is None else np.sqrt(variance)
     return ExpectedError(
-        root_mean_square(noise),
-        share * loss * root_mean_square(spread),
+        root_mean_square(noise), share * loss * root_mean_square(spread),
         share * size * root_mean_square(maps),
-        math.hypot(share * size * root_mean_square(bias), root_mean_square(off)),
-        least,
-    )
+        math.hypot(share * size * root_mean_square(bias), root_mean_square(off)), least,
+    )  # fmt: skip
 
 
 def root_mean_square(values: Floats) -> float:

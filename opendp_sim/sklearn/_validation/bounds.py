@@ -110,12 +110,10 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> FeatureBounds:
         bounds = _by_column(bounds, getattr(estimator, "feature_names_in_", None), width, where)
     elif width == 2 and _either_way(bounds):
         raise EstimatorRefused(
-            "OS102",
-            where,
-            expected="bounds that can be read in one way",
+            "OS102", where, expected="bounds that can be read in one way",
             got="two pairs for two columns: one a column, or lows and highs?",
             hint=_hint_for_two(estimator),
-        )
+        )  # fmt: skip
     low, high = (_numbers(part, width, where) for part in _two(bounds, where))
     size = max(len(low), len(high))
     low, high = (part * size if len(part) == 1 else part for part in (low, high))
@@ -130,12 +128,11 @@ def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) ->
     known = places if names is None or set(bounds) == set(places) else [str(n) for n in names]
     if set(bounds) != set(known):
         raise EstimatorRefused(
-            "OS102",
-            where,
+            "OS102", where,
             expected=f"a pair for each of {', '.join(map(str, known[:8]))}{' ...' * (width > 8)}",
             got="other columns",
             hint="name every column that is fitted; of an array, its columns are 0, 1, ...",
-        )
+        )  # fmt: skip
     pairs = [_two(bounds[name], where) for name in known]
     return [low for low, _ in pairs], [high for _, high in pairs]
 
@@ -170,12 +167,9 @@ def pair_of(bounds: Any, name: str) -> tuple[float, float]:
     """Return one pair of finite bounds, or refuse (OS101)."""
     if bounds is None:
         raise EstimatorRefused(
-            "OS101",
-            name,
-            expected="(low, high), public bounds",
-            got="none",
+            "OS101", name, expected="(low, high), public bounds", got="none",
             hint="state them from public knowledge: they are not taken from the data.",
-        )
+        )  # fmt: skip
     (low,), (high,) = (_numbers(part, 1, name) for part in _two(bounds, name))
     if not (low < high and math.isfinite(high - low)):
         raise _bad_bounds(name, "a low bound that is not below its high one")
@@ -202,9 +196,8 @@ def _numbers(part: Any, width: int, who: str) -> tuple[float, ...]:
 
 def _bad_bounds(where: str, got: str) -> EstimatorRefused:
     return EstimatorRefused(
-        "OS102",
-        where,
+        "OS102", where,
         expected="bounds=(low, high), (lows, highs) or {column: (low, high)}, finite, low below high",
         got=got,
         hint='for columns of unlike bounds: bounds={"age": (0, 120), "delay": (-90, 600)}.',
-    )
+    )  # fmt: skip

@@ -40,12 +40,10 @@ class PublicClasses:
         kind = "U" if kind == "O" and is_text(given) else kind
         if kind in "cmMV" or kind in ("biuf" if text else "UST"):
             raise EstimatorRefused(
-                "OS102",
-                "classes",
-                expected="classes of the kind that y holds",
+                "OS102", "classes", expected="classes of the kind that y holds",
                 got=f"Unknown label type: y has dtype {'text' if kind == 'U' else labels.dtype}",
                 hint="state the classes as they are written in y.",
-            )
+            )  # fmt: skip
 
     def column(self, labels: NDArray[Any]) -> tuple[NDArray[Any], dict[str, Any]]:
         """Return a label column with its declaration."""
@@ -61,24 +59,19 @@ def classes_of(classes: Any, who: str) -> PublicClasses:
     """Return the public classes, or refuse to take them from y (OS101)."""
     if classes is None:
         raise EstimatorRefused(
-            "OS101",
-            f"{who}.classes",
-            expected="classes=[...], every label that could occur",
-            got="none",
-            hint="which labels occur in y is private, and is not read from it.",
-        )
+            "OS101", f"{who}.classes", expected="classes=[...], every label that could occur",
+            got="none", hint="which labels occur in y is private, and is not read from it.",
+        )  # fmt: skip
     listed = _listed(classes)
     whole = all(isinstance(v, int | np.integer | float) and _is_key(v) for v in listed)
     # numpy's texts drop zero characters at the end: two classes could become one.
     text = all(isinstance(v, str) and not v.endswith("\0") for v in listed)
     if not (whole or text) or len(listed) < 2 or len(set(listed)) < len(listed):
         raise EstimatorRefused(
-            "OS101",
-            f"{who}.classes",
-            expected="two or more different labels, all text or all whole",
-            got="another list",
+            "OS101", f"{who}.classes",
+            expected="two or more different labels, all text or all whole", got="another list",
             hint='for example classes=["ham", "spam"] or classes=range(10).',
-        )
+        )  # fmt: skip
     return PublicClasses(np.unique(np.asarray(listed)))
 
 
@@ -110,12 +103,9 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
     real = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     if not (real and above < value < below):
         raise EstimatorRefused(
-            "OS101",
-            name,
-            expected=f"a finite number above {above:g}, below {below:g}",
-            got=f"{value!r:.30}",
-            hint=f"choose `{name}` from public knowledge.",
-        )
+            "OS101", name, expected=f"a finite number above {above:g}, below {below:g}",
+            got=f"{value!r:.30}", hint=f"choose `{name}` from public knowledge.",
+        )  # fmt: skip
     return float(value)
 
 
@@ -124,10 +114,7 @@ def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
     value = python_value(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(
-            "OS101",
-            name,
-            expected=f"one of {', '.join(among)}",
-            got=f"{value!r:.30}",
+            "OS101", name, expected=f"one of {', '.join(among)}", got=f"{value!r:.30}",
             hint=f"write {name}={among[0]!r}.",
-        )
+        )  # fmt: skip
     return value

@@ -66,12 +66,10 @@ def seed_of(random_state: Any) -> int:
         return 0
     if not isinstance(random_state, int) or not 0 <= random_state < 2**63:
         raise EstimatorRefused(
-            "OS101",
-            "random_state",
-            expected="a whole number, or None for 0",
+            "OS101", "random_state", expected="a whole number, or None for 0",
             got=f"{random_state!r:.30}",
             hint="it seeds public matrices, which are written into the release; never the noise.",
-        )
+        )  # fmt: skip
     return int(random_state)
 
 
@@ -79,10 +77,8 @@ def _count(value: Any) -> int:
     value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**20:
         raise EstimatorRefused(
-            "OS101",
-            "n_components",
-            expected="a whole number from 1 to 2**20",
+            "OS101", "n_components", expected="a whole number from 1 to 2**20",
             got=f"{value!r:.30}",
             hint="features of the kernel, at most: 2000 is enough for most data.",
-        )
+        )  # fmt: skip
     return int(value)

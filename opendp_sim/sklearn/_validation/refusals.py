@@ -43,12 +43,10 @@ def _of_table(error: DataError) -> InputRefused:
     """Return a refusal in the caller's words."""
     inner = error.code == "OS607" and _INNER.search(error.expected) is not None
     return InputRefused(
-        error.code,
-        "X" if (error.code, error.where) == ("OS607", "queries") else error.where,
-        expected=_INNER.sub("", error.expected) if inner else error.expected,
-        got=error.got,
+        error.code, "X" if (error.code, error.where) == ("OS607", "queries") else error.where,
+        expected=_INNER.sub("", error.expected) if inner else error.expected, got=error.got,
         hint="pass the columns of the fit, in the same order." if inner else error.hint,
-    )
+    )  # fmt: skip
 
 
 @contextmanager

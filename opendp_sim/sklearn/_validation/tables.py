@@ -79,12 +79,9 @@ def matrix_of(table: Any) -> NDArray[Any]:
     """
     if hasattr(table, "tocsr") or hasattr(table, "todense"):
         raise InputTypeRefused(
-            "OS602",
-            "X",
-            expected="a dense table",
-            got="a sparse matrix",
+            "OS602", "X", expected="a dense table", got="a sparse matrix",
             hint="zeros of a sparse matrix are records' values too: pass `X.toarray()`.",
-        )
+        )  # fmt: skip
     array = bare(table) if isinstance(table, np.ndarray) else _framed(table)
     if array.ndim != 2:
         raise InputRefused(
@@ -97,20 +94,15 @@ def matrix_of(table: Any) -> NDArray[Any]:
         )
     if array.shape[1] == 0:
         raise InputRefused(
-            "OS602",
-            "X",
-            expected="a minimum of 1 feature",
-            got="0 feature(s)",
+            "OS602", "X", expected="a minimum of 1 feature", got="0 feature(s)",
             hint="name the columns that are features.",
-        )
+        )  # fmt: skip
     if array.dtype.kind not in _NUMBERS:
         raise InputRefused(
-            "OS602",
-            "X",
-            expected="columns of real numbers",
+            "OS602", "X", expected="columns of real numbers",
             got="Complex data not supported" if array.dtype.kind == "c" else f"dtype {array.dtype}",
             hint="encode other columns by public rules, before the estimator.",
-        )
+        )  # fmt: skip
     return array
 
 
@@ -122,23 +114,18 @@ def label_array(values: Any, name: str) -> NDArray[Any]:
     """
     if values is None:
         raise InputRefused(
-            "OS602",
-            name,
-            expected=f"one `{name}` a record",
+            "OS602", name, expected=f"one `{name}` a record",
             got=f"This estimator requires {name} to be passed, but the target {name} is None",
             hint=f"call fit(X, {name}).",
-        )
+        )  # fmt: skip
     array = _one_column(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         raise InputRefused(
-            "OS602",
-            name,
-            expected=f"one `{name}` a record: an array of one dimension",
-            got="another number of dimensions",
-            hint="fit one estimator for each target.",
-        )
+            "OS602", name, expected=f"one `{name}` a record: an array of one dimension",
+            got="another number of dimensions", hint="fit one estimator for each target.",
+        )  # fmt: skip
     return array
 
 
@@ -156,12 +143,9 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
     if ids.dtype.kind in "UST":
         return ids, "str"
     raise InputRefused(
-        "OS602",
-        "groups",
-        expected="identifiers that are whole numbers or text",
-        got=f"dtype {ids.dtype}",
-        hint="convert them, for example with `.astype(str)`.",
-    )
+        "OS602", "groups", expected="identifiers that are whole numbers or text",
+        got=f"dtype {ids.dtype}", hint="convert them, for example with `.astype(str)`.",
+    )  # fmt: skip
 
 
 def is_text(values: Any) -> bool:
@@ -193,12 +177,9 @@ def checked_table(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
         refused = str(error)  # scikit-learn's own words about numbers and names of columns
     if refused:
         raise InputRefused(
-            "OS602" if reset else "OS607",
-            "X",
-            expected="the columns of the fit",
-            got=refused.removesuffix("."),
-            hint="pass the same columns in the same order.",
-        )
+            "OS602" if reset else "OS607", "X", expected="the columns of the fit",
+            got=refused.removesuffix("."), hint="pass the same columns in the same order.",
+        )  # fmt: skip
     return array
 
 

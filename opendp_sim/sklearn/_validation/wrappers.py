@@ -95,12 +95,10 @@ def check_folds(cv: Any) -> None:
     named = cv.__name__ if isinstance(cv, type) else type(cv).__name__
     got = f"cv={cv}" if cv is None or type(cv) is int else f"{named:.40}"
     raise EstimatorRefused(
-        "OS102",
-        "cv",
-        expected="HashFold, whose folds are a public hash of each record",
+        "OS102", "cv", expected="HashFold, whose folds are a public hash of each record",
         got=f"{got}, in which one record may move others between the folds: no loss can be stated",
         hint="write cv=HashFold(3), from opendp_sim.sklearn; its folds are by person with groups.",
-    )
+    )  # fmt: skip
 
 
 def holds_private(estimator: Any) -> bool:
@@ -130,12 +128,10 @@ def check_steps(pipeline: Any) -> None:
         isinstance(each, PrivateEstimator) or hasattr(type(each), "private_cost") for each in before
     ):
         raise EstimatorRefused(
-            "OS102",
-            "estimator",
-            expected="exactly one private estimator, at the end of its pipeline",
-            got="another",
+            "OS102", "estimator",
+            expected="exactly one private estimator, at the end of its pipeline", got="another",
             hint="count the fits yourself and reserve them: budget.reserve([...]).",
-        )
+        )  # fmt: skip
     for step in outside_of_frozen(pipeline):
         _check_step(step)
 
@@ -186,12 +182,10 @@ def _check_step(step: Any) -> None:
     ):
         return
     raise EstimatorRefused(
-        "OS102",
-        f"step {name}",
-        expected="steps that learn nothing from the records and treat each record alone",
-        got=got,
+        "OS102", f"step {name}",
+        expected="steps that learn nothing from the records and treat each record alone", got=got,
         hint=f"use {_SCALE}; {_FREEZE}.",
-    )
+    )  # fmt: skip
 
 
 def _mixes(step: FrozenEstimator) -> bool:

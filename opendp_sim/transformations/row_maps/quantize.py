@@ -134,12 +134,11 @@ class Quantize(Mechanism):
         # Below 2**-1000 or above 2**1000 a step, or what is divided by it, leaves the normal floats.
         if not 2.0**-1000 <= unit <= 2.0**1000 or max(map(abs, (*lower, *upper))) / unit >= 2.0**51:
             raise ParameterError(
-                "OS102",
-                f"{self.key}.bounds",
+                "OS102", f"{self.key}.bounds",
                 expected="bounds that are apart by a normal number of their own size",
                 got="steps that floats cannot tell apart, or cannot hold",
                 hint="change the unit of the data, or lower `bits`.",
-            )
+            )  # fmt: skip
         return unit
 
     def _bounds(self, rows: RealRows) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -157,12 +157,9 @@ def _without(rows: Rows, owners: NDArray[np.int64], gone: NDArray[np.int64]) -> 
 
 def _other_ids(key: str) -> DataError:
     return DataError(
-        "OS607",
-        key,
-        expected="ids of the kind that the dataset has",
-        got="the other kind",
+        "OS607", key, expected="ids of the kind that the dataset has", got="the other kind",
         hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
-    )
+    )  # fmt: skip
 
 
 def _no_ids(key: str) -> DataError:

@@ -264,12 +264,10 @@ class FourierSketch(Mechanism):
         normal = all(isinstance(term.kernel, GaussianKernel) for term in reader.terms)
         if orthogonal and (rows.width < 2 or not normal):
             raise ParameterError(
-                "OS102",
-                f"{self.key}.features",
+                "OS102", f"{self.key}.features",
                 expected="a gaussian kernel in two columns or more",
-                got="another kernel, or one column",
-                hint="write features: random.",
-            )
+                got="another kernel, or one column", hint="write features: random.",
+            )  # fmt: skip
         return reader
 
     def _random_block(self, reader: FourierReader) -> SketchBlock:
@@ -290,12 +288,11 @@ class FourierSketch(Mechanism):
         lattice = LatticeReader.fit(self, rows, exact=exact)
         if lattice is None and exact:
             raise ParameterError(
-                "OS102",
-                f"{self.key}.features",
+                "OS102", f"{self.key}.features",
                 expected="a gaussian kernel that `frequencies` hold to 1e-3",
                 got="another kernel, or one that needs more frequencies",
                 hint="write features: auto, allow more frequencies, or widen the bandwidth.",
-            )
+            )  # fmt: skip
         return lattice
 
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
