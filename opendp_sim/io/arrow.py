@@ -56,17 +56,10 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
 def stored_in(
     column: Column, stored: str | tuple[str, ...], known: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a table's names for the parts of a column.
+    """Return a table's name, or a vector's names, for a declared column.
 
-    One, or one number for each entry of a vector.
-
-    Args:
-        column: the declaration.
-        stored: what the caller says it is called.
-        known: the names of the table's columns.
-
-    Raises:
-        DataError (OS602): no such column.
+    ``stored`` is what the caller says it is called, ``known`` the table's columns; none of them is
+    refused (OS602).
     """
     names = stored if isinstance(stored, tuple) else (stored,)
     if column.is_vector and names[0] not in known:
@@ -77,13 +70,7 @@ def stored_in(
 
 
 def arrow_column(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
-    """Return a column from its parts.
-
-    One, or one for each entry of a vector, Arrow's or numpy's.
-
-    Raises:
-        DataError (OS602): Arrow cannot convert it; the text is constant.
-    """
+    """Return a column from its Arrow or numpy parts (OS602)."""
     with unquoted(column.name):
         if len(parts) == 1:
             return _numpy(parts[0], column)
@@ -220,10 +207,9 @@ def _integers(array: Any, *, real: bool) -> NDArray[Any]:
 
 
 def _lists(array: Any, column: Column) -> NDArray[Any]:
-    """Return lists as rows.
+    """Return lists as rows, missing where null or of another length.
 
-    A null, or a list of another length, is a row of missing entries. Views are lists too, in whatever
-    order. Casting them to lists loses the last one (pyarrow 26).
+    Views are lists too, in whatever order. Casting them to lists loses the last one (pyarrow 26).
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra

@@ -85,9 +85,9 @@ def length_of(block: Mapping[str, NDArray[Any]]) -> int:
 
 
 def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Cut pieces into blocks of ``rows`` records.
+    """Cut pieces into blocks of ``rows`` records, the last perhaps shorter.
 
-    The last may be shorter. Holds one piece and less than one block at a time.
+    Holds one piece and less than one block at a time.
     """
     waiting: list[Block] = []
     count = 0

@@ -24,11 +24,7 @@ BUILTINS: dict[str, tuple[str, slice, Records]] = {
 
 
 def builtin_source(name: str, records: Records | None = None) -> PieceSource:
-    """Return a built-in data set, by default with its own column declarations.
-
-    Raises:
-        SpecError (OS303): no such data set. DataError (OS602): it has no such column.
-    """
+    """Return a built-in data set, with its own declarations (OS303, OS602)."""
     file, part, own = _lookup(name)
     place = files("opendp_sim.io") / "data" / file
     with place.open("rb") as stream:

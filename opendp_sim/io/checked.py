@@ -48,9 +48,7 @@ class GatedSource:
         self._lock = threading.Lock()
 
     def __call__(self) -> Iterator[Block]:
-        """Open the source behind the gate.
-
-        The second reading waits for the end of the first.
+        """Open the source behind the gate, one reading after the other.
 
         Raises:
             DataError: as ``finish``, from the second reading on.
@@ -63,10 +61,10 @@ class GatedSource:
         return self._looked_at()
 
     def parts(self, workers: int) -> list[Callable[[], Iterator[Block]]] | None:
-        """Return openers of the source's parts, in order.
+        """Return openers of the source's parts in order, for so many threads.
 
-        For the next reading, by so many threads. Each is opened once. None where the source is better
-        read whole: then nothing has begun.
+        Each is opened once, for the next reading. None where the source is better read whole: then
+        nothing has begun.
 
         Raises:
             DataError: as ``finish``, from the second reading on.

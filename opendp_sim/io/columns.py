@@ -50,11 +50,7 @@ class UnreadColumn:
 def held_columns(
     columns: Mapping[str, Any], records: Records
 ) -> tuple[dict[str, UnreadColumn], Callable[[slice], dict[str, NDArray[Any]]]]:
-    """Return a dict's declared columns, and a reader of slices.
-
-    Raises:
-        DataError (OS602): a declared column is missing, or nothing that holds one cell a record.
-    """
+    """Return a dict's declared columns, and a reader of slices (OS602)."""
     found = {}
     for column in records.columns:
         with unquoted(column.name):
@@ -72,14 +68,10 @@ def held_columns(
 
 
 def stored_column(values: Any, column: Column) -> UnreadColumn:
-    """Return a column as it is stored.
+    """Return a column as stored, numpy's and Arrow's data uncopied.
 
-    numpy's and Arrow's data is not copied.
-
-    Args:
-        values: an array or a sequence, a series or an array of pandas, Polars or Arrow, or for a
-            vector column a frame of them with one number for each entry.
-        column: the declaration.
+    It is an array or a sequence, a series or an array of pandas, Polars or Arrow, or for a vector a
+    frame of them with one number for each entry.
     """
     if (
         hasattr(values, "compute") and library_of(values) == "dask"
@@ -106,9 +98,9 @@ def stored_column(values: Any, column: Column) -> UnreadColumn:
 
 
 def typed_column(values: Any, name: str) -> NDArray[Any] | None:
-    """Return a column of a library with own types.
+    """Return a column of a library with own types, else None.
 
-    Its dtype follows from that type alone. None for anything else (numpy's arrays, lists).
+    Its dtype follows from that type alone.
     """
     if not is_typed(values):
         return None
@@ -118,10 +110,7 @@ def typed_column(values: Any, name: str) -> NDArray[Any] | None:
 
 
 def slices(series: Any, name: str) -> Cut:
-    """Return a slicer of a pandas column, by dtype alone.
-
-    Objects have no type: each cell is read by itself, so that none decides about the others.
-    """
+    """Return a slicer of a pandas column by dtype or cell."""
     words = getattr(getattr(series, "cat", None), "categories", series)
     objects = words.dtype == object or getattr(words.dtype, "storage", "") == "python"
     if objects:
@@ -158,13 +147,11 @@ def library_of(values: object) -> str:
 
 
 def from_polars(series: Any, name: str) -> Any:
-    """Return a Polars column as an Arrow array.
+    """Return a Polars column as an Arrow array, or refuse (OS602).
 
     The type decides before anything is exported: an export of objects ends the process in some versions
-    (1.36) and gives addresses in others (2.1), and a structure with a null may come out too short (1.36).
-
-    Raises:
-        DataError (OS602): a type that Arrow does not have, or a structure.
+    (1.36) and gives addresses in others (2.1), and a structure with a null may come out too short
+    (1.36).
     """
     if not in_arrow(getattr(series, "dtype", None)):
         raise no_arrow_type(name)

@@ -132,10 +132,7 @@ class PlaneColumn:
         return (Column(f"{name} {self.kind}", "date"),)
 
     def placed(self, name: str, raw: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Return two numbers a record, shape (n, 2).
-
-        NaN where a cell is missing; each row by its own cells.
-        """
+        """Return two numbers a record, ``(n, 2)``, by its own cells, or NaN."""
         columns = self.inner(name)
         if self.kind == "km":
             north, east = (normal(as_array(raw[c.name]), c) for c in columns)
@@ -156,10 +153,7 @@ class PlaneColumn:
 
 
 def _turns(values: NDArray[Any], kind: str) -> NDArray[np.float64] | None:
-    """Return each time as a part of a turn, or None.
-
-    None for a dtype that is no time.
-    """
+    """Return each time as a part of a turn, None without times."""
     if values.dtype.kind == "M":
         seconds = values.astype("M8[s]").astype(np.int64)
         gone = np.isnat(values)
@@ -200,10 +194,7 @@ def _time_of(text: str) -> object:
 
 
 def _weekday(cell: object) -> float:
-    """Return the weekday of a date or number, or NaN.
-
-    Monday is 0.
-    """
+    """Return the weekday of a date or number, Monday 0, or NaN."""
     number = day(cell)
     if number != MISSING:
         return float((number + 3) % 7)

@@ -262,18 +262,14 @@ def _records(file: _Lines, place: FileOptions) -> tuple[Iterator[list[str]], Sho
 def fast_cells(
     chunk: bytes, delimiter: str, cells: int, kinds: dict[int, str]
 ) -> dict[int, NDArray[Any]] | None:
-    """Return a regular chunk's cells, by place in the line.
-
-    None where a line is irregular.
+    """Return a regular chunk's cells by place, None for another.
 
     Args:
         chunk: whole lines.
         delimiter: between cells.
         cells: a line's.
-        kinds: place to what is read there: ``text``, ``real`` or ``whole``.
-
-    Returns:
-        Per place shape (n,): float64, int64, or text as objects, as the csv module gives them.
+        kinds: place to what is read there: ``text``, ``real`` or ``whole``: shape (n,) of objects, as the
+            csv module gives them, float64 or int64.
     """
     plain = not (b"0x" in chunk or b"0X" in chunk)  # pyarrow reads them as numbers of base 16
     types = {"text": "string", "real": "float64", "whole": "int64" if plain else "string"}
@@ -544,10 +540,7 @@ def decompressed(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
 
 
 def _check_header(header: list[str] | None, place: FileOptions, records: Records) -> None:
-    """Refuse a header without a declared column (OS602).
-
-    And add it if the header could be a record.
-    """
+    """Refuse headers without declared columns, naming those like records (OS602)."""
     try:
         layout_of(place, records, header)
     except DataError as error:

@@ -89,13 +89,9 @@ class Dialect:
         return None if cell.strip() in self._marks else cell
 
     def cells(self, line: list[str], count: int | None) -> list[str] | None:
-        """Return a line's cells, or None.
+        """Return a line's cells, None if it does not fit the file.
 
-        None for a line that does not fit the file.
-
-        Args:
-            line: as the csv module cut it.
-            count: the cells of the header; None where there is no header.
+        ``count`` are the cells of the header, if any.
         """
         if count is None or len(line) == count:
             return line
@@ -129,10 +125,9 @@ class Dialect:
 
     @cached_property
     def _form(self) -> re.Pattern[str]:
-        """Return the pattern of numbers.
+        """Return the pattern of grouped digits, a fraction, a power of ten.
 
-        Groups of digits, a fraction, a power of ten. The last group has three digits, others two or
-        three (12,34,567), so that 3,14 is none.
+        The last group has three digits, others two or three (12,34,567), so that 3,14 is none.
         """
         groups = r"[0-9]*"
         if self.thousands:
@@ -153,11 +148,7 @@ OPTIONS = tuple(f.name for f in fields(Dialect))
 
 
 def read_dialect(given: Mapping[Any, Any], delimiter: str, where: str) -> Dialect:
-    """Return the dialect that a source's options declare.
-
-    Raises:
-        SpecError (OS304): an option of the wrong type, or two that cannot both be meant.
-    """
+    """Return a source's declared dialect; wrong options are refused (OS304)."""
     told: dict[str, Any] = {name: given[name] for name in OPTIONS if name in given}
     for name in ("missing", "strip"):
         if name in told:
@@ -257,11 +248,7 @@ class _AsUtf8(io.RawIOBase):
 
 
 def opened(raw: IO[bytes], dialect: Dialect, delimiter: str) -> IO[bytes]:
-    """Return a file's bytes in UTF-8, from its header line on.
-
-    Raises:
-        DataError (OS602): a first line ``sep=`` with another delimiter than the declared one.
-    """
+    """Return a file's bytes in UTF-8 from its header on (OS602)."""
     if dialect.encoding != "utf-8":
         raw = io.BufferedReader(_AsUtf8(raw, dialect.encoding), 2**18)
     lead = _Lead(raw)
@@ -293,10 +280,7 @@ class _Lead(io.RawIOBase):
         return self._held.startswith(mark)
 
     def line(self) -> bytes:
-        r"""Return the next line with its end.
-
-        \n, \r or \r\n; at most ``_LINE`` bytes of it.
-        """
+        r"""Return the next line with its end, at most ``_LINE`` bytes."""
         size = 2**8
         while True:
             whole = not self._hold(size)

@@ -117,14 +117,9 @@ class FileOptions:
     planes: Mapping[str, PlaneColumn] = field(default_factory=dict)
 
     def stored(self, name: str, known: Sequence[str] | None = None) -> str | tuple[str, ...]:
-        """Return the name or names in the file of a declared column.
+        """Return the name or names of a declared column (OS602).
 
-        Args:
-            name: of the declared column.
-            known: the names of the file's columns; None where no header lists them.
-
-        Raises:
-            DataError (OS602): another number of names begins as declared.
+        ``known`` are the file's columns; None where no header lists them.
         """
         found = self.columns.get(name, name)
         if isinstance(found, Prefix):
@@ -321,9 +316,9 @@ def _wrong_type(where: str, expected: str) -> SpecError:
 
 @contextmanager
 def reading(file: Path, kind: str, hint: str = "") -> Iterator[None]:
-    """Replace a reader's error by one constant text.
+    """Replace a reader's error, which could quote records, by constant text.
 
-    Its own could quote a record. Without a hint, what the file's first bytes suggest is told.
+    Without a hint, what the file's first bytes suggest is stated.
     """
     got = "a file that cannot be read as one"
     try:
@@ -377,10 +372,10 @@ def file_state(file: Path | int) -> FileState:
 
 
 def need_state(file: Path, found: FileState, expected: FileState) -> None:
-    """Refuse a file in another state (OS601).
+    """Refuse a file in another state, or with another pinned part (OS601).
 
-    Or with another portable part of it. A second pass is about the records of the first one. What is
-    kept of a person stays within the limit all the same (``bound_contributions``).
+    A second pass is about the records of the first one. What is kept of a person stays within the limit
+    all the same (``bound_contributions``).
     """
     if found[: len(expected)] != expected:
         raise DataError(
@@ -391,10 +386,9 @@ def need_state(file: Path, found: FileState, expected: FileState) -> None:
 
 @contextmanager
 def same_file(file: Path, expected: FileState = ()) -> Iterator[tuple[IO[bytes], FileState]]:
-    """Open a file's unchanging bytes.
+    """Open a file's unchanging bytes, of the listed file if pinned.
 
-    Of the listed file if its state is given. What was opened is looked at, not what the path leads to
-    before or after.
+    What was opened is looked at, not what the path leads to before or after.
     """
     with file.open("rb") as held:
         state = file_state(held.fileno())

@@ -238,9 +238,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Give every worker one BLAS thread.
-
-    Several would spin on each other.
+    """Give every worker one BLAS thread, as several spin on each other.
 
     Several threads may be in it at once: the first sets the limit, the last restores what was before.
     """
@@ -300,9 +298,7 @@ class DeviceSum:
         return PartOfSum(np.zeros(self._claims[-1].output.size, dtype=np.int64))
 
     def add(self, part: PartOfSum, block: Any) -> None:
-        """Add the features of a block.
-
-        A block that the device has no room for is summed on the CPU.
+        """Add a block's features, on the CPU without room elsewhere.
 
         Raises:
             DeviceError (OS904): the device failed, or a record has another feature there.
@@ -353,11 +349,7 @@ class DeviceSum:
         part.out += found
 
     def _or_no_room(self, job: Callable[[Device], Any]) -> Any:
-        """Return what a device makes; None where it has no room.
-
-        Raises:
-            DeviceError (OS904): it failed.
-        """
+        """Return what a device makes, None without room; DeviceError if it failed."""
         try:
             with self._device as device:
                 return job(device)
@@ -481,10 +473,7 @@ def _gather(
     empty: Callable[[], S],
     add: Callable[[S, Any], None],
 ) -> list[S]:
-    """Return the workers' states, with all blocks added.
-
-    Blocks go through the row maps in ``before``.
-    """
+    """Return workers' states with all blocks added, behind row maps ``before``."""
     with one_blas_thread(), freed_blocks_kept():
         return _workers(stages, source_blocks, workers, on_block, before).gather(empty, add)
 
@@ -504,15 +493,9 @@ def fold_whole(
     workers: int | None = None,
     on_block: Callable[[int], None] | None = None,
 ) -> Any:
-    """Return a whole-dataset map's result.
+    """Return the result of the last, whole-dataset map with a ``fold``.
 
-    The last stage; on one thread or on several.
-
-    Args:
-        stages: row maps and, last, one with a ``fold``.
-        source_blocks: opens the dataset afresh, for each pass.
-        workers: as for ``build_sketch``.
-        on_block: as for ``build_sketch``.
+    The other arguments are those of ``build_sketch``.
     """
     last = stages[-1]
     assert isinstance(last.claim, Stable)  # noqa: S101 - the caller asked
@@ -535,10 +518,7 @@ def _workers(
     on_block: Callable[[int], None] | None,
     before: Sequence[Stage] | None = None,
 ) -> Workers:
-    """Return so many threads over the dataset behind the row maps.
-
-    Those in ``before``, where only some are to be run.
-    """
+    """Return so many threads over the dataset behind the row maps ``before``."""
     maps = stages if before is None else before
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     workers, tell = workers or cores(), on_block or _no_progress
@@ -586,12 +566,8 @@ def collect_records(
 ) -> dict[str, NDArray[Any]]:
     """Return all records after the row maps as one block.
 
-    For mechanisms on whole records.
-
-    Args:
-        stages: row maps from records to records; none where a mechanism takes them as they are.
-        records: the type behind them.
-        source_blocks: opens the dataset afresh.
+    ``records`` is the type behind the maps, of which there may be none: for mechanisms on whole
+    records.
     """
     key = stages[-1].mechanism.key if stages else "records"
     through = guarded(lambda _: resolve(stages, source_blocks), key)(None)

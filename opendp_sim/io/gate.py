@@ -89,9 +89,7 @@ def gated_blocks(
 
 
 def check_form(source: Source) -> None:
-    """Check columns and stored types without a record.
-
-    The form of a table is public.
+    """Check columns and stored types, which are public, without a record.
 
     Raises:
         DataError (OS602): a column is missing, or of a type that has no meaning for its declaration.

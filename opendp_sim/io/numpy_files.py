@@ -47,14 +47,7 @@ class _Stream:
 
     @classmethod
     def open(cls, file: IO[bytes], where: Path, size: int, *, packed: bool = False) -> _Stream:
-        """Read a header.
-
-        Args:
-            file: at the header.
-            where: the file that a refusal names.
-            size: bytes from here on.
-            packed: whether the stream cannot go back and forth at no cost.
-        """
+        """Read a header and ``size`` bytes, ``packed`` if slow to seek."""
         _, shape, columns_first, dtype = header_of(file)
         columns_first = columns_first and len(shape) > 1
         if not shape:
@@ -145,9 +138,9 @@ def _labels(file: IO[bytes], count: int) -> NDArray[Any]:
 
 
 def npz_source(place: FileOptions, records: Records) -> PieceSource:
-    """Return a source over an ``.npz`` file.
+    """Return a source over an ``.npz`` file, a member a column.
 
-    One member for each declared column, or one for each entry of a vector. Labels may be objects.
+    A vector may have one for each entry. Labels may be objects.
 
     Raises:
         DataError (OS601): not a readable file of plain arrays. (OS602): a column has no member.
@@ -240,13 +233,7 @@ def _column(column: Column, parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def stack_columns(array: NDArray[Any], where: str, records: Records) -> Raw:
-    """Return the columns of an array (n, total width).
-
-    The declared columns, in order.
-
-    Raises:
-        DataError (OS602): another total width.
-    """
+    """Return an array's declared columns in order, of the right width (OS602)."""
     flat = array.reshape(len(array), math.prod(array.shape[1:]))
     if flat.shape[1] != sum(column.width for column in records.columns):
         raise DataError(

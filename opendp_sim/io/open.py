@@ -74,10 +74,7 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
 
 
 def read_columns(place: FileOptions, records: Records) -> Records:
-    """Return the columns that are read in a file.
-
-    Others than the declared ones where these are made of times or places.
-    """
+    """Return the columns read in a file, of times and places too."""
     for name in place.planes:
         column = records.column(name)
         if column is not None and (column.width != 2 or column.numpy_dtype.kind != "f"):

@@ -68,9 +68,7 @@ class _Turns:
 def map_in_order(
     function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
 ) -> list[T]:
-    """Return the function's results, in order.
-
-    Raises the failure of the first item that fails.
+    """Return the function's results, in order, or the first item's failure.
 
     The function is also given what says whether it should go on. What it calls by ``in_caller`` is
     called in this thread, which does nothing else meanwhile.

@@ -114,13 +114,7 @@ class Named:
 
 
 def refuse_private(public: Origin, private: Origin, where: str) -> None:
-    """Refuse public rows that come from where the private ones do (OS704).
-
-    Args:
-        public: of the rows that somebody hands over as public.
-        private: of everything private that is known here.
-        where: what the refusal names.
-    """
+    """Refuse public rows from where private ones come, naming ``where`` (OS704)."""
     if public.meets(private):
         raise ReleaseError(
             "OS704", where, expected="public rows, from another place than the private ones",
@@ -131,16 +125,11 @@ def refuse_private(public: Origin, private: Origin, where: str) -> None:
 
 
 def public_rows(source: Source, private: Origin, where: str) -> Source:
-    """Return a source compared with the private one (OS704).
+    """Return a source compared with the private one, also as read (OS704).
 
-    Compared itself, and as it is read. A query, a stream or a function of a caller has no memory
-    before it runs: each piece that it gives is compared when it comes. Files are known by their names,
-    and are not.
-
-    Args:
-        source: of the rows that somebody hands over as public.
-        private: of everything private that is known here.
-        where: what the refusal names.
+    A query, a stream or a function of a caller has no memory before it runs: each piece that it gives
+    is compared when it comes. Files are known by their names, and are not. ``where`` is what a refusal
+    names.
     """
     if not private:
         return source
@@ -181,14 +170,7 @@ class _Read:
 
 
 def origin_of(rows: Any) -> Origin:
-    """Return the origin of rows.
-
-    No value is read, and no query is run.
-
-    Args:
-        rows: a ``Named`` source, a ``Table`` or another source, or a table of any library that
-            ``from_table`` takes.
-    """
+    """Return the origin of rows, a source or table, reading no value."""
     if isinstance(rows, Origin):
         return rows
     if rows is None or isinstance(rows, _VALUES) or (isinstance(rows, tuple) and not rows):

@@ -86,9 +86,7 @@ def batches(
     *,
     threads: bool,
 ) -> Iterator[Any]:
-    """Yield batches that fit into memory, by the footer.
-
-    Groups with long lists one by one.
+    """Yield batches that fit into memory, groups with long lists alone.
 
     Raises:
         DataError (OS601): a group holds too much that is beyond its declaration, or too heavy records.
@@ -213,10 +211,9 @@ def _names(
 def parquet_of(
     place: FileOptions, records: Records, parts: Sequence[FilePart], *, threads: bool = False
 ) -> PieceSource:
-    """Return a source over parts of the files.
+    """Return a source over parts of files, an engine's task.
 
-    One task of an engine reads it. ``threads`` says whether columns are decoded side by side, by
-    threads of pyarrow's.
+    ``threads``: columns are decoded side by side, by threads of pyarrow's.
     """
     arrow = parquet_reader()
     length, weight, packed, listed = 0, 0, 0, []
@@ -356,9 +353,7 @@ def _merged(run: Sequence[tuple[FilePart, int]]) -> list[FilePart]:
 
 
 def parquet_parts(place: FileOptions, count: int) -> tuple[list[tuple[FilePart, ...]], int]:
-    """Return nearly equal pinned runs of row groups.
-
-    About ``count``; and the number of rows.
+    """Return about ``count`` equal pinned runs of row groups, and rows.
 
     Raises:
         DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.

@@ -130,10 +130,7 @@ def _opened_duckdb(file: Path) -> Iterator[tuple[Names, Batches]]:
 
 @contextmanager
 def _opened_sqlite(file: Path) -> Iterator[tuple[Names, Batches]]:
-    """Yield functions for a query's names and batches in SQLite.
-
-    A cell of SQLite has a type of its own, so each is read as a cell of an object column is.
-    """
+    """Yield functions for a SQLite query's names and batches, by cells' types."""
     with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as held:
         held.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY

@@ -246,13 +246,7 @@ def arrow_source(place: FileOptions, records: Records) -> PieceSource:
 def raw_columns_of(
     table: Any, records: Records, parts: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Return the declared columns of an Arrow table or batch.
-
-    Args:
-        table: what has ``column``.
-        records: the declared type.
-        parts: declared column to the names of what it is made of.
-    """
+    """Return an Arrow table's or batch's columns from their named ``parts``."""
     return {
         c.name: arrow_column(c, [table.column(name) for name in parts[c.name]])
         for c in records.columns
@@ -295,7 +289,7 @@ def _arrow_file(
 
 
 def _whole(batch: Any, file: Path) -> Any:
-    """Return a batch whose offsets and indices lie within its own memory.
+    """Return a batch whose offsets and indices lie within its memory.
 
     The format is read as it lies in the file: a damaged one would end the process.
     """

@@ -77,11 +77,8 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
 def refuse_private_parameters(estimator: Any, given: Sequence[Any]) -> None:
     """Refuse a parameter that is a part of the private table (OS704).
 
-    ``classes=y`` or ``bounds=X[:2]``: parameters are public, and are told as they are.
-
-    Args:
-        estimator: whose parameters.
-        given: the private table, its labels and its persons.
+    ``classes=y`` or ``bounds=X[:2]``: parameters are public, and are told as they are. ``given`` are
+    the private table, its labels and its persons.
     """
     private = NOTHING_PRIVATE
     for each in given:
@@ -124,10 +121,7 @@ _DATA = "records"
 
 
 def coverage_of(copies: int) -> str:
-    """Return the part of a table's way that a promise covers.
-
-    A budget sees one table, and nothing before it.
-    """
+    """Return the part of a table's way that a budget sees."""
     if copies == 1:
         return "the table as it was given: its preparation, copies and weights are not covered"
     return (
@@ -396,10 +390,7 @@ class PrivateEstimator(Copyable):
     def _numbers(
         self, X: Any, private: Origin = NOTHING_PRIVATE, where: str = "X"
     ) -> NDArray[np.float64]:
-        """Return public queries as finite floats, or refuse them.
-
-        Shape (q, d); refusals OS607 and OS704.
-        """
+        """Return queries as finite floats (q, d), or refuse (OS607, OS704)."""
         check_is_fitted(self)
         array = self._seen(X, reset=False)
         records = Records((Column("x", f"array[f64, {array.shape[1]}]"),))

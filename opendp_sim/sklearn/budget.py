@@ -179,11 +179,7 @@ class HeldOverForks:
         _LOCKS.add(self)
 
     def __enter__(self) -> None:
-        """Wait for the lock.
-
-        Raises:
-            BudgetError (OS403): in a fork that did not get the lock: nobody would let it go.
-        """
+        """Wait for the lock, which a fork without it never gets (OS403)."""
         if not self._usable:
             raise BudgetError(
                 "OS403", "budget", expected="the process that the budget was opened in",
@@ -273,10 +269,7 @@ class Spent(Total):
 
     @property
     def text(self) -> str:
-        """Return what was spent.
-
-        Copies and weights of records before a fit are not in it.
-        """
+        """Return what was spent, without earlier copies and weights of records."""
         return f"{super().text} of tables as given to fit"
 
 
@@ -421,10 +414,7 @@ class Budget:
 
     @property
     def left_text(self) -> str:
-        """Return the remaining budget in words.
-
-        Where losses add up by squares, the cost of one more run.
-        """
+        """Return the remaining budget, or cost of one run, in words."""
         return self.total.left_text
 
     @property
@@ -581,11 +571,7 @@ def _removed(folder: str, owner: int) -> None:
 
 
 def one_budget(held: Iterable[Any], expected: str, hint: str) -> Budget | None:
-    """Return the only budget among objects, or None.
-
-    Raises:
-        EstimatorRefused (OS102): two different ones.
-    """
+    """Return the only budget among objects, None for none (OS102 for two)."""
     named = [each for each in held if isinstance(each, Budget)]
     if any(budget is not named[0] for budget in named):
         raise EstimatorRefused("OS102", "budget", expected=expected, got="several", hint=hint)

@@ -512,9 +512,9 @@ def _held_out(array: NDArray[Any], groups: Any, share: float, seed: int) -> NDAr
 
 
 def _hashes(table: Any, groups: Any, seed: int) -> NDArray[np.uint64]:
-    """Return a keyed hash of each record, shape (n,).
+    """Return a keyed hash of each record's features, or person, (n,).
 
-    Of its features, or of its person. With ``groups`` no cell of the table is read.
+    With ``groups`` no cell of the table is read.
     """
     if groups is None:
         cells = [np.ascontiguousarray(row).tobytes() for row in numbers_of(table)]

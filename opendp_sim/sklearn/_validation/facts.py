@@ -31,10 +31,8 @@ class PublicClasses:
     def check(self, labels: NDArray[Any], given: Any = None) -> None:
         """Refuse a label column whose type cannot hold these classes (OS102).
 
-        Args:
-            labels: the column as an array.
-            given: what the caller passed: its own type may say more. A list has none, and objects have
-                none: each of their cells is read by itself, and the text ``"1"`` is the class 1.
+        What was ``given`` may say more by its own type. A list has none, and objects have none: each of
+        their cells is read by itself, and the text ``"1"`` is the class 1.
         """
         text, kind = isinstance(self.values[0].item(), str), labels.dtype.kind
         kind = "U" if kind == "O" and is_text(given) else kind

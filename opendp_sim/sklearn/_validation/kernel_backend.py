@@ -18,16 +18,9 @@ _ENGINES = ("auto", "fourier", "gauss_transform", "race")
 def kernel_step(
     est: Any, box: FeatureBounds, width: int, *, per_label: bool
 ) -> tuple[Mapping[str, Any], str]:
-    """Return a kernel estimator's sketch step and chosen sketch.
+    """Return a kernel estimator's sketch step and chosen sketch (OS101).
 
-    Args:
-        est: has ``engine``, ``bandwidth``, ``measure``, ``n_components`` and ``random_state``.
-        box: the public bounds; where columns are unlike, bandwidths are in their ranges.
-        width: number of columns.
-        per_label: one density a class.
-
-    Raises:
-        EstimatorRefused (OS101): a parameter outside its range.
+    Of unlike columns of ``box``, bandwidths are in their ranges; ``per_label``: one density a class.
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
@@ -57,10 +50,7 @@ def log_volume(box: FeatureBounds, width: int, bandwidth: float, engine: str) ->
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the public matrices' integer seed.
-
-    None is 0. Noise has no seed.
-    """
+    """Return the public matrices' integer seed, 0 for None; noise has none."""
     random_state = python_value(random_state)
     if random_state is None:
         return 0

@@ -66,12 +66,9 @@ _NUMBERS = "biufO"
 
 
 def matrix_of(table: Any) -> NDArray[Any]:
-    """Return a table as an array (n, d).
+    """Return a table as an array ``(n, d)``, arrays without a copy.
 
-    Without a copy where it is one.
-
-    Args:
-        table: a 2-d array (masked: what is masked is missing), a data frame, or lists of rows.
+    It is a 2-d array (masked: what is masked is missing), a data frame, or lists of rows.
 
     Raises:
         InputTypeRefused (OS602): a sparse matrix. InputRefused (OS602): not two dimensions, no column,
@@ -107,11 +104,7 @@ def matrix_of(table: Any) -> NDArray[Any]:
 
 
 def label_array(values: Any, name: str) -> NDArray[Any]:
-    """Return a target or a label as an array of shape (n,).
-
-    Raises:
-        InputRefused (OS602): none was given, or not one value a record.
-    """
+    """Return a target or label as an array (n,), or refuse (OS602)."""
     if values is None:
         raise InputRefused(
             "OS602", name, expected=f"one `{name}` a record",
@@ -158,9 +151,7 @@ def is_text(values: Any) -> bool:
 
 
 def checked_table(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
-    """Return a table as an array, checking its columns.
-
-    Remembers, or compares, their number and names.
+    """Return a table as an array, remembering or comparing number and names.
 
     Raises:
         InputRefused (OS602, OS607): no table, or other columns than those of the fit.

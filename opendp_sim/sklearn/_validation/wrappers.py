@@ -118,10 +118,7 @@ def _is_known(kind: type) -> bool:
 
 
 def check_steps(pipeline: Any) -> None:
-    """Refuse a pipeline with uncounted losses.
-
-    A private estimator before its end, or a step that learns from records.
-    """
+    """Refuse private estimators before a pipeline's end, and learning steps."""
     steps = (step for _, step in pipeline.steps[:-1] if hasattr(step, "get_params"))
     before = (each for step in steps for each in outside_of_frozen(step))
     if any(
@@ -137,10 +134,7 @@ def check_steps(pipeline: Any) -> None:
 
 
 def outside_of_frozen(estimator: Any) -> list[Any]:
-    """Return an estimator and its inner estimators, without frozen ones.
-
-    Frozen ones cannot be fitted again.
-    """
+    """Return an estimator and inner ones, without frozen, which never refit."""
     named = estimator.get_params(deep=True)
     frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
     return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
