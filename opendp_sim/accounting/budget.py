@@ -74,12 +74,10 @@ def number_text(value: Number) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Bound the total loss in public.
+    """Bound the total loss in public, by one parameter or several.
 
-    By epsilon, epsilon at delta, rho, or several at once.
-
-    Bounds are the decimals or ratios that were written, exactly: a float counts as its shortest text,
-    a ``Decimal``, a ``Fraction`` and a text such as ``"0.1"`` or ``"1/7"`` as themselves. ``exact`` has
+    Bounds are the decimals or ratios that were written, exactly: a float counts as its shortest text, a
+    ``Decimal``, a ``Fraction`` and a text such as ``"0.1"`` or ``"1/7"`` as themselves. ``exact`` has
     them as rationals, for sums; ``down`` as floats that are no larger, for curves and searches.
 
     Attributes:

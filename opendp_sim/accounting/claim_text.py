@@ -1,7 +1,6 @@
 """State a privacy claim in numbers and sentences.
 
-How much, for whom, and under which measure. Terminal, page and notebook lay these statements out and
-word nothing themselves.
+Terminal, page and notebook lay these statements out and word nothing themselves.
 """
 
 from __future__ import annotations

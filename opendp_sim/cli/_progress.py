@@ -25,10 +25,7 @@ _WIDTH = 60
 
 
 class _Ticker(threading.Thread):
-    """Writes the stage until it is stopped.
-
-    It keeps the stream of its start: an audit replaces ``sys.stderr`` meanwhile.
-    """
+    """Write stages to the stream of its start, which audits replace meanwhile."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(daemon=True, name="progress")

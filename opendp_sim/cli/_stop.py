@@ -32,10 +32,7 @@ _LOST = {CLOSED: "standard output was closed", FULL: "standard output takes no m
 
 
 class Interrupted(BaseException):
-    """Report that a signal ended the command.
-
-    No ``KeyboardInterrupt``: libraries answer those themselves.
-    """
+    """Report a signal's end; libraries answer ``KeyboardInterrupt`` themselves."""
 
 
 class _Process:

@@ -1,8 +1,7 @@
 """Build OpenDP objects from descriptors and claims.
 
-The only module that uses OpenDP's private names. The only module that touches OpenDP's private names
-(``opendp._internal``, ``opendp._data``, ``opendp.mod``); its tests are the first to run on a new
-OpenDP.
+The only module that touches OpenDP's private names (``opendp._internal``, ``opendp._data``,
+``opendp.mod``); its tests are the first to run on a new OpenDP.
 """
 
 from __future__ import annotations

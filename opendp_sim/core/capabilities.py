@@ -40,10 +40,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Counted:
-    """Hold released numbers of records, shape (L,), and their deviation.
-
-    In units of a cell's deviation.
-    """
+    """Hold released numbers of records, shape (L,), and deviation in cells'."""
 
     sizes: NDArray[np.float64]
     factor: float
@@ -83,10 +80,7 @@ def sliced(sums: Any) -> Sliced | None:
 
 
 class DistanceSums(Protocol):
-    """Answer ``distance_sums``, from queries to all records.
-
-    One of l2 distances has ``sliced`` too.
-    """
+    """Answer ``distance_sums`` to all records, those of l2 with ``sliced``."""
 
     labels: tuple[str | int, ...] | None
     exponents: str
@@ -182,10 +176,7 @@ class ClassScores(Protocol):
 
 
 class SecondMomentSums(Protocol):
-    """Answer ``second_moments``, sums of products of columns.
-
-    For least squares.
-    """
+    """Answer ``second_moments``, sums of products of columns, for least squares."""
 
     width: int
     """Number of data columns d."""

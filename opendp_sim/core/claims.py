@@ -64,10 +64,9 @@ class SketchBlock:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Bound output distance per unit of symmetric distance.
+    """Bound output distance per unit of symmetric distance, in every sound norm.
 
-    In every norm that is sound, in exact numbers. For weighted blocks these are the norms of ``feature
-    / weight``.
+    In exact numbers; for weighted blocks these are the norms of ``feature / weight``.
     """
 
     l1: Fraction

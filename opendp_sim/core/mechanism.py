@@ -124,10 +124,7 @@ def frozen(value: Any) -> Any:
 
 
 class Option(_Record):
-    """Describe one alternative of a parameter.
-
-    The parameter is a choice between records, written ``{key: {params}}``.
-    """
+    """Describe one record to choose for a parameter, written ``{key: {params}}``."""
 
 
 class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own

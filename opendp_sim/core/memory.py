@@ -1,7 +1,4 @@
-"""Check memory before anything is drawn.
-
-Sizes are known from parameters. And what its allocator keeps for the next block of rows.
-"""
+"""Check sizes, known from parameters, before drawing; set the allocator."""
 
 from __future__ import annotations
 

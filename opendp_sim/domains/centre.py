@@ -1,9 +1,4 @@
-"""Choose the public point from which row norms are bounded.
-
-It is zero, or the middle of the box.
-
-Proof: "The centre" in ``moments_sketch.md``.
-"""
+"""Choose zero or the box's middle as norms' centre (``moments_sketch.md``)."""
 
 from __future__ import annotations
 

@@ -29,12 +29,9 @@ USERS = VectorNorm("linf", steps=True)
 
 @dataclass(frozen=True)
 class KnownCounts(Sketch):
-    """Describe counts over a public catalogue, in its order.
+    """Describe counts over a public catalogue, whose order breaks ties.
 
     It is a sketch of one block, so noise chains too.
-
-    Args:
-        items: the catalogue; the order breaks ties.
     """
 
     items: tuple[str | int, ...] = ()

@@ -19,10 +19,7 @@ __all__ = ["Column", "Records"]
 
 @dataclass(frozen=True)
 class Records(Domain):
-    """Describe datasets of records.
-
-    In memory a dict of column name to array of equal length.
-    """
+    """Describe datasets, in memory equally long arrays by column name."""
 
     columns: tuple[Column, ...]
 

@@ -18,12 +18,9 @@ from opendp_sim.core.space import Domain
 
 @dataclass(frozen=True)
 class NamedArrays(Domain):
-    """Describe a mechanism's own release as named arrays.
+    """Describe a mechanism's own release, an int64 vector cut into arrays.
 
-    It is a flat int64 vector, cut into arrays.
-
-    Args:
-        arrays: names and shapes, in the order in which they lie in the vector.
+    ``arrays`` are names and shapes, in the order in which they lie in the vector.
     """
 
     arrays: tuple[tuple[str, tuple[int, ...]], ...]

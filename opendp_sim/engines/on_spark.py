@@ -1,8 +1,8 @@
-"""Run on Spark by its DataFrame API alone.
+"""Run on Spark by its DataFrame API alone, classic or Connect.
 
-Classic or Connect; rows are tasks, and bytes that Spark cannot read. Values of records are in no
-column of Spark's. The shuffle goes by a bucket's number, which is a value: a round-robin shuffle over
-an order that changes on a retry loses and doubles rows.
+Rows are tasks, and bytes that Spark cannot read: values of records are in no column of Spark's. The
+shuffle goes by a bucket's number, which is a value: a round-robin shuffle over an order that changes on
+a retry loses and doubles rows.
 """
 
 from __future__ import annotations

@@ -34,10 +34,7 @@ _IN_ARROW = frozenset(
 
 @dataclass(frozen=True)
 class UnreadColumn:
-    """Hold one declared column, not yet read.
-
-    Its parts are one, or one for each entry of a vector.
-    """
+    """Hold one declared column, of one part or one a vector's entry."""
 
     cuts: tuple[Cut, ...]
     length: int

@@ -128,10 +128,7 @@ class FileOptions:
 
 
 class At(str):
-    """Hold a cell's place in a line, from 1.
-
-    Where a header's name could stand.
-    """
+    """Hold a cell's place in a line, from 1."""
 
     __slots__ = ()
 

@@ -268,10 +268,7 @@ def end_of_chain(stages: Sequence[Stage]) -> int:
 
 @dataclass(repr=False)
 class PartOfSum:
-    """Hold one worker's sum, and blocks that wait for it.
-
-    They wait here, for the CPU, and on the device.
-    """
+    """Hold one worker's sum, and blocks that wait for it."""
 
     out: NDArray[np.int64]
     here: list[Rows] = field(default_factory=list)

@@ -1,8 +1,7 @@
-"""Read and write certificates.
+"""Read and write certificates, each one output's claim to check again.
 
-A certificate holds one output's claim, with everything needed to check it again. The format is a
-public page, ``certificate.md`` beside this file: every field, the canonical JSON, and how each number
-follows from which, so that somebody who does not trust this code can check it.
+The format is a public page, ``certificate.md`` beside this file: every field, the canonical JSON, and
+how each number follows from which, so that somebody who does not trust this code can check it.
 """
 
 from __future__ import annotations

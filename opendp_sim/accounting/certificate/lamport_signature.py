@@ -22,10 +22,7 @@ _SIZE = 32
 
 
 class Seal:
-    """Hold one run's secrets.
-
-    The ``public`` digest is recorded before anything is to be sealed.
-    """
+    """Hold one run's secrets, whose ``public`` digest is recorded first."""
 
     def __init__(self) -> None:
         self._pairs = [

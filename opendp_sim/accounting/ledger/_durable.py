@@ -141,13 +141,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class OpenFile:
-    """Hold an open file under its name.
-
-    The lock is by that name.
-
-    Args:
-        path: of the file, which is there and locked.
-    """
+    """Hold an open, locked file under its name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()  # the current folder may change

@@ -25,11 +25,7 @@ REFUSALS = 10
 
 
 class LedgerHistory:
-    """Read a ledger of two records and a chain of entries.
-
-    Attributes:
-        path: what refusals name.
-    """
+    """Read a ledger of two records and a chain of entries."""
 
     path: Path
 

@@ -63,10 +63,7 @@ class _Noise(Strict):
 
 
 class ReleaseHeader(Strict):
-    """Hold a release's public facts.
-
-    Descriptors and steps are read by their own strict records.
-    """
+    """Hold a release's public facts, read by strict records."""
 
     format: Literal["opendp_sim/release/1"]
     versions: dict[str, str]

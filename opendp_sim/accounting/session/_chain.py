@@ -70,13 +70,10 @@ class Head:
 
 @dataclass(frozen=True)
 class Folded:
-    """What stands for the entries up to ``place``.
+    """What stands for the entries up to ``place``, whose hash is ``hash``.
 
-    Attributes:
-        place: the last of them. hash: the chain's hash there.
-        answers: how many answers they gave.
-        kept: the hash of their rows that are still in the file.
-        marks: hashes at folded places that a ledger knows, by place.
+    They gave ``answers`` answers; ``kept`` is the hash of their rows that are still in the file,
+    ``marks`` are hashes at folded places that a ledger knows, by place.
     """
 
     place: int

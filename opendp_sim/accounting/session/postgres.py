@@ -289,13 +289,7 @@ def _until_answered(action: Callable[[], _T], again: Callable[[], None]) -> _T:
 
 
 class SharedStore(SessionStore):
-    """Keep a session on a server.
-
-    As in a file, but for a lost connection.
-
-    Args:
-        path: ``postgresql:SERVICE/STORE``.
-        identity: as the file's. name: as the file's. forgets: as the file's.
+    """Keep a session on a server, as files do.
 
     Raises:
         BudgetError (OS407): open elsewhere, damaged, started with something else, or a server that is

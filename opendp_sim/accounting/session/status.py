@@ -14,9 +14,7 @@ from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, store_
 
 @dataclass(frozen=True)
 class SessionStanding:
-    """Hold a store's public part, checked.
-
-    No purse, no update and no answer is in it.
+    """Hold a store's checked public part, without purse, update or answer.
 
     Attributes:
         mark: which store it is, and under which ledger.

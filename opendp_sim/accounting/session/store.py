@@ -53,10 +53,7 @@ _T = TypeVar("_T")
 
 
 class SessionHistory:
-    """Read a store's history.
-
-    Whoever opens one sets its tables, and the folded part.
-    """
+    """Read a store's history; who opens one sets tables and folded part."""
 
     _db: Any
     _folded: chain.Folded

@@ -21,9 +21,7 @@ _TOLD = 0.15
 
 @dataclass(frozen=True)
 class ReleasedSums:
-    """Hold released sums by class and their noise.
-
-    In steps from a public centre.
+    """Hold released sums by class and their noise, in steps.
 
     Attributes:
         sums: shape (L, d), the noisy sums of ``x - centre``.

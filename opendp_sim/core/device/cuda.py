@@ -105,10 +105,7 @@ extern "C" __global__ void add_pairs(
 
 
 class CudaDevice(Device):
-    """Compute on one NVIDIA card.
-
-    Args:
-        number: which card, as CUDA counts them.
+    """Compute on one NVIDIA card, by CUDA's ``number`` of it.
 
     Raises:
         Exception: CuPy is not installed, or finds no card.

@@ -37,10 +37,7 @@ OnDevice = Any
 
 
 class DeviceError(InternalError):
-    """Report a device that gave other bits than the CPU, or failed.
-
-    Nothing that it counted is used.
-    """
+    """Report a failed or wrong device, of which no count is used."""
 
 
 def device_error(got: str) -> DeviceError:

@@ -18,11 +18,7 @@ _MAGIC = 1.5 * 2.0**52
 
 
 class StandIn(Device):
-    """Do on the CPU what a card does.
-
-    Args:
-        room: bytes of products that are made at a time; little, so that chunks are tried.
-    """
+    """Replace a card by the CPU, in chunks of ``room`` bytes."""
 
     name, xp = "stand-in", np
 

@@ -65,9 +65,7 @@ DRAWN, FIXED = tuple(_DRAWN.values()), tuple(_FIXED.values())
 
 @dataclass(frozen=True)
 class Whole:
-    """Hold the parts of a sum's error.
-
-    Each in the sum's own unit.
+    """Hold the parts of a sum's error, in its unit.
 
     Attributes:
         noise: its deviation, the same for any number of records.

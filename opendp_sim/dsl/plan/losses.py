@@ -1,8 +1,4 @@
-"""Compute the bounds again from the types.
-
-Exact rationals, and our own conversion. A disagreement with OpenDP beyond rounding is OS901 and
-nothing runs.
-"""
+"""Compute bounds again from the types, in rationals; disagreement is OS901."""
 
 from __future__ import annotations
 

@@ -33,10 +33,7 @@ def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Planned:
-    """Hold a program's types, releases, losses and outputs.
-
-    Every text of a plan is made from it.
-    """
+    """Hold a program's types, releases, losses and outputs, for every text."""
 
     program: Program
     types: Mapping[str, Typed]

@@ -1,7 +1,4 @@
-"""Tell a plan once, in numbers and sentences.
-
-Terminal, page and notebook lay the statements out.
-"""
+"""Tell a plan once; terminal, page and notebook lay statements out."""
 
 from __future__ import annotations
 

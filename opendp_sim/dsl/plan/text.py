@@ -12,14 +12,7 @@ from opendp_sim.dsl.plan.records import Planned
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """Hold a program's errors at several budgets.
-
-    Before anything is spent.
-
-    Attributes:
-        epsilon: the budgets.
-        errors: name of an output and of its error to one value for each budget, in that order.
-    """
+    """Hold ``errors`` by output and error at several budgets ``epsilon``."""
 
     epsilon: tuple[float, ...]
     errors: dict[str, tuple[float, ...]]

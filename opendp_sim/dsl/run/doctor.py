@@ -46,9 +46,7 @@ _SAMPLE, _LINE = 1000, 400
 
 @dataclass
 class ColumnLook:
-    """Describe the gate's effect on one column.
-
-    Private: exact numbers of records.
+    """Describe the gate's effect on one column (private, exact numbers of records).
 
     Attributes:
         missing: cells that are no value of the declared dtype, and labels outside the keys.
@@ -67,9 +65,7 @@ class ColumnLook:
 
 @dataclass
 class Look:
-    """Describe the gate's effect on one dataset.
-
-    Private: for its curator.
+    """Describe the gate's effect on one dataset, for its curator alone.
 
     Attributes:
         dataset: its name in the spec.

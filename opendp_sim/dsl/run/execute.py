@@ -1,7 +1,4 @@
-"""Run a plan.
-
-Reserve, one data gate, the releases, complete outputs, the charge, and then the names.
-"""
+"""Run a plan, from reserve and gate to outputs, charge and names."""
 
 from __future__ import annotations
 

@@ -50,10 +50,9 @@ Told = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Hold a run's inputs.
+    """Hold gated blocks of every dataset, and queries of every output.
 
-    Gated blocks of every dataset, and the queries of every output. ``finish`` ends the check of
-    private data that is not looked at as a whole yet.
+    ``finish`` ends the check of private data that is not looked at as a whole yet.
     """
 
     blocks: Mapping[str, Callable[[], Iterator[Block]]]

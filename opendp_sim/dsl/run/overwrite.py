@@ -1,7 +1,4 @@
-"""Decide which files ``-o`` and ``save:`` may replace.
-
-``-o`` replaces none without ``--force``; a run replaces its own outputs.
-"""
+"""Decide which files ``-o`` (none without ``--force``) and ``save:`` may replace."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Publish results as files.
-
-Complete and synchronised, then charged, then renamed. Each step can be repeated (``execute.py``).
-Proof: ``charge.md``.
-"""
+"""Publish complete, charged results as files, by repeatable steps (``charge.md``)."""
 
 from __future__ import annotations
 

@@ -119,10 +119,7 @@ def unfit(expected: str, got: str) -> DataError:
 
 @dataclass(frozen=True)
 class Served:
-    """Serve a spec's open session.
-
-    A context manager that takes queries and records as plain values.
-    """
+    """Serve a spec's open session, of queries and records as plain values."""
 
     session: Session
     records: Records
@@ -329,11 +326,7 @@ def _say_lost(plan: Plan, run: Run, store: str) -> None:
 
 @dataclass
 class _Opening:
-    """The one session that is opened and stays open.
-
-    Attributes:
-        undo: closes what was opened, unless all of it was.
-    """
+    """The one session that stays open; ``undo`` closes it before."""
 
     plan: Plan
     output: OutputType

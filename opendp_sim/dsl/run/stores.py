@@ -1,6 +1,4 @@
-"""Lock, make and close the stores of a run's sessions.
-
-Places are locked before the charge, stores made after it.
+"""Lock session stores' places before the charge, and make them after.
 
 Law: ``charge.md``, Lemma 4, and ``accounting/session/store.md``, Lemmas 4 and 5.
 """

@@ -1,7 +1,6 @@
-"""Verify a certificate's charge.
+"""Verify a certificate's charge against program, files and the ledger itself.
 
-The quoted entry against program and files, and against the ledger itself. Each line of the report is
-written by the comparison that it tells of.
+Each line of the report is written by the comparison that it tells of.
 """
 
 from __future__ import annotations
