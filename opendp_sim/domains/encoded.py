@@ -1,10 +1,4 @@
-"""Encode dates and truth values as integers.
-
-Dates are days since 1970-01-01; truth values are 0 and 1.
-
-Every function looks at one cell at a time and is defined on every cell:
-Lemma 3 of ``io/ingest.md``.
-"""
+"""Encode dates (days since 1970-01-01) and truths (0, 1) by cell (``io/ingest.md``)."""
 
 from __future__ import annotations
 

@@ -45,10 +45,7 @@ def label(text: object) -> str:
 
 
 class Display(ABC):
-    """Hold a picture's data.
-
-    ``plot`` draws it and sets ``ax_`` and ``figure_``.
-    """
+    """Hold a picture's data; ``plot`` draws it, setting ``ax_`` and ``figure_``."""
 
     size: ClassVar[tuple[float, float]] = (5.2, 3.6)
     """Width and height in inches."""

@@ -122,9 +122,7 @@ def _named(name: str) -> str:
 
 
 class PrivacyDisplay(Display):
-    """Draw the attacker's trade-off and the privacy profile.
-
-    Epsilon at every delta.
+    """Draw the attacker's trade-off, and epsilon at every delta.
 
     Attributes:
         rates: false-positive rates.

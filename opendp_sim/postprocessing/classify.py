@@ -1,8 +1,4 @@
-"""Classify queries by the greatest density.
-
-Why the default rule is maximum likelihood, and what it does with classes of few records:
-``classify.md``, beside this file.
-"""
+"""Classify queries by the greatest density (``classify.md``)."""
 
 from __future__ import annotations
 

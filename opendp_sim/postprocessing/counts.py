@@ -1,8 +1,4 @@
-"""Read noisy user counts of items.
-
-Of every item of a public catalogue, or of the largest. Error formulas: ``counts.md``, beside this
-file.
-"""
+"""Read noisy user counts of public or largest items (``counts.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Answer kernel densities from one release.
-
-Any number of public queries.
-
-Proof and error formulas: ``density.md``, beside this file.
-"""
+"""Answer queries' kernel densities from one release (``density.md``)."""
 
 from __future__ import annotations
 

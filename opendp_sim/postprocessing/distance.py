@@ -1,7 +1,4 @@
-"""Answer sums or means of distances from one release.
-
-From public queries to all records. Error formulas: ``distance.md``, beside this file.
-"""
+"""Answer sums or means of distances to all records (``distance.md``)."""
 
 from __future__ import annotations
 

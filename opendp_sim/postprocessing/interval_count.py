@@ -1,7 +1,4 @@
-"""Count the records near each query in one column.
-
-Within a radius. Error formulas: ``interval_count.md``, beside this file.
-"""
+"""Count records within a radius in one column (``interval_count.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find local maxima of a released density.
-
-From several public starts. The search and what it finds: ``modes.md``, beside this file.
-"""
+"""Find a density's local maxima from several public starts (``modes.md``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Predict the class at the smallest mean distance.
-
-Or with the nearest released mean. How means are read from a noisy release: ``nearest_class.md``,
-beside this file.
-"""
+"""Predict the class with smallest mean distance, or nearest mean (``nearest_class.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Detect outliers of a released density.
-
-At a stated false-alarm rate. Meaning of the threshold and the rate: ``outliers.md``, beside this file.
-"""
+"""Detect outliers of a density, at stated false alarms (``outliers.md``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Fit a linear regression from a release.
-
-One column on the others. What is computed, and why least squares is the default: ``regress.md``,
-beside this file.
-"""
+"""Fit one column linearly on others from a release (``regress.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Sample public candidates by a released density.
-
-In proportion to it.
-
-Proof and meaning: ``sample.md``, beside this file.
-"""
+"""Sample public candidates in proportion to a released density (``sample.md``)."""
 
 from __future__ import annotations
 

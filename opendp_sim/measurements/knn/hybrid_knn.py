@@ -1,9 +1,4 @@
-"""Predict by class means, and by neighbours when unsure.
-
-Released class means first, Ind-KNN for the rest.
-
-Proof of the privacy map: ``hybrid_knn.md``, beside this file.
-"""
+"""Predict by released class means, unsure queries by Ind-KNN (``hybrid_knn.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Predict by noisy votes over random subsamples.
-
-The published baseline.
-
-Proof of the privacy map: ``private_knn.md``, beside this file.
-"""
+"""Predict by noisy votes over random subsamples, the published baseline (``private_knn.md``)."""
 
 from __future__ import annotations
 

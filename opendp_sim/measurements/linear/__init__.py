@@ -1,4 +1,1 @@
-"""Release linear models by noisy gradients.
-
-One release answers any number of queries.
-"""
+"""Release linear models by noisy gradients, for any number of queries."""

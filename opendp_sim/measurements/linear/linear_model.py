@@ -1,9 +1,4 @@
-"""Release a softmax model by noisy full-batch gradients.
-
-In integers from rows to noise.
-
-Proof of the privacy map: ``linear_model.md``, beside this file.
-"""
+"""Release a softmax model by noisy full-batch gradients, in integers (``linear_model.md``)."""
 
 from __future__ import annotations
 

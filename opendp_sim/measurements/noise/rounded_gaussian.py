@@ -1,9 +1,4 @@
-"""Add rounded Gaussian noise in bulk.
-
-Gaussian DP, exactly.
-
-Proof of the law and of the map: ``rounded_gaussian.md``, beside this file.
-"""
+"""Add rounded Gaussian noise in bulk, exactly Gaussian DP (``rounded_gaussian.md``)."""
 
 from __future__ import annotations
 

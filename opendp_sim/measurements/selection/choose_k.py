@@ -1,9 +1,4 @@
-"""Choose how many top items to release.
-
-By the exponential mechanism over gaps.
-
-Proof of the privacy map: ``choose_k.md``, beside this file.
-"""
+"""Choose how many items to release, exponentially over gaps (``choose_k.md``)."""
 
 from __future__ import annotations
 

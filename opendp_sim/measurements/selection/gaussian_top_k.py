@@ -1,9 +1,4 @@
-"""Release the k largest noisy counts.
-
-For users who touch few items by nature.
-
-Proof of the privacy map: ``gaussian_top_k.md``, beside this file.
-"""
+"""Release the k largest noisy counts, for few items a user (``gaussian_top_k.md``)."""
 
 from __future__ import annotations
 

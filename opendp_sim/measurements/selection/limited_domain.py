@@ -1,9 +1,4 @@
-"""Release noisy top items of an unknown catalogue.
-
-Down to a noisy threshold.
-
-Proof of the privacy map: ``limited_domain.md``, beside this file.
-"""
+"""Release an unknown catalogue's top items above noisy thresholds (``limited_domain.md``)."""
 
 from __future__ import annotations
 

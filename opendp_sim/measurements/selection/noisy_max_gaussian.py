@@ -1,9 +1,4 @@
-"""Choose the rank of the largest noisy gap.
-
-Gaussian noise, under Rényi privacy.
-
-Proof of the privacy map: ``noisy_max_gaussian.md``, beside this file.
-"""
+"""Choose the rank of the largest noisy gap, under Rényi privacy (``noisy_max_gaussian.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release private labels from votes of teachers (PATE).
-
-One label set a public query.
-
-Proof of the privacy map: ``pate_labels.md``, beside this file.
-"""
+"""Release queries' label sets from votes of teachers, PATE (``pate_labels.md``)."""
 
 from __future__ import annotations
 
@@ -43,10 +38,7 @@ _FINE = 2**10
 
 
 class StableVotes(Option):
-    """Release labels above the clearest gap, if stable.
-
-    Per query a set, else no answer.
-    """
+    """Release queries' label sets above the clearest gap, if stable."""
 
     key: ClassVar[str] = "stable"
 
@@ -60,10 +52,7 @@ class StableVotes(Option):
 
 
 class GaussianVotes(Option):
-    """Release labels whose noisy votes reach a quorum.
-
-    Per query (plain PATE).
-    """
+    """Release queries' labels whose noisy votes reach a quorum (plain PATE)."""
 
     key: ClassVar[str] = "gaussian"
 

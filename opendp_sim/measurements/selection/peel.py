@@ -1,9 +1,4 @@
-"""Draw the k most voted candidates one by one.
-
-By the exponential mechanism.
-
-Proof of the privacy map: ``peel.md``, beside this file.
-"""
+"""Draw the k most voted candidates exponentially, one by one (``peel.md``)."""
 
 from __future__ import annotations
 

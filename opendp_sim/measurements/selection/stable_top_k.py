@@ -1,9 +1,4 @@
-"""Choose how many items to release, then release them.
-
-StableTopK: the top set is released if it is stable.
-
-Proof of the privacy map: ``stable_top_k.md``, beside this file.
-"""
+"""Choose how many items to release, then release stable ones (``stable_top_k.md``)."""
 
 from __future__ import annotations
 
@@ -205,10 +200,7 @@ class StableTopK(Mechanism):
 
 @dataclass(frozen=True)
 class StablePlan:
-    """Hold the public numbers of a stable release.
-
-    The utility of a rank, the scale of choice and test, threshold, size to fill.
-    """
+    """Hold a stable release's utility, scales, threshold and size, all public."""
 
     utility: GapUtility
     scale: float

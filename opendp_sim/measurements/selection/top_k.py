@@ -1,7 +1,4 @@
-"""Choose the best mechanism for a space of counts.
-
-By a public rule. The rule and the claim it hands on: ``top_k.md``, beside this file.
-"""
+"""Choose the best mechanism for counts by a public rule (``top_k.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release the largest stable top set.
-
-By a sparse-vector search from k_max down.
-
-Proof of the privacy map: ``top_stable.md``, beside this file.
-"""
+"""Release the largest stable top set, by sparse vectors from k_max (``top_stable.md``)."""
 
 from __future__ import annotations
 

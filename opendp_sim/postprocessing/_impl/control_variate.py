@@ -91,10 +91,7 @@ def _refused(key: str, expected: str) -> SpaceError:
 
 @dataclass(frozen=True)
 class _WithPublic:
-    """Sum the data's kernels less a share of public ones.
-
-    ``N/m`` times those of m public points, which are added exactly.
-    """
+    """Sum kernels less ``N/m`` of m public ones, which are added exactly."""
 
     sums: KernelSums
     domain: Released

@@ -1,9 +1,4 @@
-"""Predict errors of distance sums from public points.
-
-And a size.
-
-Proof: Lemma 3 of ``expected_error.md``, beside this file.
-"""
+"""Predict distance sums' errors from public points (``expected_error.md``, Lemma 3)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Return interval quantiles by the law of the noise.
-
-In deviations of the noise.
-
-Proof of ``reach``: ``quantiles.md``, beside this file.
-"""
+"""Return interval quantiles, in deviations of the noise (``quantiles.md``)."""
 
 from __future__ import annotations
 

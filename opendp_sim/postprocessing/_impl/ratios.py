@@ -1,8 +1,4 @@
-"""Bound means as ratios of noisy numbers.
-
-Their intervals and their errors. Proofs: Lemmas 7 and 8 of ``density.md`` and Lemma 2 of
-``distance.md``, beside the questions.
-"""
+"""Bound ratios of noisy numbers (``density.md``, Lemmas 7, 8; ``distance.md``, Lemma 2)."""
 
 from __future__ import annotations
 

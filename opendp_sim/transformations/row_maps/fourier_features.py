@@ -1,9 +1,4 @@
-"""Map rows to Fourier features.
-
-What is linear in them behaves like a Gaussian kernel of the old rows.
-
-Proof of the stability map: ``fourier_features.md``, beside this file.
-"""
+"""Map rows to Fourier features, linear for Gaussian kernels (``fourier_features.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Project grid rows to fewer columns.
-
-Distances are kept on average, integers exactly.
-
-Proof of the stability map: ``jl_projection.md``, beside this file.
-"""
+"""Project grid rows to fewer columns, distances kept on average (``jl_projection.md``)."""
 
 from __future__ import annotations
 

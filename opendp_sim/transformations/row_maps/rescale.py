@@ -1,9 +1,4 @@
-"""Rescale columns by public numbers.
-
-Then columns of different units compare.
-
-Proof of the stability map and of the bounds: ``rescale.md``, beside this file.
-"""
+"""Rescale columns by public numbers, so that units compare (``rescale.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Select real rows from records.
-
-With public labels and person identifiers where asked.
-
-Proof of the stability map: ``select.md``, beside this file.
-"""
+"""Select real rows from records, with labels and persons (``select.md``)."""
 
 from __future__ import annotations
 

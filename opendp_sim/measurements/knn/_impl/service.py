@@ -81,9 +81,7 @@ class Predictions:
 
 
 class Service:
-    """Answer queries from private records.
-
-    Its state is secret, its answers are not.
+    """Answer queries from private records, with secret state.
 
     Args:
         setting: the mechanism record.

@@ -141,10 +141,7 @@ def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, An
 
 @dataclass(frozen=True)
 class PackedSigns:
-    """Hold one code of sign bits a row.
-
-    ``rows`` words of 64 bits, compared by the number that differ.
-    """
+    """Hold row codes of ``rows`` words of 64 bits, compared bitwise."""
 
     rows: int
     wanted: float

@@ -27,14 +27,11 @@ from opendp_sim.measurements.knn._impl.service import Payload
 
 
 class Owners:
-    """Map person ids to purse numbers.
+    """Map person ids, as secret as the dataset, to purse numbers.
 
-    As secret as the dataset. Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are
-    two persons, and so are texts that differ in a trailing NUL.
-
-    Args:
-        ids: shape (n,) identifiers of the first records, whose dtype says of what kind all are; None
-            when each record is its own person. Nobody is entered yet (``meet``).
+    Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are two persons, and so are
+    texts that differ in a trailing NUL. The dtype of the first records' ``ids`` (n,) says of what kind
+    all are; None when each record is its own person. Nobody is entered yet (``meet``).
     """
 
     def __init__(self, ids: NDArray[Any] | None) -> None:

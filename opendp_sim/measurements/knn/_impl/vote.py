@@ -25,10 +25,7 @@ def drawable(scale: float) -> float:
 
 @dataclass(frozen=True)
 class Scales:
-    """Hold public noise parameters.
-
-    ``vote`` is per root of the count, in weight steps.
-    """
+    """Hold public noise parameters, ``vote`` per root of the count."""
 
     count: float
     vote: float

@@ -30,12 +30,10 @@ _SCALES = 1024
 
 
 class Stock:
-    """Stock noise of some scales.
+    """Stock noise of some scales, never given out twice.
 
-    As secret as the answers it will hide, and never given out twice.
-
-    Args:
-        draw: the law, ``rounded_gaussian`` (Gaussian DP) or ``discrete``.
+    ``draw`` is the law, ``rounded_gaussian`` (Gaussian DP) or ``discrete``. It is as secret as the
+    answers.
     """
 
     def __init__(self, draw: Draw | None = None) -> None:

@@ -181,11 +181,9 @@ _PIECE = 2**24
 
 
 class DeviceGradients:
-    """Sum row times residual on a device.
+    """Sum row times residual on a device, or on the CPU.
 
-    On the CPU where the device has no room, or fails.
-
-    As secret as the rows.
+    The CPU does it where the device has no room, or fails. As secret as the rows.
 
     Args:
         device: one that was proved; None for the CPU.

@@ -29,9 +29,7 @@ _DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Profile:
-    """Bound a profile at ``x = step * (0, 1, ..., n)``.
-
-    Beyond the last it stays flat.
+    """Bound a profile at ``x = step * (0, 1, ..., n)``, flat beyond.
 
     Attributes:
         step: distance of grid points, in nats.

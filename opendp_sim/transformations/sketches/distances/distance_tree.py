@@ -1,9 +1,4 @@
-"""Release noisy counts of dyadic intervals.
-
-The published structure for sums of distances.
-
-Proof of the stability map and of the estimator: ``distance_tree.md``, beside this file.
-"""
+"""Release dyadic intervals' noisy counts, published for distances (``distance_tree.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release centred moments per dyadic node.
-
-Geometric budgets, for exact sums of distances.
-
-Proof of the stability map and of the estimator: ``moment_tree.md``, beside this file.
-"""
+"""Release centred moments per dyadic node, for distances (``moment_tree.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release count, sum and squared norm.
-
-For squared l2 distances and class means.
-
-Proof of the stability map and of the estimator: ``moments_sketch.md``, beside this file.
-"""
+"""Release count, sum and squared norm, for squared distances (``moments_sketch.md``)."""
 
 from __future__ import annotations
 

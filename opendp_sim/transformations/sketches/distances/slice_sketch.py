@@ -1,9 +1,4 @@
-"""Release centred thresholds on random directions.
-
-For sums of l2 distances.
-
-Proof of the stability map and of the estimator: ``slice_sketch.md``, beside this file.
-"""
+"""Release centred thresholds on random directions, for l2 distances (``slice_sketch.md``)."""
 
 from __future__ import annotations
 

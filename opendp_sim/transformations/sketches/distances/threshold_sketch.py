@@ -1,9 +1,4 @@
-"""Release signs against public thresholds.
-
-For sums of l1 distances at one query's price.
-
-Proof of the stability map and of the estimator: ``threshold_sketch.md``, beside this file.
-"""
+"""Release signs against public thresholds, for l1 distances (``threshold_sketch.md``)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Release sums of quantised cosines and sines.
-
-Of random or of lattice frequencies.
-
-Proof of the stability map and of the estimator: ``fourier_sketch.md``, beside this file, and
-``_impl/lattice.md`` for the lattice.
-"""
+"""Release sums of quantised cosines and sines (``fourier_sketch.md``, ``_impl/lattice.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release moments of each cell's records.
-
-For Gaussian sums in low dimension.
-
-Proof of the stability map and of the error: ``gauss_transform_sketch.md``, beside this file.
-"""
+"""Release moments of each cell's records, in low dimension (``gauss_transform_sketch.md``)."""
 
 from __future__ import annotations
 

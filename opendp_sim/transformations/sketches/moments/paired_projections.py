@@ -1,9 +1,4 @@
-"""Release counts of whole records' signed projections.
-
-For regression.
-
-Proof of the stability map and of the loss: ``paired_projections.md``, beside this file.
-"""
+"""Release counts of records' signed projections, for regression (``paired_projections.md``)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Release the sum of products of column pairs.
-
-For least squares.
-
-Proof of the stability map: ``second_moments.md``, beside this file.
-"""
+"""Release sums of column products, for least squares (``second_moments.md``)."""
 
 from __future__ import annotations
 
