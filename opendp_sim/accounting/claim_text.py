@@ -93,7 +93,8 @@ def who(unit: Mapping[str, Any]) -> str:
     done = "replaced" if kind == "replace" else "added or removed"
     if of == "row":
         return f"one record {done}" if number == 1 else f"up to {number} records {done}"
-    return f"one person (column `{of}`) {done}" if number == 1 else f"up to {number} persons {done}"
+    which = f"one `{of}`" if number == 1 else f"up to {number} of `{of}`"
+    return f"all rows of {which} {done}"
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,10 @@ class ProtectedUnit:
 
 def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Statement:
     """State who is protected, and how several rows weaken that."""
-    what = "its values" if unit.replaced else "whether it is in the data"
-    if unit.count != 1:
-        what = "their values" if unit.replaced else "whether they are in the data"
+    one = unit.count == 1
+    what = f"that {'it is' if one else 'they are'} in the data"
+    if unit.replaced:
+        what = f"of {'its' if one else 'their'} values"
     name = unit.of if len(unit.of) <= 9 else f"{unit.of[:8]}…"
     if unit.by_row:
         value = "Each row" if unit.count == 1 else f"Any {unit.count} rows"
@@ -166,10 +168,11 @@ def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Sta
         text = f"{'Not each person: ' if unit.count == 1 else ''}whoever has more rows is protected less"
         text += f" ({told} of 100 guesses are right at most)." if told else "."
     else:
-        text = f"All its rows count as one. Whoever has several `{unit.of}` is protected less."
+        text = f"All rows of one `{unit.of}` count as one. "
+        text += f"A person with several `{unit.of}` is protected less."
     more = "The number of them is public." if unit.replaced else ""
     numbers = {f"right with {n} rows of a person": float(odd) for n, odd in odds.items()}
-    return Statement("who", value, f"{each}: {what} stays uncertain", text, more, numbers)
+    return Statement("who", value, f"{each}: nobody can be sure {what}", text, more, numbers)
 
 
 def odds_statement(

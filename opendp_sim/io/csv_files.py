@@ -159,8 +159,8 @@ def _ends(line: str) -> bool:
 # quotes, lone carriage returns and zero bytes is the same to every reader: lines are cut at their ends,
 # and cells at the delimiter. pyarrow then makes numbers of it in one go. A number that pyarrow refuses or
 # reads as none that is finite, or that is longer than a number may be, is read as a cell of text by
-# ``spaces.cell``, with its whole column; a line with another number of cells gives the whole chunk to the
-# csv module. No odd cell is pyarrow's.
+# ``domains.cell``, with its whole column; a line with another number of cells gives the whole chunk to
+# the csv module. No odd cell is pyarrow's.
 
 CHUNK = 2**20
 """Bytes read at a time."""

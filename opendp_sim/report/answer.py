@@ -84,7 +84,10 @@ def _table(rows: Sequence[Mapping[str, str]]) -> Part | None:
     more = len(rows[0]) - len(names)
     note = f"{more} further columns stand in the file." if more > 0 else ""
     numbers = tuple(range(1, len(names) + 1))
-    return Part("table", body, "", note, ("question", *names), numbers)
+    kinds = {name.partition(":")[0] for name in names}
+    classes = len(kinds) == 1 and all(":" in name for name in names)
+    head = [name.partition(":")[2] if classes else name for name in names]
+    return Part("table", body, "", note, ("question", *head), numbers)
 
 
 def _readable(text: str) -> str:
@@ -254,7 +257,7 @@ def _ranks(columns: Mapping[str, Sequence[Any]]) -> Part:
 
 
 def _more(number: int, most: int = 20) -> str:
-    return f"The first {most} of {number:,} are shown. " if number > most else ""
+    return f"{most} of the {number:,} that are released are shown here. " if number > most else ""
 
 
 # --------------------------------------------------------------------------------------------------

@@ -147,7 +147,11 @@ def _of_certificate(file: Path) -> Facts:
         commands=commands,
     )
     facts.about.append(("Run", record.time[:10]))
-    facts.choices = ("may be handed out", "only to ________________", "may not be handed out")
+    facts.choices = (
+        "results may be handed out",
+        "only to ________________",
+        "results may not be handed out",
+    )
     if record.ledger is not None:
         facts.verdict = _with_earlier(facts.verdict, plan, record.ledger, _charge(record, plan))
     return facts

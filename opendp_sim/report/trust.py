@@ -52,7 +52,7 @@ def _of_the_unit(plan: Plan) -> str:
 
 def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield what the claim does not cover, and more about it."""
-    yield "That nothing is learnt about the group: that is what the release is for.", ""
+    yield "Secrecy of facts about the whole group: to publish them is the purpose.", ""
     if plan.privacy is not None:
         unit = unit_of(plan)
         if unit.replaced:
@@ -70,11 +70,11 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
         )
         if not unit.replaced:
             yield (
-                f"The same number for the values of a {unit.noun}: they are protected less.",
+                f"The same strength for the values of a {unit.noun}: they are protected less.",
                 _contents(plan),
             )
         yield (
-            "The same number for somebody who was nearly sure before.",
+            "The same strength against somebody who was nearly sure before.",
             (
                 "The number of right guesses is for somebody who was at 50:50. Whoever was nearly sure "
                 "is right more often, as without the release. The formal claim holds whatever anybody "

@@ -100,7 +100,7 @@ LABELS = {"question": "task", "questions": [0, 1, 2, 3, 5], "keys": ["cat", "dog
 )
 def test_questions_have_the_label_that_most_workers_gave(form, ids, tmp_path):
     fit = sim.labels("answer", unit="worker", ids="int64" if ids is int else "str", **LABELS)
-    assert "one person (column `worker`)" in str(fit.plan)
+    assert "all rows of one `worker`" in str(fit.plan)
     found = fit.apply(answers(form, ids), into=tmp_path)
     assert found["question"].tolist() == [0, 1, 2, 3, 5]
     assert found["label"].tolist() == ["dog", "cat", "dog", "cat", None]
@@ -133,7 +133,7 @@ def test_persons_and_ledgers(tmp_path):
     )
     assert dict(fit.plan.releases["noisy"].maps)["bound_contributions"] == 2
     release = fit.apply(TABLE, into=tmp_path)
-    assert "one person (column `who`)" in release.claim
+    assert "all rows of one `who`" in release.claim
     with pytest.raises(BudgetError, match="OS402"):
         fit.apply(TABLE, into=tmp_path / "again")
     numbered = TABLE | {"who": np.arange(2 * N)}
@@ -371,7 +371,7 @@ VOTES = {
 def test_the_most_frequent_items_by_person(tmp_path):
     """Each item counts once a person: of `home`, which every person has two times, no more than 600."""
     fit = sim.top("page", k=2, unit="who", epsilon=20.0)
-    assert "one person" in repr(fit)
+    assert "all rows of one `who`" in repr(fit)
     assert "listed in 95 of 100 runs" in repr(fit)
     found = fit.apply(VOTES, into=tmp_path)
     wanted = {"rank": [1, 2], "item": ["home", "map"]}

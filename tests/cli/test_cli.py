@@ -97,7 +97,7 @@ def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(s
     assert max(map(len, lines)) <= 80
     assert "…" not in out.file.getvalue()
     for line, told in zip(
-        lines, (plan.program.name, "each ", "% of the time", ":", "epsilon", spec.name), strict=True
+        lines, (plan.program.name, "each ", " at most", ":", "epsilon", spec.name), strict=True
     ):
         assert told in line
     assert f"right {said.attacker.right}%" in lines[2]

@@ -115,7 +115,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
         "3 results",
         "±6.5 rows",
-        "densities: 2 in 3 answers within ±6.5 rows, with 100 rows of data.",
+        "densities: 2 in 3 answers within ±6.5 rows, if there are 100 rows.",
         "Not counted",
         "nothing records or stops further runs",
         "What will be released",
@@ -274,7 +274,7 @@ def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():
     """One `image` was called one person, and its column one that names the person."""
     text = " ".join(" ".join(sound(page_of(SPECS / "bright-pixels.yaml")).text).split())
     for said in (
-        "All its rows count as one. Whoever has several image is protected less.",
+        "All rows of one image count as one. A person with several image is protected less.",
         "guesses whether one given image is in the data",
         "image (names who is protected)",
         "Why so far down: which items the data holds is private",
@@ -510,7 +510,7 @@ def test_a_certificate_s_page_shows_what_was_released(applied):
         assert "What is released" in page
         assert "no further privacy" in " ".join(sound(page).shown)
         assert ('aria-label="One answered question"' in page) is (name != "release")
-        assert f'<td data-head="{"largest" if name == "release" else "density:a"}"' in page
+        assert f'<td data-head="{"largest" if name == "release" else "a"}"' in page
     assert "What is released" not in page_of(SPECS / "digit-density.yaml")
 
 
@@ -580,7 +580,7 @@ def test_a_selection_is_shown_as_a_list_with_its_ranks_and_counts():
     assert part.body == [("1", '["a", "b"]'), ("2", "[]")]
     (part,) = _items([str(n) for n in range(30)])
     assert len(part.body) == 20
-    assert "The first 20 of 30 are shown" in part.note
+    assert "20 of the 30 that are released" in part.note
 
 
 def test_hostile_text_is_text_wherever_a_page_prints_one():
@@ -702,6 +702,6 @@ def test_a_ledger_s_page_says_in_words_what_is_spent_and_for_whom(tmp_path):
     assert (
         _protected("add_remove 1 of row") == "one record added or removed (`add_remove 1 of row`)"
     )
-    assert _protected("replace 1 of name").startswith("one person (column `name`) replaced")
+    assert _protected("replace 1 of name").startswith("all rows of one `name` replaced")
     assert _protected("something else") == "something else"
     assert dict(facts.folds[-1].parts[1].body)["unit"] == _protected(str(TERMS.unit))

@@ -185,7 +185,7 @@ def test_persons_are_bounded_and_are_routed():
     est = fitted(unit="groups", max_rows=2, groups=ids, epsilon=1.0)
     maps = dict(est.plan_.releases["noisy"].maps)
     assert maps["bound_contributions"] == 2
-    assert est.privacy_["text"].endswith("one person (column `groups`) added or removed")
+    assert est.privacy_["text"].endswith("all rows of one `groups` added or removed")
     text = clone(est).fit(X, Y, groups=[f"p{i}" for i in ids])
     assert text.release_.released.deviation == est.release_.released.deviation
     with pytest.raises(SimError, match="OS602"):

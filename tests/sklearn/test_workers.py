@@ -65,7 +65,7 @@ def test_a_search_over_a_pipeline_hands_every_fit_its_persons(seen):
     assert all(whole(ids) for ids in seen)
     assert sorted(len(ids) for ids in seen) == [78] * 4 + [84] * 2 + [120]
     text = search.best_estimator_[-1].privacy_["text"]
-    assert text.endswith("one person (column `groups`) added or removed")
+    assert text.endswith("all rows of one `groups` added or removed")
 
 
 def test_cross_validation_hands_them_on_and_never_loses_them(seen):

@@ -152,7 +152,7 @@ ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _UNKNOWN = "not known in advance: it depends on the data"
-_ROWS = f"with {BESIDE[0]} rows of data"
+_ROWS = f"if there are {BESIDE[0]} rows"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
     "Noise is that of the query where it is largest; column `noise_error` has each answer's own"

@@ -107,7 +107,7 @@ def tell(
     cost = repeat = Statement("cost", "Nothing", "nothing: public data costs no privacy")
     if plan.privacy is not None:
         alone = attacker_of(plan.privacy.measure, plan.total)
-        attacker, said = _after(alone, ledger, runs)
+        attacker, said = _after(alone, ledger, runs, counted=_counts(plan))
         who = unit_statement(unit, alone)
         privacy = odds_statement(attacker, unit, said=said, several=attacker is alone)
         claim = claimed_loss(plan)
@@ -160,13 +160,15 @@ def _short(name: str, most: int = _NAME) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _after(alone: Attacker, ledger: Mapping[str, Any] | None, runs: int) -> tuple[Attacker, str]:
+def _after(
+    alone: Attacker, ledger: Mapping[str, Any] | None, runs: int, *, counted: bool
+) -> tuple[Attacker, str]:
     """Return the attacker after all known runs, and their number (Lemma A4).
 
     A ledger has their sum. Without one nobody knows of other runs, and the words say so.
     """
     if not runs:
-        return alone, ""
+        return alone, "" if counted else " if run once"
     if ledger is not None and ledger.get("runs"):
         together = attacker_of(ledger["measure"], tuple(ledger["loss"]))
         if runs > ledger["runs"]:  # an earlier run was not made with it
@@ -180,11 +182,11 @@ def _cost(plan: Planned, loss: str, ledger: Mapping[str, Any] | None, runs: int)
     each = "spent" if runs else "for the whole session" if session else "a run"
     if not _counts(plan):
         if runs:
-            tails = ("; no ledger, so other runs are not counted", "; no ledger counts other runs")
+            tails = ("; no ledger: other runs come on top", "; no ledger")
         elif session:
             tails = ("; no ledger counts it", "; no ledger")
         else:
-            tails = ("; no ledger, so runs are not counted", "; no ledger")
+            tails = ("; no ledger: nothing limits more runs", "; no ledger")
     elif ledger is None:
         tails = ("; its ledger counts runs", "")
     elif "refused" in ledger:
@@ -242,7 +244,7 @@ def _errors(errors: Mapping[str, Wrong]) -> Statement:
         alike[error.whole].append(name)
     name, error = next(iter(errors.items()))
     line = f"{_short(name.removesuffix(' of release'))}: {error.line}"
-    lines = [line, line.replace(" of data", "")]
+    lines = [line, line.replace("if there are", "with")]
     if len(errors) > 1:
         lines = [f"{lines[0]} (+{len(errors) - 1} more: -v)", f"{lines[0]} (-v)", *lines]
     value = f"{error.value[:1].upper()}{error.value[1:]}"

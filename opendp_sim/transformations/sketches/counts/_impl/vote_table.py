@@ -2,7 +2,7 @@
 
 Users and items are whole numbers: themselves, their place in a public catalogue, or, for texts, a number
 given when they are met, by a dictionary. So no count rests on a hash. Names are canonical plain values
-(``spaces.cell``): which of two equal objects came first can decide nothing.
+(``domains.cell``): which of two equal objects came first can decide nothing.
 """
 
 from __future__ import annotations
