@@ -79,7 +79,6 @@ def _tell(run: Callable[[], object], writer: int) -> None:
 
 
 def _pass_on(child: int, signals: tuple[signal.Signals, ...]) -> None:
-    """Forward signals to the child."""
 
     def send(signum: int, frame: FrameType | None) -> None:
         del frame

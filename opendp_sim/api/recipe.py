@@ -194,7 +194,6 @@ class Recipe(Generic[T]):
         return repr(self.plan)
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
         return self.plan._repr_html_()
 
 

@@ -196,5 +196,4 @@ def recipe(
 
 
 def _absolute(ledger: str | PathLike[str]) -> str:
-    """Return the ledger's absolute place."""
     return str(ledger) if is_shared(str(ledger)) else str(Path(ledger).absolute())

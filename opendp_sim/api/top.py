@@ -66,5 +66,4 @@ def top(
 
 
 def _table(found: Any) -> Table:
-    """Return a release as a table."""
     return Table(found if isinstance(found, Mapping) else {"item": found})

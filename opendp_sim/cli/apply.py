@@ -134,7 +134,6 @@ def apply_command(
 def _plan(
     spec: str, param: list[str] | None, into: str | None, *, resuming: bool
 ) -> tuple[Plan, str | None]:
-    """Return the plan, and the folder of its outputs."""
     if not is_plan(spec):
         return plan_file(spec, read_parameters(param)), into
     if param:

@@ -154,7 +154,6 @@ def _number(text: str) -> Any:
 
 
 def _found(target: str, distance: Any) -> ModuleTargets:
-    """Return what is audited, by name."""
     if _is_spec(target):
         if kind_of_file(target).name == "missing":
             raise _no_target(target)

@@ -274,7 +274,6 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
 
 
 def _number(value: float) -> float | None:
-    """Return a number as JSON has it."""
     return round(float(value), 6) if math.isfinite(value) else None
 
 

@@ -84,5 +84,4 @@ def _kind(annotation: Any) -> str:
 
 
 def _options(constraint: Any) -> dict[str, Any]:
-    """Return the options of a ``one_of``, by key."""
     return getattr(constraint, "known", {})

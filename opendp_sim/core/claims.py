@@ -198,7 +198,6 @@ class Noise:
 
 
 def _rounded_deviation(scale: float) -> float:
-    """Return the deviation of round(scale Z)."""
     if scale >= 1:
         return math.sqrt(scale**2 + 1 / 12)  # to 1e-8
     # sum over k >= 0 of (2 k + 1) P[|N| > k]

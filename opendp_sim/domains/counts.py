@@ -234,6 +234,5 @@ def _bad(code: str, expected: str, got: str) -> DataError:
 
 
 def _exact(item: Any) -> str | int:
-    """Return an item as a plain value."""
     found = canonical_cell(item)
     return found if isinstance(found, str | int) else ""

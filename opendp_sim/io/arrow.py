@@ -176,7 +176,6 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
 
 
 def _texts(array: Any) -> NDArray[Any]:
-    """Return texts as objects."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     try:

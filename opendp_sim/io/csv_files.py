@@ -333,7 +333,6 @@ def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
 
 
 def _cells(column: Any, kind: str, *, plain: bool) -> NDArray[Any]:
-    """Return a text column in its kind."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra
 

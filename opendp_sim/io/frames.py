@@ -159,7 +159,6 @@ def _once(name: str, known: list[str], frame: Any) -> Any:
 
 
 def _arrow_table(table: Any, library: str, records: Records) -> Any:
-    """Return an Arrow table of the declared columns."""
     if library == "polars" and hasattr(table, "collect"):
         with told_apart():
             names = table.collect_schema().names()

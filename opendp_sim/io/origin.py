@@ -317,7 +317,6 @@ def _nodes(tree: Any) -> Iterator[Any]:
 
 
 def _of_relation(query: str) -> Origin:
-    """Return the tables and files of a query."""
     tables: set[str] = set()
     with suppress(Exception):  # no DuckDB; or its own text of a file's options it cannot read
         from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
@@ -343,7 +342,6 @@ def _of_array(array: NDArray[Any]) -> Origin:
 
 
 def _of_pandas(cells: Any) -> Origin:
-    """Return the origin of a column of pandas."""
     arrow = getattr(cells, "_pa_array", None)
     if arrow is not None:
         return _of_arrow(arrow)

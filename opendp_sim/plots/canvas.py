@@ -88,5 +88,4 @@ class Display(ABC):
         return stream.getvalue()
 
     def _repr_svg_(self) -> str:
-        """Return the picture for a notebook."""
         return self._bytes("svg", 100).decode("utf-8")

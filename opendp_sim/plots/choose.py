@@ -86,7 +86,6 @@ def _plan(path: Path) -> Plan:
 
 
 def _release_and_columns(path: Path, columns: Sequence[str], least: int) -> Any:
-    """Return a release and the columns that are drawn of it."""
     release = Release.load(path)
     if not least <= len(columns) <= 2:
         known = [column.name for column in features_of(release).columns]

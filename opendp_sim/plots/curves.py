@@ -115,7 +115,6 @@ class ErrorDisplay(Display):
 
 
 def _named(name: str) -> str:
-    """Return a curve's name."""
     if divisor_of(name) == 1:
         return name.replace("_", " ")
     return f"{name.partition(': ')[0]}: noise of a mean of {divisor_of(name):,} records"

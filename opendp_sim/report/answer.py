@@ -148,7 +148,6 @@ def _answered_queries(plan: Plan, output: str, file: Path) -> Rows | None:
 
 
 def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
-    """Return answers as in a file."""
     if not isinstance(found, Mapping):
         return
     names = [str(label) for label in labels or ()]

@@ -171,7 +171,6 @@ def _with_earlier(own: Judgement | None, plan: Plan, part: Any, charge: Charge) 
 
 
 def _charge(record: Certificate, plan: Plan) -> Charge:
-    """Return the cost of a run."""
     if record.charge is not None:
         return Charge.read(plain_json(record.charge.body)["loss"])
     assert plan.charge is not None  # noqa: S101 - the program names a ledger

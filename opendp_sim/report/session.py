@@ -94,7 +94,6 @@ def _questions(number: int) -> str:
 
 
 def _left(found: SessionStanding, plan: Plan | None, own: Entry | None) -> Tile:
-    """State the questions left."""
     if plan is None:
         return Tile("Left", "See the spec", "Name it with --spec: the store does not hold it.")
     limits = [
@@ -115,7 +114,6 @@ def _left(found: SessionStanding, plan: Plan | None, own: Entry | None) -> Tile:
 
 
 def _ledger(file: Path, found: SessionStanding, plan: Plan | None) -> Path | None:
-    """Return the ledger's file."""
     if plan is not None:
         path = ledger_path(plan)
         return path if path is not None and path.is_file() else None

@@ -257,7 +257,6 @@ class PrivateEstimator(Copyable):
         steps: list[Mapping[str, Any]],
         late: Callable[[], Mapping[str, Any]],
     ) -> Any:
-        """Charge a plan and run it."""
         plan = self._planned(columns, steps)
         arrays = {name: values for name, (values, _) in columns.items()}
         table = checked_source(plan, arrays)

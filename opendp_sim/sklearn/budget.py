@@ -515,7 +515,6 @@ class Budget:
 
     @property
     def _name(self) -> str:
-        """Return the name in refusals."""
         return "budget" if self._folder is not None else str(self.path)
 
     def __repr__(self) -> str:

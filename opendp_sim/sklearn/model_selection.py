@@ -225,7 +225,6 @@ def make_pipeline(*steps: Any) -> Pipeline:
 
 
 def _cost_of_one(est: Any) -> Cost:
-    """Return the cost of one fit."""
     if isinstance(est, PrivateEstimator):
         return Cost((fit_loss(est),), est.unit)
     if hasattr(type(est), "private_cost"):  # and none that another library's wrapper hands on

@@ -206,7 +206,6 @@ def system_errors(path: Path) -> Iterator[None]:
 
 
 def _refusal_of(path: Path, error: Exception) -> BudgetError:
-    """Return the refusal for an error of SQLite or the system."""
     if isinstance(error, sqlite3.OperationalError):
         if "locked" in str(error) or "busy" in str(error):
             return unavailable(

@@ -74,7 +74,6 @@ def packed_arrays(payload: Payload) -> bytes:
 
 
 def _of_record(blob: bytes) -> Payload:
-    """Return a record's arrays."""
     stream = io.BytesIO(blob)
     version, shape, _, kind = header_of(stream)
     rest = stream.read()

@@ -81,7 +81,6 @@ _OF_STORE = {
 
 
 def _failed(cause: FailureCause) -> BudgetError:
-    """Return the refusal of a store for a cause."""
     kind = LostError if cause.passes else BudgetError
     return kind(
         "OS407", "session.store", expected=cause.expected, got=cause.got,

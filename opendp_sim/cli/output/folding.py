@@ -27,7 +27,6 @@ def folded(text: str, wide: int) -> str:
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
-    """Yield paragraphs."""
     code = fenced = False
     part: list[str] = []
     for line in lines:

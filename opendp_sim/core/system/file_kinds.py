@@ -163,7 +163,6 @@ def _beside(file: Path) -> str:
 
 
 def _typed(file: Path) -> str:
-    """Return a path as it is typed in a command."""
     return shlex.quote(str(file))
 
 

@@ -16,17 +16,15 @@ from opendp_sim.core.system.escape_text import escape
 from opendp_sim.domains.released import asking, offering
 from opendp_sim.dsl.explain.glossary import (
     known_as,
+    options,
     page_of_a_name,
+    page_of_a_parameter,
     page_of_a_symbol,
+    page_of_an_option,
+    parameter_pages,
     printed_names,
     symbol_of,
     symbols,
-)
-from opendp_sim.dsl.explain.parameter_pages import (
-    options,
-    page_of_a_parameter,
-    page_of_an_option,
-    parameter_pages,
 )
 from opendp_sim.dsl.grammar.pages import word_page, words_of_a_spec
 from opendp_sim.dsl.grammar.program import Spec

@@ -1,6 +1,6 @@
-"""Serve the glossary of symbols and of names printed beside numbers.
+"""Make pages of symbols, printed names and parameters.
 
-``glossary.json`` has their units and sentences, and is read at the first page. Parameters of
+``glossary.json`` has units and sentences of the first two, and is read at the first page. Parameters of
 mechanisms have their symbols in the catalogue, and a page lists whose they are.
 """
 
@@ -12,9 +12,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pydantic import BaseModel
+
 from opendp_sim.accounting.measures.attackers import WORDS
-from opendp_sim.core.about import parameters_of
+from opendp_sim.core.about import ParameterInfo, options_of, parameters_of
 from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl.text.plain_text import plain_text
 
 Page = tuple[str, str]
 """A unit, and one plain sentence."""
@@ -31,19 +34,13 @@ def _glossary() -> dict[str, dict[str, Any]]:
 
 @cache
 def printed_names() -> dict[str, Page]:
-    """Return the pages of all printed names.
-
-    Names beside a number in a plan, a report or an answer.
-    """
+    """Return the pages of names beside numbers in plans, reports, answers."""
     return {name: (unit, said) for name, (unit, said) in _glossary()["printed"].items()}
 
 
 @cache
 def symbols() -> dict[str, Page]:
-    """Return the pages of all symbols and words of the field.
-
-    The words for attackers are those of the table.
-    """
+    """Return the pages of symbols, attackers and words of the field."""
     found = {name: (unit, said) for name, (unit, said) in _glossary()["symbols"].items()}
     limits = ", ".join(f"{word} up to {most}" for most, word in WORDS)
     said = f"A verdict on a claim: a spy at 50:50 guesses right up to so often in 100 ({limits})."
@@ -93,9 +90,75 @@ def _spellings() -> Mapping[str, str]:
 
 
 def _parameters(symbol: str, registry: Mapping[str, type[Mechanism]]) -> Iterator[str]:
-    """Yield the parameters with this symbol."""
     known = {symbol, *(greek for greek, plain in _spellings().items() if plain == symbol)}
     for key, cls in sorted(registry.items()):
         for name, about in parameters_of(cls).items():
             if known & set(about.symbol.split(",")) and about.symbol != "-":
                 yield f"`{name}` of `{key}`"
+
+
+# --------------------------------------------------------------------------------------------------
+# Parameters and their options, by name, in each mechanism that has one.
+
+
+def parameter_pages(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, ParameterInfo]]:
+    """Return every parameter's name, with what it is by mechanism."""
+    found: dict[str, dict[str, ParameterInfo]] = {}
+    for key, cls in sorted(registry.items()):
+        for name, about in parameters_of(cls).items():
+            found.setdefault(name, {})[key] = about
+    for option, places in _options(registry).items():
+        for inside, record in places:
+            for name, about in parameters_of(record).items():
+                found.setdefault(name, {})[f"{option} ({inside})"] = about
+    return found
+
+
+def options(registry: Mapping[str, type[Mechanism]]) -> dict[str, list[str]]:
+    """Return the options of parameters, such as `gaussian`, with their pages."""
+    return {name: [_option(cls, at) for at, cls in of] for name, of in _options(registry).items()}
+
+
+def _options(
+    registry: Mapping[str, type[Mechanism]],
+) -> dict[str, list[tuple[str, type[BaseModel]]]]:
+    """Return options by name with owner and record."""
+    found: dict[str, list[tuple[str, type[BaseModel]]]] = {}
+    for key, cls in sorted(registry.items()):
+        for name, info in cls.model_fields.items():
+            for option, record in options_of(info).items():
+                found.setdefault(option, []).append((f"`{name}` of {key}", record))
+    return found
+
+
+def _option(cls: type[BaseModel], inside: str) -> str:
+    first = plain_text(" ".join((cls.__doc__ or "").partition("\n\n")[0].split()))
+    lines = [f"    an option of {inside}{f': {first}' if first else ''}"]
+    for name, about in parameters_of(cls).items():
+        form, text = _lines_of(about)
+        lines += [f"        {name}: {form}", f"            {text}"]
+    return "\n".join(lines)
+
+
+def page_of_an_option(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
+    """Return the page of an option, its owners and parameters."""
+    found = options(registry).get(word)
+    return None if found is None else "\n\n".join([f"{word} (an option of a parameter)", *found])
+
+
+def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
+    """Return a parameter's page; mechanisms with equal texts share a paragraph."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for key, about in parameter_pages(registry).get(name, {}).items():
+        alike.setdefault(_lines_of(about), []).append(key)
+    if not alike:
+        return None
+    lines = [f"{name} (a parameter)"]
+    for (form, text), keys in alike.items():
+        lines += ["", f"    of {', '.join(keys)}", f"        {form}.", f"        {text}"]
+    return "\n".join(lines)
+
+
+def _lines_of(about: ParameterInfo) -> tuple[str, str]:
+    default = "required" if about.default == "required" else f"default {about.default}"
+    return f"{about.range}; {default}; in {about.unit}", f"{about.text} {about.hint}".rstrip()

@@ -179,7 +179,6 @@ def answer_table(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str],
 
 
 def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
-    """Return answers with labels by name."""
     if labels is None or not isinstance(value, Mapping):
         return value
     columns = {str(name): columned(given) for name, given in value.items()}

@@ -219,7 +219,6 @@ class SourceRef:
 
 
 def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
-    """Return ``{kind: argument}``."""
     if not isinstance(value, dict):
         wrong(value, "mapping", path, notes)
         return None

@@ -198,7 +198,6 @@ def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl |
 
 
 def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:
-    """Return the parameter to solve."""
     for name in SOLVABLE:
         if name in cls.model_fields and params.get(name) == "solve":
             return name

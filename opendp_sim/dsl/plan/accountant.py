@@ -385,7 +385,6 @@ def _finite(typed: Typed, own: Loss, joined: Loss) -> tuple[Loss, Loss]:
 def _derived(
     typed: Typed, privacy: Privacy, bound: Bound, delta: float, had: tuple[Loss, Loss]
 ) -> tuple[Fraction, ...]:
-    """Return the loss derived from the types."""
     converted = privacy.measure == "approx"
     have, exact = losses.derived(typed, bound, privacy.unit.d_in, delta)
     losses.agree(f"flow.{typed.name}", had[0], exact, converted=converted)

@@ -63,7 +63,6 @@ class Plan(Planned):
         return "\n".join(f"{word:<10}{text}" for word, text in tell(self).lines())
 
     def _repr_html_(self) -> str:
-        """Return the first of them for a notebook."""
         return tell(self).card()
 
     def to_opendp(self, *, curve: bool = False) -> dp.Measurement:

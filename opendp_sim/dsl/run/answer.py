@@ -82,7 +82,6 @@ def ask(
 
 
 def _blocks_of(queries: SourceRef, features: Records) -> Iterator[Block]:
-    """Yield the queries of a source."""
     return query_blocks(
         lambda: source_named(queries, features, ".", {}), "query", private=NOTHING_PRIVATE
     )

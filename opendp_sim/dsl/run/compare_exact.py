@@ -173,7 +173,6 @@ def _chosen(output: OutputType) -> list[Stage]:
 
 
 def _claimed(output: OutputType, distance: str) -> str:
-    """Return the distance before the grid."""
     grid = getattr(output.stage.stages[-1].domain, "distortion", ())
     return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
 

@@ -75,7 +75,6 @@ def _power(claim: Claim) -> float:
 
 
 def _names(typed: Typed) -> list[str]:
-    """Return the rows' column names."""
     for stage in typed.stages:
         if stage.mechanism.key == "select" and isinstance(stage.domain, Records):
             wanted = stage.mechanism.features

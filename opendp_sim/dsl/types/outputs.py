@@ -270,7 +270,6 @@ def _serves(output: OutputType, notes: Notes) -> bool:
 
 
 def _saves(output: OutputType, notes: Notes) -> bool:
-    """Check that outputs can be saved."""
     decl, path = output.decl, ("outputs", output.decl.name)
     if not _pointed(output, notes) or not _serves(output, notes):
         return False

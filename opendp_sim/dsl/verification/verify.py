@@ -176,7 +176,6 @@ def _spec(report: Verification, spec: str | File | None) -> None:
 
 
 def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
-    """Plan a spec with the certified parameters."""
     try:
         return plan_of(draft_of_file(spec, values))
     except Refused as error:

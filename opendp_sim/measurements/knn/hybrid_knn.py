@@ -387,7 +387,6 @@ class HybridKnn(Mechanism):
         return f"{served}; `linear_model` alone was right as often or more on every set we tried"
 
     def _facts(self, of_neighbours: Mapping[str, float]) -> dict[str, float]:
-        """Return the plan's facts."""
         facts = dict(of_neighbours)
         # Queries that the means decide cost a record nothing; all that are near to it may be others.
         facts["queries_a_typical_record_serves"] /= self.hard

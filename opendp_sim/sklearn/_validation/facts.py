@@ -79,7 +79,6 @@ def _is_key(value: Any) -> bool:
 
 
 def _listed(classes: Any) -> list[Any]:
-    """Return labels as a list."""
     if isinstance(classes, str | bytes | Mapping) or not isinstance(
         classes, Collection | np.ndarray
     ):

@@ -255,7 +255,6 @@ def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
 
 
 def _one_column(values: Any, name: str) -> NDArray[Any]:
-    """Return a column as an array."""
     if isinstance(values, np.ndarray):
         return bare(values)
     if isinstance(values, list | tuple):

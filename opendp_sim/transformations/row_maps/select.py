@@ -164,7 +164,6 @@ class Select(Mechanism):
 
 
 def _rows_of(features: tuple[Column, ...], label: Column | None, person: str | None) -> RealRows:
-    """Return the rows' type."""
     bounds = [c.bounds for c in features for _ in range(c.width) if c.bounds]
     lower, upper = tuple(float(b[0]) for b in bounds), tuple(float(b[1]) for b in bounds)
     if not all(column.bounds for column in features):

@@ -8,8 +8,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import explain
-from opendp_sim.dsl.explain.glossary import symbol_of
-from opendp_sim.dsl.explain.parameter_pages import page_of_a_parameter, parameter_pages
+from opendp_sim.dsl.explain.glossary import page_of_a_parameter, parameter_pages, symbol_of
 from tests._tiers import some
 
 NAMES = sorted(parameter_pages(REGISTRY))

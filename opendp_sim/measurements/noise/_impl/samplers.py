@@ -428,7 +428,6 @@ def _accepted_sampling_rounded(
 
 
 def _extended(prefix: NDArray[np.float64], further: int, source: Bytes) -> NDArray[np.float64]:
-    """Append bytes to prefixes."""
     for extra in source.take(prefix.size * further).reshape(further, prefix.size):
         prefix = prefix * 256.0 + extra
     return prefix

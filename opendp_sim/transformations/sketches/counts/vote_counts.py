@@ -104,7 +104,6 @@ class Counting:
 
 
 def _added(parts: Sequence[Votes]) -> Votes:
-    """Add up votes by item."""
     total = ItemVotes()
     for items, votes in parts:
         total.add(items, votes)

@@ -200,7 +200,6 @@ class RaceReader(PerClassReader):
 
     @cached_property
     def _cells(self) -> Cells:
-        """Return what ``_counted`` counts, for a device."""
         matrix = self.projection.workspace()
         if self._table:
             return Cells(matrix, self._table)
@@ -292,7 +291,6 @@ class RaceReader(PerClassReader):
         return np.where((ids < 0) | (ids >= past), past, ids)
 
     def _sizes(self, released: Arrays) -> NDArray[np.float64]:
-        """Return the records by class."""
         if "total" in released:
             return np.asarray(released["total"], dtype=np.float64) / self.mechanism.weight
         return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)  # type: ignore[no-any-return]
