@@ -89,10 +89,3 @@ def prefix_sum(scale: float) -> Many:
 def parallel_laplace(scale: float) -> Many:
     """One answer released through every cell again."""
     return lambda x, count: list(np.asarray(x)[0] + laplace((count, 20), scale))
-
-
-def parallel_sparse_vector() -> Many:
-    """Two sparse vectors over the same answers, each charged as if it were the only one."""
-    one = sparse_vector(threshold_scale=2, query_scale=4, limit=1)
-    two = sparse_vector(threshold_scale=2, query_scale=2, limit=None)
-    return lambda x, count: list(zip(one(x, count), two(x, count), strict=True))

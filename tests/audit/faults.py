@@ -11,13 +11,13 @@ from opendp_sim.audit import Control, Twin
 from tests.audit.stand_ins import laplace
 
 
-def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
-    obj, options = make()
+def twin(name: str, why: str, made: Any, d_in: int = 1) -> Twin:
+    obj, options = made
     return Twin(name=name, make=lambda: obj, d_in=d_in, options=options, why=why)
 
 
-def control(name: str, make: Callable[[], Any], d_in: int = 1) -> Control:
-    obj, options = make()
+def control(name: str, made: Any, d_in: int = 1) -> Control:
+    obj, options = made
     return Control(name=name, make=lambda: obj, d_in=d_in, options=options)
 
 

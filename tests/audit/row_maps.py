@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import opendp.prelude as dp
@@ -41,6 +41,14 @@ SPACES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "bound_contributions": ({"max_rows": MOST}, TABLE, IdDistance("user")),
 }
 Fault = Callable[[Any], Any]
+
+
+class Broken(NamedTuple):
+    """One fault of a row map."""
+
+    name: str
+    why: str
+    fault: Any
 
 
 def claim_of(key: str) -> Stable:

@@ -25,9 +25,9 @@ __all__ = [
     "by_count",
     "claimed",
     "entry",
-    "falling",
     "gap",
     "number",
+    "row",
     "twins",
 ]
 
@@ -87,22 +87,17 @@ def entry(
     return kind(name=f"{mechanism.key}/{name}", make=make, d_in=d_in, options=options, **more)
 
 
-def twins(mechanism: Mechanism, *rows: tuple[Any, ...], **more: Any) -> list[Twin]:
-    """Return a table of broken copies: (name, why, draw, left, right) and keywords of ``entry``."""
-    made = []
-    for name, why, draw, left, right, *options in rows:
-        made.append(
-            entry(
-                Twin,
-                name,
-                mechanism,
-                draw,
-                pairs=[(left, right)],
-                why=why,
-                **{**more, **(options[0] if options else {})},
-            )
-        )
-    return made
+def row(name: str, why: str, draw: Draw, left: Any, right: Any, **more: Any) -> dict[str, Any]:
+    """Return one broken draw and the neighbours that show it: ``"0112"`` is a histogram, an item a digit."""
+    sides = [
+        [int(each) for each in side] if isinstance(side, str) else side for side in (left, right)
+    ]
+    return {"name": name, "why": why, "draw": draw, "pairs": [tuple(sides)], **more}
+
+
+def twins(mechanism: Mechanism, *rows: dict[str, Any], **more: Any) -> list[Twin]:
+    """Return a table of broken copies of a mechanism; keywords as of ``entry``."""
+    return [entry(Twin, mechanism=mechanism, **{**more, **each}) for each in rows]
 
 
 def best(h: Any, k: int) -> list[int]:
@@ -118,8 +113,3 @@ def by_count(h: Any, k: int) -> list[int]:
 def gap(h: Any, k: int) -> int:
     """Return the exact gap below rank k."""
     return int(VOTES.rank(h, k + 1).gaps[k - 1])
-
-
-def falling(h: Any, items: Any) -> list[int]:
-    """Return items in the order of their exact counts."""
-    return sorted((int(i) for i in items), key=lambda i: (-int(h[i]), i))

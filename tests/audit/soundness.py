@@ -15,62 +15,15 @@ PACKAGE = Path(opendp_sim.__file__).parent
 _LEMMA = "the lemma beside the mechanism; L1 prices its noiseless part exactly, L2 tests its noise"
 _ONE_CELL = "one record moves one number by one"
 
+
+def _of(names: str, why: str) -> dict[str, str]:
+    return {f"opendp/{name}": why for name in names.split()}
+
+
 ARGUMENTS = {
-    # this package: lemma and two layers
+    # this package, where no page is named after the family: lemma and two layers
     **dict.fromkeys(
-        (
-            "threshold_sketch",
-            "moment_tree",
-            "distance_tree",
-            "moments_sketch",
-            "slice_sketch",
-            "l1_embedding",
-            "distance",
-            "interval_count",
-            "nearest_class",
-            "hybrid_knn",
-            "fourier_sketch",
-            "gauss_transform_sketch",
-            "second_moments",
-            "paired_projections",
-            "exponential_sum",
-            "regress",
-            "ind_knn",
-            "private_knn",
-            "sensitivity",
-            "select",
-            "bound_contributions",
-            "gaussian",
-            "laplace",
-            "bulk_gaussian",
-            "bulk_laplace",
-            "race_sketch",
-            "quantize",
-            "rescale",
-            "clip_rows",
-            "jl_projection",
-            "fourier_features",
-            "race",
-            "fourier",
-            "tree",
-            "knn",
-            "top",
-            "noise",
-            "density",
-            "classify",
-            "modes",
-            "outliers",
-            "sample",
-            "stable_set",
-            "peel",
-            "choose_k",
-            "stable_top_k",
-            "limited_domain",
-            "noise_threshold",
-            "gated_peel",
-            "vote_counts",
-            "composition",
-        ),
+        ["bulk_gaussian", "bulk_laplace", "composition", "knn", "noise", "race", "sensitivity"],
         _LEMMA,
     ),
     # textbook mechanisms on integer noise
@@ -81,56 +34,28 @@ ARGUMENTS = {
     "classic/histogram": "one record moves one cell by one; integer Laplace of scale 1 / eps",
     "classic/parallel_laplace_split": "eps / k for each of k numbers; they add up to eps",
     # OpenDP
-    **dict.fromkeys(
-        (
-            "opendp/sum_int",
-            "opendp/sum_int_negative",
-            "opendp/sum_int_insert_delete",
-            "opendp/sum_int_sized",
-            "opendp/sum_int_ordered",
-            "opendp/sum_int_split",
-            "opendp/sum_int_monotonic",
-        ),
+    **_of(
+        "sum_int sum_int_negative sum_int_insert_delete sum_int_sized sum_int_ordered sum_int_split sum_int_monotonic",
         "one record moves a saturating integer sum by at most the larger bound, or U - L when the size is known",
     ),
-    **dict.fromkeys(
-        ("opendp/sum_float_checked", "opendp/sum_float_ordered", "opendp/mean_float"),
+    **_of(
+        "sum_float_checked sum_float_ordered mean_float",
         "OpenDP's proof charges the rounding of a float sum of the public size; L1 finds it unbroken",
     ),
-    **dict.fromkeys(
-        ("opendp/count", "opendp/count_strings", "opendp/count_distinct", "opendp/laplace_count"),
-        _ONE_CELL,
-    ),
-    **dict.fromkeys(
-        ("opendp/count_by", "opendp/count_by_categories", "opendp/count_by_categories_l2"),
+    **_of("count count_strings count_distinct laplace_count", _ONE_CELL),
+    **_of(
+        "count_by count_by_categories count_by_categories_l2",
         "one record moves one cell by one, in every norm",
     ),
-    **dict.fromkeys(
-        (
-            "opendp/clamp",
-            "opendp/clamp_float",
-            "opendp/clamp_insert_delete",
-            "opendp/cast_default",
-            "opendp/cast",
-            "opendp/cast_inherent",
-            "opendp/is_equal",
-            "opendp/find",
-            "opendp/find_bin",
-            "opendp/identity",
-            "opendp/impute_constant",
-            "opendp/impute_uniform",
-        ),
+    **_of(
+        "clamp clamp_float clamp_insert_delete cast_default cast cast_inherent is_equal find find_bin identity impute_constant impute_uniform",
         "a row map: each output row is a function of its own row (and of coins of its own)",
     ),
     "opendp/resize": "truncates or pads to a public size: one record moves at most two",
     "opendp/ordered_random": "forgets an order; Strassen's coupling shuffles both sides alike",
     "opendp/unordered": "forgets an order",
-    **dict.fromkeys(
-        (
-            "opendp/metric_bounded_symmetric",
-            "opendp/metric_unbounded",
-            "opendp/metric_unbounded_hamming",
-        ),
+    **_of(
+        "metric_bounded_symmetric metric_unbounded metric_unbounded_hamming",
         "a change of one record is one removal and one insertion, and no order is kept that could shift",
     ),
     "opendp/quantile_scores": "the score is a linear form of two counts; one record moves either by one",
@@ -149,22 +74,17 @@ ARGUMENTS = {
     "opendp/pure_as_zcdp": "rho = eps^2 / 2 (Bun and Steinke, proposition 1.4)",
     "opendp/zcdp_as_approx": "a profile of rho-zCDP by its Renyi curve",
     "opendp/fixed_delta": "one point of that profile",
-    **dict.fromkeys(
-        ("opendp/is_null", "opendp/drop_null", "opendp/drop_null_of_a_cast", "opendp/index"),
+    **_of(
+        "is_null drop_null drop_null_of_a_cast index",
         "a row map, or one that leaves rows out by what they are: a row decides on its own row only",
     ),
     "opendp/lipschitz_float_mul": "a product with a constant, its rounding charged for the declared bounds",
-    **dict.fromkeys(
-        ("opendp/float_checked_sum", "opendp/float_ordered_sum"),
+    **_of(
+        "float_checked_sum float_ordered_sum",
         "at most size_limit rows are added; OpenDP's proof charges their rounding; L1 finds it unbroken",
     ),
-    **dict.fromkeys(
-        (
-            "opendp/sized_split_sum",
-            "opendp/sized_checked_sum",
-            "opendp/sized_ordered_sum",
-            "opendp/sized_monotonic_sum",
-        ),
+    **_of(
+        "sized_split_sum sized_checked_sum sized_ordered_sum sized_monotonic_sum",
         "one changed record of a public number of them moves an exact integer sum by at most U - L",
     ),
     "opendp/noise_pure": "integer Laplace with an exact map",

@@ -6,7 +6,6 @@ in exactly the argument it names. Releases are vectorised: one draw of noise ser
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -87,44 +86,29 @@ def additive(
 
 # --- RACE: repetitions of hash counts ---------------------------------------------------
 
+LINE = dp.vector_domain(dp.atom_domain(T=int))
 POINTS = dp.numpy.array2_domain(num_columns=2, nan=False, T=float)
 ROWS, BUCKETS = 6, 4
 
 
 def race_core(
-    *,
-    replace_seed: bool = False,
-    by_extent: bool = False,
-    running: bool = False,
-    shape: bool = False,
-    twice: bool = False,
+    *, replace_seed: bool = False, running: bool = False, shape: bool = False
 ) -> Callable[[Any], np.ndarray]:
     public = np.random.default_rng(7).integers(-8, 9, size=(2, ROWS))
 
     def core(x: Any) -> np.ndarray:
         points = np.clip(np.asarray(x, dtype=float).reshape(-1, 2), -64, 64)
-        planes = (
-            np.random.default_rng(len(points)).integers(-8, 9, size=(2, ROWS))
-            if replace_seed
-            else public
-        )
-        steps = np.rint(points * 4)
-        if by_extent and len(points):
-            steps = np.rint(points / max(np.abs(points).max(), 1e-3) * 32)
-        projected = steps @ planes
+        own = np.random.default_rng(len(points)).integers(-8, 9, size=(2, ROWS))
+        projected = np.rint(points * 4) @ (own if replace_seed else public)
         if running and len(points):  # single precision prefix sums: each row sees those before it
-            sums = np.cumsum(
-                np.concatenate([np.zeros((1, ROWS)), projected * 0.37]).astype(np.float32),
-                axis=0,
-                dtype=np.float32,
-            )
+            start = np.zeros((1, ROWS))
+            steps = np.concatenate([start, projected * 0.37]).astype(np.float32)
+            sums = np.cumsum(steps, axis=0, dtype=np.float32)
             projected = np.diff(sums, axis=0) / 0.37
         buckets = (np.floor(projected / 16).astype(np.int64)) % BUCKETS
         counts = np.zeros((ROWS, BUCKETS))
         for r in range(ROWS):
             np.add.at(counts[r], buckets[:, r], 1)
-            if twice:
-                np.add.at(counts[r], (-buckets[:, r]) % BUCKETS, 1)
         flat = counts.ravel()
         return np.concatenate([flat, np.zeros(min(len(points), 2))]) if shape else flat
 
@@ -132,97 +116,8 @@ def race_core(
 
 
 def race(scale: float = ROWS, **options: Any) -> Release:
-    faults = {
-        k: options.pop(k)
-        for k in ("replace_seed", "by_extent", "running", "shape", "twice")
-        if k in options
-    }
+    faults = {k: options.pop(k) for k in ("replace_seed", "running", "shape") if k in options}
     return additive(POINTS, race_core(**faults), scale, **options)
-
-
-# --- Fourier features: bounded integer waves --------------------------------------------
-
-WAVES, HEIGHT = 5, 32
-
-
-def fourier_core(
-    *,
-    clip: bool = True,
-    bandwidth: str = "public",
-    divide: bool = False,
-    up: bool = False,
-    tall: float = 1.0,
-) -> Callable[[Any], np.ndarray]:
-    frequencies = np.random.default_rng(3).normal(size=(2, WAVES))
-
-    def core(x: Any) -> np.ndarray:
-        points = np.asarray(x, dtype=float).reshape(-1, 2)
-        width = 1.0
-        if bandwidth == "data" and len(points):
-            width = 1.0 + float(np.median(np.abs(points)))
-        points = np.clip(points, -1e3, 1e3)
-        if clip:
-            phase = np.rint(points * 64) @ np.rint(frequencies * 64) / 4096 / width
-            waves = np.concatenate([np.cos(phase), np.sin(phase)], axis=1) * HEIGHT * tall
-        else:
-            waves = np.tile(points[:, :1] * HEIGHT, (1, 2 * WAVES))
-        whole = np.ceil(np.abs(waves)) * np.sign(waves) if up else np.trunc(waves)
-        total = whole.sum(axis=0)
-        return np.rint(total * 8 / max(len(points), 1)) if divide else total
-
-    return core
-
-
-def fourier(scale: float | None = None, **options: Any) -> Release:
-    faults = {
-        k: options.pop(k) for k in ("clip", "bandwidth", "divide", "up", "tall") if k in options
-    }
-    honest = HEIGHT * math.sqrt(WAVES / 2)  # rho = L2^2 / (2 s^2) = 1
-    return additive(
-        POINTS,
-        fourier_core(**faults),
-        honest if scale is None else scale,
-        family=options.pop("family", "discrete_gaussian"),
-        **options,
-    )
-
-
-# --- a distance tree over eight leaves --------------------------------------------------
-
-LEVELS = 4
-LINE = dp.vector_domain(dp.atom_domain(T=int))
-
-
-def tree_core(
-    *, both: bool = False, unclamped: bool = False, moment: bool = False
-) -> Callable[[Any], np.ndarray]:
-    def core(x: Any) -> np.ndarray:
-        values = np.asarray(x, dtype=object)
-        leaves = np.zeros(8)
-        extra = 0.0
-        for v in values:
-            leaf = min(max(int(v), 0), 7)
-            leaves[leaf] += 1
-            if both and 0 < int(v) < 7 and int(v) == 4:
-                leaves[3] += 1  # the boundary belongs to both halves
-            if moment:
-                extra += (int(v) if unclamped else leaf) - 4
-            elif unclamped and int(v) > 7:
-                leaves[0] += 1
-        nodes = [
-            leaves,
-            leaves.reshape(4, 2).sum(1),
-            leaves.reshape(2, 4).sum(1),
-            leaves.sum()[None],
-        ]
-        return np.concatenate([*nodes, [min(extra, 2.0**40)]]) if moment else np.concatenate(nodes)
-
-    return core
-
-
-def tree(scale: float = LEVELS, **options: Any) -> Release:
-    faults = {k: options.pop(k) for k in ("both", "unclamped", "moment") if k in options}
-    return additive(LINE, tree_core(**faults), scale, **options)
 
 
 # --- one noisy number and small vectors --------------------------------------------------
@@ -232,9 +127,8 @@ def counts(scale: float = 1.0, cells: int = 6, **options: Any) -> Release:
     """A histogram over public keys: one record moves one cell by one."""
 
     def core(x: Any) -> np.ndarray:
-        return np.bincount([min(max(int(v), 0), cells - 1) for v in x], minlength=cells).astype(
-            float
-        )
+        places = [min(max(int(v), 0), cells - 1) for v in x]
+        return np.bincount(places, minlength=cells).astype(float)
 
     return additive(LINE, core, scale, **options)
 
@@ -249,10 +143,8 @@ def knn(
     sigma: float = 1.2,
     charge: float = 1.0,
     late: bool = False,
-    only_ones: bool = False,
     spend: bool = True,
     refill: bool = False,
-    tell_active: bool = False,
     silent_when_empty: bool = False,
 ) -> Any:
     """Answer the same question again and again; records whose purse is empty drop out.
@@ -281,12 +173,9 @@ def knn(
             tally = np.zeros(CLASSES, dtype=np.int64)
             for i in active:
                 tally[near[i] & 1] += 1
-                if not only_ones or near[i] & 1:
-                    purse[i] -= price
+                purse[i] -= price
             answer = vote(tally)
             out.append(int(np.argmax(answer)))
-            if tell_active:
-                out.append(len(active))
             if refill:
                 purse = [PURSE] * len(near)
         return tuple(out)
@@ -304,63 +193,6 @@ def knn_without_filter(sigma: float) -> tuple[Any, dict[str, Any]]:
 
     made = measurement(LINE, SYMMETRIC, ZCDP, many, lambda d: PURSE * d * d)
     return made, {"sample": many}
-
-
-# --- stable top-one: release the leader when the gap is surely real -------------------------
-
-ITEMS, DELTA = 4, 1e-2
-
-
-def top_one(
-    *,
-    threshold: float | None = None,
-    minus_one: bool = True,
-    scale: float = 1.0,
-    tell: str = "leader",
-) -> tuple[Any, dict[str, Any]]:
-    """Each record votes once. Release the leader if gap - 1 + Lap(1) > T, T = ln(1 / (2 delta)).
-
-    The gap of the two largest counts moves by at most one; where the leader changes the gap is at
-    most one, so the release happens with probability at most P[Lap > T] <= delta.
-    """
-    cut = threshold if threshold is not None else math.log(1 / (2 * DELTA)) + 1 / FINE
-
-    def many(x: Any, count: int) -> list[Any]:
-        tally = np.bincount([min(max(int(v), 0), ITEMS - 1) for v in x], minlength=ITEMS)
-        order = np.argsort(-tally, kind="stable")
-        gap = float(tally[order[0]] - tally[order[1]]) - (1.0 if minus_one else 0.0)
-        noisy = gap + (laplace((count,), scale, FINE) if scale > 0 else np.zeros(count))
-        leader = int(order[0])
-        passed = noisy > cut
-        if tell == "gap":
-            return [
-                (leader if p else -1, round(float(g), 3) if p else 0.0, gap)
-                for p, g in zip(passed, noisy, strict=True)
-            ]
-        if tell == "order":
-            return [(leader, *map(int, order[1:])) if p else -1 for p in passed]
-        if tell == "losing":
-            return [leader if p else -2 - leader for p in passed]
-        return [leader if p else -1 for p in passed]
-
-    def pmf(x: Any) -> dict[Any, float]:
-        """The same numbers, summed exactly: the tail of a discrete Laplace law on a grid."""
-        tally = np.bincount([min(max(int(v), 0), ITEMS - 1) for v in x], minlength=ITEMS)
-        order = np.argsort(-tally, kind="stable")
-        gap = float(tally[order[0]] - tally[order[1]]) - (1.0 if minus_one else 0.0)
-        steps = (
-            math.floor((cut - gap) * FINE + 1e-9) + 1
-        )  # noise of at least this many steps passes
-        ratio = math.exp(-1 / (scale * FINE))
-        upper = (
-            ratio ** max(steps, 0) / (1 + ratio)
-            if steps > 0
-            else 1 - ratio ** (1 - steps) / (1 + ratio)
-        )
-        return {int(order[0]): upper, -1: 1 - upper}
-
-    made = measurement(LINE, SYMMETRIC, APPROX, many, lambda d: (1.0 * d, DELTA * d))
-    return made, {"sample": many, "pmf": pmf}
 
 
 # --- compositions -----------------------------------------------------------------------------

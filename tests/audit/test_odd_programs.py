@@ -33,7 +33,6 @@ from opendp_sim.core.randomness import public_generator
 from tests.audit.test_sound_programs import BRIEF
 
 BITS = dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 1))), dp.symmetric_distance()
-TEXTS = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
 NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
 HASTE = replace(BRIEF, trace_seconds=1.0, seconds=0.5)
 

@@ -45,11 +45,6 @@ TWINS = [
         c.noisy_max(exponential=False, value=True),
     ),
     _twin(
-        "noisy_max_4_value",
-        "the same with one-sided noise",
-        c.noisy_max(exponential=True, value=True),
-    ),
-    _twin(
         "histogram_inverted_scale",
         "scale epsilon / 2 in place of 2 / epsilon",
         c.histogram(0.5),
@@ -62,7 +57,6 @@ TWINS = [
         c.ONE_CELL,
     ),
     _twin("parallel_laplace", "twenty copies, each with the whole budget", c.parallel_laplace(4.0)),
-    _twin("svt_3_4_in_parallel", "two sparse vectors charged once", c.parallel_sparse_vector()),
 ]
 CONTROLS = [
     _control("svt_1", c.sparse_vector(threshold_scale=2, query_scale=4, limit=1)),

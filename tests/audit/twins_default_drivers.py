@@ -56,12 +56,6 @@ def broken(*patches: Callable[[], Any]) -> Any:
         yield
 
 
-def silent_when_empty(near: Near, classes: int, *rest: Any) -> Outcome:
-    if not len(near.owners):
-        return Outcome(0, np.zeros(classes, dtype=np.int64), 1.0)
-    return vote(near, classes, *rest)
-
-
 def exact_count(near: Near, classes: int, scales: Any, purses: Any, draw: Any, *rest: Any) -> Any:
     def half(cells: Any, scale: float) -> Any:
         return cells if len(cells) == 1 else draw(cells, scale)
@@ -69,50 +63,16 @@ def exact_count(near: Near, classes: int, scales: Any, purses: Any, draw: Any, *
     return vote(near, classes, scales, purses, half, *rest)
 
 
-def quiet_votes(near: Near, classes: int, scales: Any, purses: Any, draw: Any, *rest: Any) -> Any:
-    def most(cells: Any, scale: float) -> Any:
-        return draw(cells, scale if len(cells) == 1 else scale * 0.9)
-
-    return vote(near, classes, scales, purses, most, *rest)
-
-
 def refilled(near: Near, classes: int, scales: Any, purses: Any, *rest: Any) -> Outcome:
     return vote(near, classes, scales, IndividualFilter(purses.rho, 99), *rest)
-
-
-class Generous(IndividualFilter):
-    """Lets an answer out in full and then charges what is left."""
-
-    def affordable(self, who: Any, price: int) -> Any:
-        return np.full(len(who), 2**20, dtype=np.int64) * (self._purses[who] > 0)
-
-    def charge(self, who: Any, distances: Any, price: int) -> Any:
-        wanted = distances.astype(object) ** 2 * price
-        units = np.minimum(self._purses[who], wanted).astype(np.int64)
-        self._purses[who] -= units
-        return units
 
 
 def voting(changed: Any) -> Callable[[], Any]:
     return lambda: patch.object(_knn_predictor, "vote", changed)
 
 
-def generous() -> Any:
-    return patch.object(_knn_predictor, "IndividualFilter", Generous)
-
-
 def means_without_noise() -> Any:
     return patch.object(_knn_means, "add_rounded_gaussian", lambda cells, _: cells)
-
-
-def means_at_half_scale() -> Any:
-    real = _knn_means.means_scale
-    return patch.object(_knn_means, "means_scale", lambda lens, rho: real(lens, rho) / 2)
-
-
-def purse_of_the_whole_budget() -> Any:
-    whole = IND.model_copy(update={"rho": HYBRID.rho, "queries": 6})
-    return patch.object(HybridKnn, "neighbours_setting", property(lambda _: whole))
 
 
 def noiseless_when_empty() -> Any:
@@ -156,19 +116,9 @@ def sequential(accounted: float) -> dp.Measurement:
 
 TWINS = [
     Twin(
-        name="ind_knn/asked_silent_when_empty",
-        why="no noise when nobody is near",
-        make=lambda: service(IND, voting(silent_when_empty)),
-    ),
-    Twin(
         name="ind_knn/asked_exact_count",
         why="the number of neighbours is used without noise",
         make=lambda: service(IND, voting(exact_count)),
-    ),
-    Twin(
-        name="ind_knn/asked_quiet_votes",
-        why="vote noise nine tenths of what is charged",
-        make=lambda: service(IND, voting(quiet_votes)),
     ),
     Twin(
         name="ind_knn/asked_refilled",
@@ -176,39 +126,9 @@ TWINS = [
         make=lambda: service(IND, voting(refilled)),
     ),
     Twin(
-        name="ind_knn/asked_generous",
-        why="the last answer leaves in full, then what is left is charged",
-        make=lambda: service(IND, generous),
-    ),
-    Twin(
-        name="ind_knn/asked_one_noise",
-        why="noise drawn once and kept for all queries",
-        make=lambda: service(IND, one_noise()),
-    ),
-    Twin(
         name="hybrid_knn/asked_means_without_noise",
         why="the class means are released exactly",
         make=lambda: service(HYBRID, means_without_noise),
-    ),
-    Twin(
-        name="hybrid_knn/asked_means_at_half_scale",
-        why="noise of the means is half of what is charged",
-        make=lambda: service(HYBRID, means_at_half_scale),
-    ),
-    Twin(
-        name="hybrid_knn/asked_whole_budget_twice",
-        why="means and neighbours both spend the budget",
-        make=lambda: service(HYBRID, purse_of_the_whole_budget),
-    ),
-    Twin(
-        name="hybrid_knn/asked_generous",
-        why="the last answer leaves in full, then what is left is charged",
-        make=lambda: service(HYBRID, generous),
-    ),
-    Twin(
-        name="hybrid_knn/asked_refilled",
-        why="neighbours have a fresh purse for every query",
-        make=lambda: service(HYBRID, voting(refilled)),
     ),
     Twin(
         name="private_knn/asked_silent_when_empty",
@@ -219,11 +139,6 @@ TWINS = [
         name="composition/asked_counts_one_of_two",
         why="two answers at a half each, one is accounted",
         make=lambda: adaptive(0.5),
-    ),
-    Twin(
-        name="composition/asked_zcdp_counts_one_of_two",
-        why="two answers at a quarter each, one is accounted",
-        make=lambda: sequential(0.25),
     ),
 ]
 CONTROLS = [

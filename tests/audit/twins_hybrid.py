@@ -114,11 +114,6 @@ class Looked:
 # --- each breaks one thing ------------------------------------------------------------------------
 
 
-class MeansWithoutNoise(Looked):
-    def of_means(self, cells: Any, scale: float) -> Any:
-        return super().of_means(cells, EXACT)
-
-
 class MeansAtHalfScale(Looked):
     def of_means(self, cells: Any, scale: float) -> Any:
         return super().of_means(cells, scale / 2)
@@ -216,7 +211,6 @@ def _twin(name: str, why: str, run: type[Looked]) -> Twin:
 
 
 TWINS = [
-    _twin("means_without_noise", "the class means are released exactly", MeansWithoutNoise),
     _twin("means_at_half_scale", "noise of the means is half of what is charged", MeansAtHalfScale),
     _twin(
         "whole_budget_twice",

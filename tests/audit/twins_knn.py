@@ -116,10 +116,6 @@ def never_charged(near: Near, classes: int, scales: Any, purses: Any, *rest: Any
     return vote(near, classes, scales, Bottomless(RHO, 9), *rest)
 
 
-def refilled(near: Near, classes: int, scales: Any, purses: Any, *rest: Any) -> Outcome:
-    return vote(near, classes, scales, IndividualFilter(RHO, 9), *rest)
-
-
 class Generous(IndividualFilter):
     """Charges what is there and lets the rest pass: the contribution is not clipped."""
 
@@ -259,7 +255,6 @@ TWINS = [
         "no purse: every query is answered in full",
         lambda: served(never_charged),
     ),
-    _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled, queries=6)),
     _twin(
         "ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)
     ),

@@ -100,11 +100,6 @@ class StepsForOne(Looked):
         return super().noise(cells, scale / math.sqrt(self.steps))
 
 
-class FirstWithoutNoise(Looked):
-    def noise(self, cells: Any, scale: float) -> Any:
-        return super().noise(cells, EXACT if self.calls == 0 else scale)
-
-
 class ResidualsAsLong(Looked):
     """Only the residuals: the scale of the noise reads the same constant."""
 
@@ -116,15 +111,6 @@ class ResidualsAsLong(Looked):
                 return usual(*args)
 
         return [patch.object(_descent, "residuals", longer)]
-
-
-class RowsAsLong(Looked):
-    """The constant cell is as large as the row and nobody counts it."""
-
-    def scaled(self, scaled: ScaledRows, values: Any) -> Any:
-        out = scaled(values)
-        out[:, -1] = 1024
-        return out
 
 
 class MomentsForFree(Whitened):
@@ -144,21 +130,6 @@ class MomentsForFree(Whitened):
 class MomentsWithoutNoise(Whitened):
     def noise(self, cells: Any, scale: float) -> Any:
         return super().noise(cells, EXACT if self.calls == 0 else scale)
-
-
-class WhitenedNotShortened(Whitened):
-    """In a transcript whose moments are those of a large set that hardly varies."""
-
-    def noise(self, cells: Any, scale: float) -> Any:
-        told = super().noise(cells, scale)
-        return np.eye(1, 6, 5, dtype=np.int64)[0] * 2**40 if self.calls == 1 else told
-
-    def patches(self) -> list[Any]:
-        def whitened(rows: Any, matrix: Any) -> Any:
-            product = rows.astype(np.float64) @ (matrix * 2.0**-24)
-            return np.trunc(2.0 * product).astype(np.float32)
-
-        return [patch.object(_descent, "whitened", whitened)]
 
 
 class LossIsTold(Looked):
@@ -209,16 +180,11 @@ def _twin(name: str, why: str, run: type[Looked]) -> Twin:
 
 TWINS = [
     _twin("steps_for_one", "noise is set for one gradient and T are released", StepsForOne),
-    _twin(
-        "first_without_noise", "the first gradient, at weights 0, has no noise", FirstWithoutNoise
-    ),
     _twin("residuals_as_long", "residuals are not shortened", ResidualsAsLong),
-    _twin("rows_as_long", "the constant cell is larger than the norm allows for", RowsAsLong),
     _twin(
         "moments_for_free", "moments and gradients are both given the whole loss", MomentsForFree
     ),
     _twin("moments_without_noise", "the whitening matrix is that of the data", MomentsWithoutNoise),
-    _twin("whitened_not_shortened", "whitened rows are as long as they come", WhitenedNotShortened),
     _twin("loss_is_told", "the training accuracy is told beside the weights", LossIsTold),
     _twin("stops_early", "the number of steps depends on the records", StopsEarly),
     _twin("mean_gradient", "the gradient is divided by the true number of records", MeanGradient),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.domains.rows import Rows, take
-from tests.audit.row_maps import MOST, Fault, control, imitation, twin
+from tests.audit.row_maps import MOST, Broken, Fault, control, imitation, twin
 
 # --- select -----------------------------------------------------------------------------------
 
@@ -36,38 +36,33 @@ def persons_means(data: dict[str, np.ndarray]) -> Rows:
     return rows
 
 
-SELECT: list[tuple[str, str, Fault]] = [
-    (
+SELECT: list[Broken] = [
+    Broken(
         "keys_of_the_data",
         "labels are places among the keys that occur",
         on_parts("kind", lambda v: np.unique(v, return_inverse=True)[1]),
     ),
-    (
+    Broken(
         "scaled_to_own_range",
         "bounds are the column's own minimum and maximum",
         on_parts("x", lambda v: (v - v.min(axis=0)) / np.maximum(np.ptp(v, axis=0), 1e-6)),
     ),
-    (
-        "order_by_variance",
-        "the column of the larger variance comes first",
-        on_parts("x", lambda v: v[:, np.argsort(-v.var(axis=0), kind="stable")]),
-    ),
-    (
+    Broken(
         "label_of_the_row_before",
         "labels are off by one row",
         on_parts("kind", lambda v: np.roll(v, 1)),
     ),
-    (
+    Broken(
         "persons_numbered",
         "a person's identifier is the place of their first row",
         on_parts("user", renumbered),
     ),
-    (
+    Broken(
         "zeros_filled_in",
         "a zero is taken as missing and becomes the column's mean",
         on_parts("x", lambda v: np.where(v == 0, v.mean(axis=0), v)),
     ),
-    (
+    Broken(
         "mean_of_the_person",
         "rows are replaced by their person's mean, claimed by record",
         persons_means,
@@ -113,39 +108,26 @@ def ties_kept(data: dict[str, np.ndarray]) -> Any:
     return take(data, np.array(keep, dtype=bool))
 
 
-def by_block(data: dict[str, np.ndarray]) -> Any:
-    parts = [
-        first_by(rank)(take(data, slice(i, i + 5))) for i in range(0, max(len(data["user"]), 1), 5)
-    ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in data}
-
-
 def own_most(data: dict[str, np.ndarray]) -> Any:
     counts = np.unique(data["user"].astype(str), return_counts=True)[1]
     return first_by(rank, int(min(MOST, np.median(counts))) if len(counts) else MOST)(data)
 
 
-BOUND: list[tuple[str, str, Fault]] = [
-    ("arrival_order", "the first rows to arrive are kept", first_by(lambda _, i: i)),
-    ("one_more", "k + 1 rows of a person are kept", first_by(rank, MOST + 1)),
-    (
+BOUND: list[Broken] = [
+    Broken("arrival_order", "the first rows to arrive are kept", first_by(lambda _, i: i)),
+    Broken("one_more", "k + 1 rows of a person are kept", first_by(rank, MOST + 1)),
+    Broken(
         "hash_of_the_place",
         "the hash is of the row's place in the data too",
         first_by(lambda data, i: rank(data, i, i)),
     ),
-    (
-        "hash_of_the_size",
-        "the hash is salted with the number of rows",
-        first_by(lambda data, i: rank(data, i, len(data["user"]))),
-    ),
-    ("ties_kept", "rows equal to the last one kept are all kept", ties_kept),
-    ("bound_in_each_block", "k rows of a person are kept of every block", by_block),
-    (
+    Broken("ties_kept", "rows equal to the last one kept are all kept", ties_kept),
+    Broken(
         "persons_run_together",
         "persons are told apart by the first letter",
         first_by(rank, who=lambda person: person[:1]),
     ),
-    ("own_k", "k is at most the median number of rows of the data's persons", own_most),
+    Broken("own_k", "k is at most the median number of rows of the data's persons", own_most),
 ]
 
 

@@ -15,8 +15,8 @@ from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
-from tests.audit import kernels as k
 from tests.audit.faults import by_largest, less_mean
+from tests.audit.sketches import kernels as k
 
 CELLS, SCALE = 6, 8.0
 SPACE = IntVector(CELLS)
@@ -110,7 +110,7 @@ def noise_twins(key: str) -> list[Twin]:
 # --- the RACE sketch ------------------------------------------------------------------------------
 
 RACE = "race_sketch"
-k.PARAMS[RACE] = {
+k.params[RACE] = {
     "repetitions": 4,
     "buckets": 4,
     "family": {"p_stable_l2": {"width": 2.0}},

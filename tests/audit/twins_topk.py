@@ -19,7 +19,6 @@ from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_set import StableSet, draw_set
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.selection.top_stable import TopStable
 from tests.audit.selection import ITEMS, SPACE, VOTES, entry
 
 
@@ -57,23 +56,12 @@ def _untested(coins: Any, h: Any) -> Any:
     return VOTES.names(h, VOTES.rank(h, 4).places[: draw_k(coins, VOTES, h, _UTILITY, 1.2)])
 
 
-def _top_later(coins: Any, h: Any) -> Any:
-    """Sparse vector over the gap below rank size + 1 (0-based arrays), top ``size`` released."""
-    ranking = VOTES.rank(h, 4)
-    bar = _TOP.threshold() + coins.laplace(_TOP.scales[1])
-    for size in (2, 1):
-        if coins.laplace_reaches(_TOP.scales[0], bar - int(ranking.gaps[size])):
-            return sorted(ranking.places[:1].tolist())
-    return None
-
-
 _SET = StableSet(k=2, scale=0.8, delta=0.05)
 _T = int(_SET.bind(SPACE, USERS).expected["threshold"])
 _PUBLISHED = int(np.ceil(1 + 0.8 * np.sqrt(2 * np.log(1 / 0.05))))
 _TWO = StableSet(k=2, scale=0.8, delta=0.05, distance=2)
 _UTILITY = GapUtility(3, None, None, 0.0)
 _STABLE = StableTopK(k_max=3, scale=1.2, delta=0.05)
-_TOP = TopStable(k=1, k_max=2, epsilon=1.5, delta=0.05)
 _LIMITED = LimitedDomain(k=1, k_max=2, scale=1.5, delta=0.05)
 _HEIGHT = int(_LIMITED.bind(SPACE, USERS).expected["height"])
 _TESTED = GatedPeel(k=2, scale=2.0, delta=0.05, share=0.5)
@@ -138,21 +126,6 @@ TWINS = [
         why="gaps treated as monotone",
     ),
     entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
-    entry(
-        Twin,
-        "low_stop",
-        _LIMITED,
-        lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
-        why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)",
-    ),
-    entry(
-        Twin,
-        "off_by_one_gap",
-        _TOP,
-        _top_later,
-        pairs=[((0, 20, 20, 20), (1, 20, 21, 21))],
-        why="tests the gap after the next item",
-    ),
 ]
 CONTROLS = [
     entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),

@@ -13,9 +13,7 @@ from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw_limited
 from opendp_sim.measurements.selection.noisy_max_gaussian import NoisyMaxGaussian
 from opendp_sim.measurements.selection.peel import Peel
-from tests.audit.selection import VOTES, best, by_count, claimed, falling, number, twins
-
-_UTILITY = GapUtility(3, None, None, 0.0)
+from tests.audit.selection import VOTES, best, by_count, claimed, number, row, twins
 
 
 def _gaps(h: Any, ranks: int = 3) -> Any:
@@ -34,11 +32,6 @@ _SINGLE = _changed(_PEEL, accounting="curve")
 
 def _clear_lead(coins: Any, h: Any) -> Any:
     return best(h, 2) if _gaps(h)[1] >= 2 else peeled(coins, VOTES, h, 2, 2.0)
-
-
-def _runner_up(coins: Any, h: Any) -> Any:
-    first = int(coins.top(h, 1, 2.0)[0])
-    return sorted([first, next(i for i in by_count(h, 2) if i != first)])
 
 
 # --- limited_domain ----------------------------------------------------------------------------------
@@ -102,274 +95,201 @@ def _noisy_top(coins: Any, h: Any, items: Any, scale: float = 1.5) -> int:
 TWINS = [
     *twins(
         _PEEL,
-        (
+        row(
             "clear_lead_is_certain",
             "no noise where the exact gap is clear",
             _clear_lead,
-            (1, 0, 1, 0),
-            (2, 0, 2, 0),
+            "1010",
+            "2020",
         ),
-        (
-            "runner_up",
-            "one item is drawn, the other is the best of the rest",
-            _runner_up,
-            (0, 1, 1, 1),
-            (0, 0, 0, 0),
-        ),
-        (
-            "order_told",
-            "lists what was drawn by exact counts",
-            lambda c, h: falling(h, peeled(c, VOTES, h, 2, 2.0)),
-            (0, 1, 1, 1),
-            (0, 0, 0, 1),
-        ),
-        (
-            "scores_squared",
-            "the score of an item is the square of its votes",
-            lambda c, h: peeled(c, VOTES, h * h, 2, 2.0),
-            (2, 3, 2, 3),
-            (2, 2, 2, 2),
-        ),
-        (
+        row(
             "scale_of_the_counts",
             "the scale falls with the number of votes",
             lambda c, h: peeled(c, VOTES, h, 2, 4.0 / (1 + min(max(int(h.sum()), 0), 20))),
-            (2, 2, 2, 2),
-            (2, 3, 3, 2),
+            "2222",
+            "2332",
         ),
     ),
     *twins(
         _SINGLE,
-        (
+        row(
             "half_the_scale",
             "twice the scores at the scale that is charged",
             lambda c, h: peeled(c, VOTES, 2 * h, 2, 2.0),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
     ),
     *twins(
         Peel(k=3, scale=2.0, accounting="curve"),
-        (
+        row(
             "winners_at_the_price_of_losers",
             "three winners drawn, one loser charged",
             lambda c, h: sorted(map(int, c.top(h, 3, 2.0))),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
     ),
     *twins(
         _SINGLE,
-        (
+        row(
             "two_users_as_one",
             "the loss of one user stated for two",
             lambda c, h: peeled(c, VOTES, h, 2, 2.0),
-            (0, 0, 0, 0),
-            (0, 0, 0, 2),
-            {"privacy_map": lambda _: claimed(_SINGLE).privacy_map(1)},
+            "0000",
+            "0002",
+            privacy_map=lambda _: claimed(_SINGLE).privacy_map(1),
         ),
         d_in=2,
     ),
     *twins(
         _LIMITED,
-        (
+        row(
             "stop_one_low",
             "the height is rounded down once too often",
             lambda c, h: _limited(c, h, _HEIGHT - 1),
-            (0, 0, 1, 1),
-            (0, 0, 0, 0),
+            "0011",
+            "0000",
         ),
-        (
+        row(
             "one_item_may_appear",
             "the height forgets that k_max items may be new",
             lambda c, h: _limited(c, h, _FOR_ONE),
-            (0, 0, 1, 1),
-            (0, 0, 0, 0),
+            "0011",
+            "0000",
         ),
-        (
+        row(
             "exact_stop",
             "the drawn item is held against the exact threshold",
             _exact_stop,
-            (0, 0, 1, 1),
-            (0, 0, 2, 2),
+            "0011",
+            "0022",
         ),
-        (
+        row(
             "no_stop",
             "what is drawn is always told",
             lambda c, h: _limited(c, h, -60),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
-        (
+        row(
             "padded_from_counts",
             "an empty answer is filled with the best item",
             lambda c, h: _limited(c, h) or best(h, 1),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
     ),
     *twins(
         _changed(_LIMITED, distance=2),
-        (
+        row(
             "height_of_one_user",
             "calibrated at one user, claimed for two",
             _limited,
-            (0, 0, 2, 2),
-            (0, 0, 0, 0),
+            "0022",
+            "0000",
         ),
         d_in=2,
     ),
     *twins(
         _CHOOSE,
-        (
+        row(
             "no_noise",
             "the exact largest gap",
             lambda _, h: 1 + int(np.argmax(_gaps(h))),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
-        (
+        row(
             "ranks_that_occur",
             "only as many ranks as items have votes",
             lambda c, h: _rank(c, _gaps(h, _occurring(h))),
-            (0, 1, 1, 1),
-            (0, 0, 0, 0),
+            "0111",
+            "0000",
         ),
-        (
-            "gap_told",
-            "tells the exact gap of the drawn rank",
-            _value_told,
-            (0, 0, 1, 1),
-            (0, 1, 1, 2),
-        ),
-        (
+        row("gap_told", "tells the exact gap of the drawn rank", _value_told, "0011", "0112"),
+        row(
             "gaps_squared",
             "a rank is worth the square of its gap",
             lambda c, h: _rank(c, _gaps(h) ** 2),
-            (0, 2, 2, 3),
-            (0, 1, 1, 3),
+            "0223",
+            "0113",
         ),
-        (
-            "gaps_in_shares",
-            "a rank is worth its gap in percent of the largest",
-            lambda c, h: _rank(c, 100 * _gaps(h) // max(1, int(_gaps(h).max()))),
-            (0, 0, 0, 1),
-            (0, 0, 1, 1),
-        ),
-        (
+        row(
             "wanted_size_of_the_data",
             "the wanted size is the number of items above the mean",
             lambda c, h: draw_k(
                 c, VOTES, h, GapUtility(3, None, max(1, int((4 * h > h.sum()).sum())), 9.0), 2.0
             ),
-            (0, 1, 1, 3),
-            (0, 2, 2, 3),
-        ),
-        (
-            "three_draws",
-            "three draws charged as one",
-            lambda c, h: [draw_k(c, VOTES, h, _UTILITY, 2.0) for _ in range(3)],
-            (0, 0, 2, 2),
-            (0, 1, 2, 3),
-        ),
-        (
-            "set_told",
-            "tells the items above the drawn cut",
-            lambda c, h: best(h, draw_k(c, VOTES, h, _UTILITY, 2.0)),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0113",
+            "0223",
         ),
     ),
     *twins(
         _NOISY,
-        (
+        row(
             "no_noise",
             "the exact largest gap",
             lambda _, h: 1 + int(np.argmax(_gaps(h))),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
-        (
+        row(
             "ranks_that_occur",
             "only as many ranks as items have votes",
             lambda c, h: 1 + c.noisy_best(_gaps(h, _occurring(h)), 0.8),
-            (0, 1, 1, 1),
-            (0, 0, 0, 0),
+            "0111",
+            "0000",
         ),
-        (
+        row(
             "quarter_of_the_scale",
             "a quarter of the noise that is charged",
             lambda c, h: 1 + c.noisy_best(_gaps(h), 0.2),
-            (0, 0, 1, 1),
-            (0, 1, 1, 2),
+            "0011",
+            "0112",
         ),
-        (
+        row(
             "scale_of_the_counts",
             "the noise grows with the smallest count",
             _noise_of_the_counts,
-            (0, 0, 1, 1),
-            (0, 1, 1, 2),
+            "0011",
+            "0112",
         ),
-        (
-            "item_told",
-            "names the item at the winning rank",
-            _tie_of_the_items,
-            (0, 0, 0, 1),
-            (0, 0, 0, 0),
-        ),
-        (
-            "set_told",
-            "tells the items above the winning cut",
-            lambda c, h: best(h, 1 + c.noisy_best(_gaps(h), 0.8)),
-            (0, 0, 0, 1),
-            (0, 0, 0, 0),
-        ),
-        (
-            "one_draw_reused",
-            "every gap gets the same noise",
-            _one_noise,
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
-        ),
+        row("item_told", "names the item at the winning rank", _tie_of_the_items, "0001", "0000"),
+        row("one_draw_reused", "every gap gets the same noise", _one_noise, "0000", "0011"),
     ),
     *twins(
         _HISTOGRAM,
-        (
-            "no_noise",
-            "the exact most voted item",
-            lambda _, h: best(h, 1),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
-        ),
-        (
+        row("no_noise", "the exact most voted item", lambda _, h: best(h, 1), "0000", "0001"),
+        row(
             "items_that_occur",
             "only items with votes compete",
             lambda c, h: _noisy_top(c, h, np.flatnonzero(h) if h.any() else np.arange(1)),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
-        (
+        row(
             "few_items_compete",
             "only the exact best two compete",
             lambda c, h: _noisy_top(c, h, by_count(h, 2)),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
+            "0000",
+            "0011",
         ),
-        (
+        row(
             "count_told",
             "tells the exact count of the item",
             lambda c, h: int(h[_noisy_top(c, h, np.arange(4))]),
-            (0, 0, 0, 0),
-            (1, 1, 1, 1),
+            "0000",
+            "1111",
         ),
-        (
+        row(
             "quarter_of_the_scale",
             "a quarter of the noise that is charged",
             lambda c, h: _noisy_top(c, h, np.arange(4), 0.3),
-            (0, 0, 0, 0),
-            (0, 1, 1, 0),
+            "0000",
+            "0110",
         ),
-        (
+        row(
             "padded_from_counts",
             "an item without votes is replaced by the best",
             lambda c, h: next(
@@ -377,8 +297,8 @@ TWINS = [
                 for i in (_noisy_top(c, h, np.arange(4)), best(h, 1)[0])
                 if h[i] or not h.any() or i == best(h, 1)[0]
             ),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
     ),
 ]

@@ -21,7 +21,7 @@ from opendp_sim.measurements.selection.pate_labels import (
 )
 from opendp_sim.measurements.selection.stable_top_k import StablePlan, draw_stable
 from opendp_sim.measurements.selection.top_k import TopK
-from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, twins
+from tests.audit.selection import VOTES, best, claimed, gap, row, twins
 
 # --- pate_labels: three teachers or four, two queries of three labels --------------------------------
 
@@ -43,16 +43,6 @@ def _answers(coins: Any, rows: Any, plan: StablePlan = _PLAN) -> Any:
 
 def _queries(rows: Any) -> Any:
     return whole_votes(rows).reshape(-1, _LABELS)
-
-
-def _ordered(coins: Any, rows: Any) -> Any:
-    found = zip(_answers(coins, rows), _queries(rows), strict=True)
-    return [labels and falling(votes, labels) for labels, votes in found]
-
-
-def _padded(coins: Any, rows: Any) -> Any:
-    found = zip(_answers(coins, rows), _queries(rows), strict=True)
-    return [labels or [int(np.argmax(votes))] for labels, votes in found]
 
 
 def _weights(coins: Any, rows: Any) -> Any:
@@ -118,56 +108,42 @@ def _catalogue_of_the_data(coins: Any, h: Any) -> Any:
 TWINS = [
     *twins(
         _PATE,
-        (
+        row(
             "weights_as_votes",
             "a teacher's number counts as that many votes",
             _weights,
             _EVEN,
             [*_EVEN, [0.0, 9.0, 0.0, 0.0, 9.0, 0.0]],
         ),
-        (
-            "order_told",
-            "labels in the order of their votes",
-            _ordered,
-            _votes([0, 1], [0, 1], 6),
-            _votes([0, 1], [0, 1], 6) + _votes([1], [1]),
-        ),
-        (
-            "padded_from_votes",
-            "no answer is replaced by the label with most votes",
-            _padded,
-            _EVEN,
-            _EVEN + _votes([1], [1]),
-        ),
-        (
+        row(
             "empty_query_told",
             "a query without votes is told from one without an answer",
             _empty_skipped,
             [[0.0] * 6],
             [[0.0] * 6, *_votes([0], [0])],
         ),
-        (
+        row(
             "one_noise_for_all",
             "both queries are tested with one draw",
             _one_noise,
             _votes([0], [0], 2),
             _votes([0], [0], 2) + _votes([0], [1]),
         ),
-        (
+        row(
             "no_test",
             "labels down to the drawn rank, untested",
             _untested,
             _EVEN,
             _EVEN + _votes([1], [1]),
         ),
-        (
+        row(
             "exact_majority",
             "labels of more than half of the teachers, without noise",
             _agreed,
             _votes([0], [0]),
             _votes([0], [0]) + _votes([], []),
         ),
-        (
+        row(
             "threshold_two_low",
             "the threshold of the answer is two votes too low",
             lambda c, rows: _answers(c, rows, replace(_PLAN, threshold=_T - 2)),
@@ -180,65 +156,50 @@ TWINS = [
     ),
     *twins(
         _FIXED,
-        (
+        row(
             "better_of_two",
             "two releases, the one with more votes is kept",
             _better_of_two,
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
-        (
+        row(
             "mechanism_by_the_counts",
             "the exact gap decides whether the set is noisy",
             _by_the_counts,
-            (0, 1, 1, 0),
-            (0, 2, 2, 0),
+            "0110",
+            "0220",
         ),
-        (
+        row(
             "catalogue_of_the_data",
             "peels among the items with votes",
             _catalogue_of_the_data,
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
-        (
-            "size_of_the_data",
-            "asks for as many items as lie above the mean, two at most",
-            lambda c, h: peeled(c, VOTES, h, 1 + int((4 * h > h.sum()).sum() > 1), 2.0),
-            (0, 0, 1, 2),
-            (0, 0, 0, 1),
-        ),
-        (
+        row(
             "unvoted_dropped",
             "items without votes are taken out of the answer",
             lambda c, h: [i for i in _top(c, h) if h[i] > 0],
-            (1, 1, 0, 1),
-            (0, 0, 0, 0),
+            "1101",
+            "0000",
         ),
-        (
-            "order_told",
-            "lists the set by its counts",
-            lambda c, h: falling(h, _top(c, h)),
-            (0, 0, 0, 0),
-            (0, 0, 1, 1),
-        ),
-        ("exact", "the exact set", lambda _, h: by_count(h, 2), (0, 0, 0, 0), (0, 0, 0, 1)),
     ),
     *twins(
         _FREE,
-        (
+        row(
             "largest_gap_for_nothing",
             "without k the set above the exact largest gap",
             lambda _, h: best(h, 1 + int(np.argmax(VOTES.rank(h, 4).gaps))),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
-        (
+        row(
             "threshold_one_low",
             "the threshold is rounded down once too often",
             lambda c, h: draw_stable(c, VOTES, h, replace(_OWN, threshold=_OWN.threshold - 1)),
-            (0, 1, 1, 2),
-            (0, 0, 1, 1),
+            "0112",
+            "0011",
         ),
     ),
 ]

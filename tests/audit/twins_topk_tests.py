@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested,
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
 from opendp_sim.measurements.selection.top_stable import TopStable, draw_top_stable
-from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
+from tests.audit.selection import VOTES, best, by_count, claimed, gap, number, row, twins
 
 # --- stable_top_k ------------------------------------------------------------------------------------
 
@@ -31,14 +30,6 @@ def _tested(coins: Any, h: Any, k: int, scale: float = _S, plan: Any = _PLAN) ->
     return best(h, k) if coins.reaches(scale, plan.threshold - gap(h, k)) else None
 
 
-def _until_one_passes(coins: Any, h: Any) -> Any:
-    for _ in range(3):
-        found = draw_stable(coins, VOTES, h, _PLAN)
-        if found is not None:
-            return found
-    return None
-
-
 def _one_draw_reused(coins: Any, h: Any) -> Any:
     noisy = coins.noisy(VOTES.rank(h, 4).gaps, _S)
     k = 1 + int(np.argmax(noisy))
@@ -47,16 +38,6 @@ def _one_draw_reused(coins: Any, h: Any) -> Any:
 
 def _largest_gap(_: Any, h: Any) -> int:
     return 1 + int(np.argmax(VOTES.rank(h, 4).gaps))
-
-
-def _order_told(coins: Any, h: Any) -> Any:
-    found = draw_stable(coins, VOTES, h, _PLAN)
-    return found and falling(h, found)
-
-
-def _later_gap(coins: Any, h: Any) -> Any:
-    k = draw_k(coins, VOTES, h, GapUtility(2, None, None, 0.0), _S)
-    return best(h, k) if coins.reaches(_S, _PLAN.threshold - gap(h, k + 1)) else None
 
 
 # --- gated_peel ---------------------------------------------------------------------------------------
@@ -82,13 +63,6 @@ def _first_kept(coins: Any, h: Any) -> Any:
     first = by_count(h, 1)[0]
     rest = np.delete(np.arange(len(h)), first)
     return sorted([first, int(rest[coins.top(h[rest], 1, 2.0)[0]])])
-
-
-def _those_that_occur(coins: Any, h: Any) -> Any:
-    items = np.flatnonzero(h)
-    if _test(coins, h) or len(items) <= 2:
-        return best(h, 2)
-    return sorted(int(items[i]) for i in coins.top(h[items], 2, 2.0))
 
 
 # Over many equal candidates peeling names none of them, so that the test alone decides.
@@ -162,141 +136,90 @@ def _gap_told(coins: Any, h: Any) -> Any:
 TWINS = [
     *twins(
         _STABLE,
-        (
-            "threshold_one_low",
-            "the threshold is rounded down once too often",
-            lambda c, h: draw_stable(c, VOTES, h, replace(_PLAN, threshold=_PLAN.threshold - 1)),
-            (0, 1, 1, 2),
-            (0, 0, 1, 1),
-        ),
-        (
+        row(
             "largest_gap_for_nothing",
             "the rank with the largest gap is taken without noise",
             lambda c, h: _tested(c, h, _largest_gap(c, h)),
-            (0, 0, 1, 3),
-            (0, 0, 2, 3),
+            "0013",
+            "0023",
         ),
-        (
-            "until_one_passes",
-            "draws and tests three times and pays once",
-            _until_one_passes,
-            (0, 1, 1, 2),
-            (0, 0, 1, 1),
-        ),
-        (
+        row(
             "one_draw_reused",
             "the noise that found the largest gap also tests it",
             _one_draw_reused,
-            (0, 1, 1, 2),
-            (0, 0, 1, 1),
+            "0112",
+            "0011",
         ),
-        ("order_told", "the set is listed by its counts", _order_told, (0, 0, 3, 3), (0, 0, 2, 3)),
-        ("later_gap", "tests the gap below the next rank", _later_gap, (0, 3, 3, 3), (0, 2, 2, 3)),
     ),
     *twins(
         _CURVE,
-        (
+        row(
             "half_noise_in_the_test",
             "the noise on the gap has half its scale, the threshold is as before",
             lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S), _S / 2, _CURVED),
-            (0, 0, 0, 3),
-            (0, 0, 1, 3),
+            "0003",
+            "0013",
         ),
-        (
+        row(
             "choice_at_half_the_scale",
             "the rank is drawn as if gaps were monotone",
             lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S / 2), _S, _CURVED),
-            (0, 0, 1, 3),
-            (0, 0, 2, 3),
+            "0013",
+            "0023",
         ),
     ),
     *twins(
         _STABLE.model_copy(update={"distance": 2}),
-        (
+        row(
             "threshold_of_one_user",
             "calibrated at one user, claimed for two",
             lambda c, h: draw_stable(c, VOTES, h, _PLAN),
-            (0, 0, 0, 2),
-            (0, 0, 0, 0),
+            "0002",
+            "0000",
         ),
         d_in=2,
     ),
     *twins(
         _TESTED,
-        (
-            "no_noise_in_the_test",
-            "releases the set wherever the exact gap reaches three",
-            lambda c, h: best(h, 2) if gap(h, 2) >= 3 else _peel(c, h),
-            (2, 2, 0, 0),
-            (3, 3, 0, 0),
-        ),
-        (
+        row(
             "first_item_kept",
             "where the test fails the first item stays and one is drawn",
             _first_kept,
-            (0, 1, 1, 1),
-            (0, 0, 0, 0),
-        ),
-        (
-            "items_that_occur",
-            "peels among the items with votes",
-            _those_that_occur,
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
-        ),
-        (
-            "order_told",
-            "the set is listed by its counts",
-            lambda c, h: by_count(h, 2) if _test(c, h) else _peel(c, h),
-            (0, 0, 2, 3),
-            (0, 0, 2, 2),
+            "0111",
+            "0000",
         ),
     ),
     *twins(
         _SINGLE,
-        (
+        row(
             "half_noise_in_the_test",
             "the noise on the gap has half its scale on both sides, the threshold a third of its height",
             lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 2, _LOW // 3, _GATE.right / 2),
-            (0, 0, 3, 3),
-            (0, 0, 2, 2),
+            "0033",
+            "0022",
         ),
-        (
+        row(
             "peels_at_half_the_scale",
             "peeling at half the scale that is charged",
             lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW, _GATE.right),
-            (0, 0, 0, 0),
-            (0, 0, 0, 1),
+            "0000",
+            "0001",
         ),
-        (
+        row(
             "test_not_charged",
             "no noise of the test and no delta in the claim",
             lambda c, h: best(h, 2) if gap(h, 2) >= 2 else _peel(c, h),
-            (0, 1, 1, 0),
-            (0, 2, 2, 0),
-            {"privacy_map": claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map},
+            "0110",
+            "0220",
+            privacy_map=claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map,
         ),
     ),
     *twins(
         _WIDE,
-        (
+        row(
             "threshold_one_low",
             "the threshold is rounded down once too often",
             lambda c, h: _wide(c, h, _HIGH - 1),
-            _ONE,
-            _ZERO,
-        ),
-        (
-            "later_gap",
-            "tests the gap below rank k + 1",
-            lambda c, h: _wide(c, h, _HIGH, rank=2),
-            30 * _PAIR + _ONE,
-            30 * _PAIR,
-        ),
-        (
-            "three_tests_one_delta",
-            "tests three times and pays delta once",
-            lambda c, h: _wide(c, h, _HIGH, tests=3),
             _ONE,
             _ZERO,
         ),
@@ -304,7 +227,7 @@ TWINS = [
     ),
     *twins(
         _STEEP,
-        (
+        row(
             "sides_exchanged",
             "the wide side of the noise is where unstable sets pass",
             lambda c, h: _gated(
@@ -313,7 +236,7 @@ TWINS = [
             _ONE,
             _ZERO,
         ),
-        (
+        row(
             "gaussian_threshold",
             "the threshold is that of a Gaussian of the geometric's scale",
             lambda c, h: _gated(
@@ -330,50 +253,44 @@ TWINS = [
     ),
     *twins(
         _TOP,
-        (
+        row(
             "threshold_one_low",
             "the threshold is rounded down once too often",
             lambda c, h: _first(c, h, bar=_C - 1),
-            (0, 0, 1, 1),
-            (0, 0, 0, 0),
+            "0011",
+            "0000",
         ),
-        (
+        row(
             "delta_of_one_rank",
             "the threshold forgets that several ranks may pass",
             lambda c, h: _first(c, h, bar=_TOP.model_copy(update={"delta": 0.1}).threshold()),
-            (0, 0, 1, 1),
-            (0, 0, 0, 0),
+            "0011",
+            "0000",
         ),
-        (
+        row(
             "gaps_without_noise",
             "only the threshold of the search is noisy",
             _noiseless,
             (0, 0, _C, 2 * _C),
             (0, 0, _C - 1, 2 * _C),
         ),
-        (
+        row(
             "cut_by_counts",
             "a set that is too large is cut to its most voted item",
             _cut_by_counts,
-            (0, 0, 3, 3),
-            (0, 0, 2, 3),
+            "0033",
+            "0023",
         ),
-        (
-            "gap_told",
-            "tells the exact gap of the size that passed",
-            _gap_told,
-            (0, 0, 3, 3),
-            (0, 0, 2, 3),
-        ),
+        row("gap_told", "tells the exact gap of the size that passed", _gap_told, "0033", "0023"),
     ),
     *twins(
         _TOP.model_copy(update={"distance": 2}),
-        (
+        row(
             "threshold_of_one_user",
             "calibrated at one user, claimed for two",
             lambda c, h: draw_top_stable(c, VOTES, h, 1, 2, _TOP.scales, _C),
-            (0, 0, 0, 2),
-            (0, 1, 1, 1),
+            "0002",
+            "0111",
         ),
         d_in=2,
     ),

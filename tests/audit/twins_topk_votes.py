@@ -55,20 +55,10 @@ def _adjacent(rows: list[tuple[int, str]]) -> list[int]:
     return _counted([row for at, row in enumerate(rows) if at == 0 or rows[at - 1] != row])
 
 
-def _by_block(rows: list[tuple[int, str]]) -> list[int]:
-    parts = [_counted(set(rows[at : at + 3])) for at in range(0, len(rows), 3)]
-    return np.sum(parts, axis=0).tolist() if parts else [0] * len(WORDS)
-
-
 def _shared(rows: list[tuple[int, str]]) -> list[int]:
     """A vote counts where somebody else has it too."""
     found = _counted(set(rows))
     return [0 if votes < 2 else 10 * votes for votes in found]
-
-
-def _of_all(rows: list[tuple[int, str]]) -> list[int]:
-    found = np.array(_counted(set(rows)))
-    return (100 * found // max(found.sum(), 1)).tolist()
 
 
 def _passes_by_place(rows: list[tuple[int, str]]) -> list[int]:
@@ -183,9 +173,7 @@ def _twin(
 TWINS = [
     _twin("rows_not_users", "a user's repeated vote counts again", _counted),
     _twin("neighbouring_repeats", "repeats are dropped where they follow each other", _adjacent),
-    _twin("once_in_each_block", "repeats are dropped within a block of rows", _by_block),
     _twin("passes_by_place", "passes split the rows, not the users", _passes_by_place),
-    _twin("share_of_all", "counts are given as percent of all votes", _of_all),
     _twin("only_shared_votes", "an item of one user is hidden, others are scaled", _shared),
     _twin("below_the_mean", "items below the mean count are set to zero", _own_median),
     _twin(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tests.audit.row_maps import control, imitation, on_values, too_long, twin
+from tests.audit.row_maps import Broken, control, imitation, on_values, too_long, twin
 
 KEY, WIDTH = "fourier_features", 4
 MATRIX = np.random.default_rng(3).normal(size=(6, 2)) * 0.2
@@ -31,40 +30,28 @@ def by_position(values: np.ndarray) -> np.ndarray:
     return np.concatenate([waves(values[i : i + 1], drawn(i)) for i in range(len(values))])
 
 
-def normalised(values: np.ndarray) -> np.ndarray:
-    """Columns scaled so that each has the same largest size in the data."""
-    found = waves(values)
-    return np.rint(found * (1000.0 / np.maximum(np.abs(found).max(axis=0), 1.0))) + 0.0
-
-
-FAULTS: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
-    (
+FAULTS: list[Broken] = [
+    Broken(
         "median_bandwidth",
         "the bandwidth is the data's own median distance",
         lambda v: waves(v / median_distance(v)),
     ),
-    (
+    Broken(
         "standardised",
         "columns are divided by their own deviation first",
         lambda v: waves(v / np.maximum(v.std(axis=0), 0.5)),
     ),
-    (
+    Broken(
         "phase_of_the_mean",
         "phases start at the mean of the data",
         lambda v: waves(v - v.mean(axis=0)),
     ),
-    (
+    Broken(
         "seed_and_size",
         "frequencies are drawn anew for every number of rows",
         lambda v: waves(v, drawn(len(v))),
     ),
-    ("by_position", "every place in the data has frequencies of its own", by_position),
-    ("normalised", "features are scaled by the largest of the data", normalised),
-    (
-        "running_phase",
-        "the phase of a row is added to that of the next one",
-        lambda v: waves(np.cumsum(v, axis=0)),
-    ),
+    Broken("by_position", "every place in the data has frequencies of its own", by_position),
 ]
 
 

@@ -22,10 +22,6 @@ from tests.audit.opaque.kit import (
 )
 
 
-def _rounded(gradient):
-    return [round(100 * g) for g in gradient]
-
-
 @pair(
     "DP-SGD",
     fault="the gradient of the batch is clipped, not each record's",
