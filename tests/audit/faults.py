@@ -11,9 +11,15 @@ from opendp_sim.audit import Control, Twin
 from tests.audit.stand_ins import laplace
 
 
-def twin(name: str, why: str, made: Any, d_in: int = 1) -> Twin:
+def named(label: str) -> dict[str, str]:
+    """Return the name of a twin and what is wrong with it, written as ``family/name: why``."""
+    name, why = label.split(": ", maxsplit=1)
+    return {"name": name, "why": why}
+
+
+def twin(label: str, made: Any, d_in: int = 1) -> Twin:
     obj, options = made
-    return Twin(name=name, make=lambda: obj, d_in=d_in, options=options, why=why)
+    return Twin(**named(label), make=lambda: obj, d_in=d_in, options=options)
 
 
 def control(name: str, made: Any, d_in: int = 1) -> Control:

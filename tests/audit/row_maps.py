@@ -18,6 +18,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows, take
+from tests.audit.faults import named
 
 REAL = RealRows(width=2, lower=(-1.0,), upper=(1.0,))
 UNLIKE = RealRows(width=3, lower=(0.0, -2.0, 10.0), upper=(4.0, 2.0, 10.5))
@@ -44,10 +45,9 @@ Fault = Callable[[Any], Any]
 
 
 class Broken(NamedTuple):
-    """One fault of a row map."""
+    """One fault of a row map, with its name and what is wrong."""
 
-    name: str
-    why: str
+    label: str
     fault: Any
 
 
@@ -77,9 +77,9 @@ def with_fault(key: str, fault: Fault) -> Any:
     return build(replace(claim, **changed), key, domain, metric)
 
 
-def twin(name: str, why: str, fault: Fault) -> Twin:
-    key = name.split("/", maxsplit=1)[0]
-    return Twin(name=name, make=lambda: with_fault(key, fault), options=_options(key), why=why)
+def twin(label: str, fault: Fault) -> Twin:
+    key = label.split("/", maxsplit=1)[0]
+    return Twin(**named(label), make=lambda: with_fault(key, fault), options=_options(key))
 
 
 def control(key: str) -> Control:
@@ -121,10 +121,9 @@ def longest(key: str, fault: Fault, reach: float) -> Subject:
     )
 
 
-def too_long(name: str, why: str, fault: Fault, reach: float) -> Twin:
-    return Twin(
-        name=name, make=lambda: longest(name.split("/", maxsplit=1)[0], fault, reach), why=why
-    )
+def too_long(label: str, fault: Fault, reach: float) -> Twin:
+    key = label.split("/", maxsplit=1)[0]
+    return Twin(**named(label), make=lambda: longest(key, fault, reach))
 
 
 def _some_pairs() -> list[tuple[Any, Any]]:

@@ -16,6 +16,7 @@ from opendp_sim.domains.counts import USERS, votes_space
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.measurements.selection._impl.selection import OPENDP
 from tests._enumeration import distribution
+from tests.audit.faults import named
 
 __all__ = [
     "ITEMS",
@@ -87,12 +88,12 @@ def entry(
     return kind(name=f"{mechanism.key}/{name}", make=make, d_in=d_in, options=options, **more)
 
 
-def row(name: str, why: str, draw: Draw, left: Any, right: Any, **more: Any) -> dict[str, Any]:
-    """Return one broken draw and the neighbours that show it: ``"0112"`` is a histogram, an item a digit."""
-    sides = [
-        [int(each) for each in side] if isinstance(side, str) else side for side in (left, right)
-    ]
-    return {"name": name, "why": why, "draw": draw, "pairs": [tuple(sides)], **more}
+def row(label: str, draw: Draw, *sides: Any, **more: Any) -> dict[str, Any]:
+    """Return one broken draw and the neighbours that show it: ``"0012 0011"`` are two histograms of four items."""
+    left, right = (
+        ([int(each) for each in side] for side in sides[0].split()) if len(sides) == 1 else sides
+    )
+    return {**named(label), "draw": draw, "pairs": [(left, right)], **more}
 
 
 def twins(mechanism: Mechanism, *rows: dict[str, Any], **more: Any) -> list[Twin]:

@@ -142,13 +142,13 @@ class Sketches:
 
         return measurement(POINTS, SYMMETRIC, PURE, many, lambda d: 1.0 * d), {"sample": many}
 
-    def sketch(self, key: str, name: str, why: str, d_in: int = 1, **faults: Any) -> Twin:
+    def sketch(self, key: str, label: str, d_in: int = 1, **faults: Any) -> Twin:
         """Return a twin: a release with one fault."""
-        return twin(f"{key}/{name}", why, self.release(key, **faults), d_in)
+        return twin(f"{key}/{label}", self.release(key, **faults), d_in)
 
-    def answer(self, name: str, why: str, key: str, leak: Any) -> Twin:
+    def answer(self, label: str, key: str, leak: Any) -> Twin:
         """Return a twin of a query: a sound release, and what it tells besides."""
-        return twin(name, why, self.told(key, leak))
+        return twin(label, self.told(key, leak))
 
 
 # --- kernels and regression ---------------------------------------------------------------------

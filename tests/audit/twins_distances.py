@@ -225,146 +225,130 @@ def rounded_data(noisy: np.ndarray, points: np.ndarray) -> Any:
     return [noisy[0], round(float(points.std()), 1) if len(points) else 0.0]
 
 
-def embedded(name: str, why: str, function: Any) -> Any:
-    return twin(f"{E}/{name}", why, row_map(function))
+def embedded(label: str, function: Any) -> Any:
+    return twin(f"{E}/{label}", row_map(function))
 
 
 THRESHOLDS = [
-    k.sketch(H, "half_scale", "half of the declared noise", add=times(0.5)),
+    k.sketch(H, "half_scale: half of the declared noise", add=times(0.5)),
     k.sketch(
         H,
-        "l2_scale_for_laplace",
-        "the L2 norm where L1 is due",
+        "l2_scale_for_laplace: the L2 norm where L1 is due",
         scale=math.sqrt(2) * k.scale_of(H, GAUSSIAN),
     ),
     k.sketch(
         H,
-        "price_of_one_threshold",
-        "one threshold's sensitivity for all of them",
+        "price_of_one_threshold: one threshold's sensitivity for all of them",
         family=GAUSSIAN,
         scale=1 / math.sqrt(2),
     ),
     k.sketch(
         H,
-        "signs_as_half",
-        "features are +1 and -1, calibrated for +1/2 and -1/2",
+        "signs_as_half: features are +1 and -1, calibrated for +1/2 and -1/2",
         family=GAUSSIAN,
         scale=k.scale_of(H, GAUSSIAN) / 2,
     ),
-    k.sketch(H, "thresholds_at_quantiles", "thresholds at the exact ranks", before=sorted_columns),
-    k.sketch(H, "exact_total", "the count has no noise", add=exact_cells(-1)),
+    k.sketch(H, "thresholds_at_quantiles: thresholds at the exact ranks", before=sorted_columns),
+    k.sketch(H, "exact_total: the count has no noise", add=exact_cells(-1)),
 ]
 TREES = [
-    k.sketch(T, "half_scale", "half of the declared noise", add=times(0.5)),
+    k.sketch(T, "half_scale: half of the declared noise", add=times(0.5)),
     k.sketch(
-        T, "counts_alone", "the norm of the counts, not of the moments", scale=0.5 * k.scale_of(T)
+        T, "counts_alone: the norm of the counts, not of the moments", scale=0.5 * k.scale_of(T)
     ),
-    k.sketch(T, "not_clamped", "moments of positions beyond the box", core=far_positions),
+    k.sketch(T, "not_clamped: moments of positions beyond the box", core=far_positions),
     k.sketch(
-        T, "each_level_the_whole_budget", "the norm of one level", scale=k.scale_of(T, levels=1)
+        T, "each_level_the_whole_budget: the norm of one level", scale=k.scale_of(T, levels=1)
     ),
-    k.sketch(T, "centred_by_the_data", "moments about the exact mean", before=less_mean),
-    k.sketch(T, "exact_moments", "only the counts have noise", add=exact_cells(slice(6, 12))),
+    k.sketch(T, "centred_by_the_data: moments about the exact mean", before=less_mean),
+    k.sketch(T, "exact_moments: only the counts have noise", add=exact_cells(slice(6, 12))),
 ]
 COUNTS = [
-    k.sketch(D, "half_scale", "half of the declared noise", add=times(0.5)),
-    k.sketch(D, "forgot_the_levels", "the norm of one level", scale=2.0),
-    k.sketch(
-        D, "one_more_level", "a finer level that the scale does not know", after=one_more_level
-    ),
-    k.sketch(D, "both_sides", "records on a boundary count on both sides", after=own_leaf_too),
-    k.sketch(D, "noise_on_leaves_alone", "inner nodes reuse the leaves' noise", add=leaves_alone),
-    k.sketch(
-        D, "grid_from_data", "leaves between the least and the largest record", before=by_range
-    ),
+    k.sketch(D, "half_scale: half of the declared noise", add=times(0.5)),
+    k.sketch(D, "forgot_the_levels: the norm of one level", scale=2.0),
+    k.sketch(D, "one_more_level: a finer level that the scale does not know", after=one_more_level),
+    k.sketch(D, "both_sides: records on a boundary count on both sides", after=own_leaf_too),
+    k.sketch(D, "noise_on_leaves_alone: inner nodes reuse the leaves' noise", add=leaves_alone),
+    k.sketch(D, "grid_from_data: leaves between the least and the largest record", before=by_range),
 ]
 MOMENTS = [
     k.sketch(
-        M, "half_scale", "half of the declared noise", family=GAUSSIAN, add=times(0.5, gaussian)
+        M, "half_scale: half of the declared noise", family=GAUSSIAN, add=times(0.5, gaussian)
     ),
-    k.sketch(M, "square_not_clipped", "squared norms of the rows as they came", core=not_clipped),
+    k.sketch(M, "square_not_clipped: squared norms of the rows as they came", core=not_clipped),
     k.sketch(
         M,
-        "box_for_ball",
-        "rows are clipped to the box, calibrated for the ball",
+        "box_for_ball: rows are clipped to the box, calibrated for the ball",
         core=box_for_ball,
         scale=0.6 * k.scale_of(M),
     ),
     k.sketch(
-        M, "forgot_the_squares", "calibrated without the squared norms", scale=0.5 * k.scale_of(M)
+        M, "forgot_the_squares: calibrated without the squared norms", scale=0.5 * k.scale_of(M)
     ),
-    k.sketch(M, "exact_count", "the count has no noise", add=exact_cells(2)),
-    k.sketch(M, "centred_by_the_data", "rows less their exact mean", before=less_mean),
+    k.sketch(M, "exact_count: the count has no noise", add=exact_cells(2)),
+    k.sketch(M, "centred_by_the_data: rows less their exact mean", before=less_mean),
 ]
 SLICES = [
     k.sketch(
         S,
-        "forgot_the_directions",
-        "the norm of one direction for all of them",
+        "forgot_the_directions: the norm of one direction for all of them",
         family=GAUSSIAN,
         scale=of_one_direction(),
     ),
     k.sketch(
         S,
-        "squares_not_centred",
-        "squared lengths as they are, calibrated for their half range",
+        "squares_not_centred: squared lengths as they are, calibrated for their half range",
         family=GAUSSIAN,
         after=whole_squares,
     ),
     k.sketch(
         S,
-        "rows_as_they_came",
-        "levels are clipped, and rows are not",
+        "rows_as_they_came: levels are clipped, and rows are not",
         family=GAUSSIAN,
         core=rows_as_they_came,
     ),
     k.sketch(
         S,
-        "principal_axes",
-        "directions are the records' principal axes",
+        "principal_axes: directions are the records' principal axes",
         family=GAUSSIAN,
         before=principal_axes,
     ),
-    k.sketch(S, "exact_count", "the count has no noise", add=exact_cells(-2)),
+    k.sketch(S, "exact_count: the count has no noise", add=exact_cells(-2)),
     k.sketch(
         S,
-        "replace_as_add",
-        "calibrated for added records, claimed for replaced ones",
+        "replace_as_add: calibrated for added records, claimed for replaced ones",
         family=GAUSSIAN,
         metric=CHANGE_ONE,
     ),
 ]
 EMBEDDINGS = [
-    embedded("clip_from_data", "clipped at the data's quantile", clip_at_quantile),
-    embedded("directions_by_count", "the seed is the exact count", seed_of_count),
-    embedded("centred_by_the_data", "rows less their exact mean", centred),
-    embedded("both_signs", "two rows for one, claimed as one", both_signs),
-    embedded("whitened", "columns are scaled by the largest record", whitened),
-    embedded("offset_from_data", "rounding starts at the least record", noise_of_the_least),
+    embedded("clip_from_data: clipped at the data's quantile", clip_at_quantile),
+    embedded("directions_by_count: the seed is the exact count", seed_of_count),
+    embedded("centred_by_the_data: rows less their exact mean", centred),
+    embedded("both_signs: two rows for one, claimed as one", both_signs),
+    embedded("whitened: columns are scaled by the largest record", whitened),
+    embedded("offset_from_data: rounding starts at the least record", noise_of_the_least),
 ]
 ANSWERS = [
     k.answer(
-        "distance/exact_leaf", "the query's own leaf is read from the records", T, exact_distance
+        "distance/exact_leaf: the query's own leaf is read from the records", T, exact_distance
     ),
     k.answer(
-        "distance/levels_by_count", "the number of levels is that of the exact count", D, grid_of_n
+        "distance/levels_by_count: the number of levels is that of the exact count", D, grid_of_n
     ),
-    k.answer("distance/warns_of_clamping", "it tells that records lie outside", H, warned),
-    k.answer("interval_count/empty_is_zero", "an empty interval is exactly zero", D, interval_true),
-    k.answer("interval_count/exact_divisor", "a share of the exact count", D, exact_divisor),
+    k.answer("distance/warns_of_clamping: it tells that records lie outside", H, warned),
+    k.answer("interval_count/empty_is_zero: an empty interval is exactly zero", D, interval_true),
+    k.answer("interval_count/exact_divisor: a share of the exact count", D, exact_divisor),
+    k.answer("interval_count/spread_without_noise: an error bar from the records", D, rounded_data),
     k.answer(
-        "interval_count/spread_without_noise", "an error bar from the records", D, rounded_data
-    ),
-    k.answer(
-        "nearest_class/ties_by_data", "near ties are settled by the records", M, nearest_of_data
+        "nearest_class/ties_by_data: near ties are settled by the records", M, nearest_of_data
     ),
     k.answer(
-        "nearest_class/small_classes_dropped",
-        "classes are left out by the exact count",
+        "nearest_class/small_classes_dropped: classes are left out by the exact count",
         M,
         means_if_enough,
     ),
-    k.answer("nearest_class/exact_divisor", "means over the exact count", M, exact_divisor),
+    k.answer("nearest_class/exact_divisor: means over the exact count", M, exact_divisor),
 ]
 
 TWINS = [*THRESHOLDS, *TREES, *COUNTS, *MOMENTS, *SLICES, *EMBEDDINGS, *ANSWERS]

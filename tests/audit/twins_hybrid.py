@@ -24,6 +24,7 @@ from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
 from opendp_sim.measurements.knn.hybrid_knn import Hybrid, HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
+from tests.audit.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))
@@ -205,35 +206,29 @@ def subject(run: Looked) -> Subject:
 _OPTIONS = {"pairs": pairs()}
 
 
-def _twin(name: str, why: str, run: type[Looked]) -> Twin:
+def _twin(label: str, run: type[Looked]) -> Twin:
     make = lambda: subject(run())  # noqa: E731
-    return Twin(name=f"hybrid_knn/{name}", make=make, why=why, options=_OPTIONS)
+    return Twin(**named(f"hybrid_knn/{label}"), make=make, options=_OPTIONS)
 
 
 TWINS = [
-    _twin("means_at_half_scale", "noise of the means is half of what is charged", MeansAtHalfScale),
+    _twin("means_at_half_scale: noise of the means is half of what is charged", MeansAtHalfScale),
     _twin(
-        "whole_budget_twice",
-        "means and neighbours are both given the whole budget",
-        WholeBudgetTwice,
+        "whole_budget_twice: means and neighbours are both given the whole budget", WholeBudgetTwice
     ),
     _twin(
-        "unsure_by_the_data",
-        "who is asked follows from the data, not from what was released",
+        "unsure_by_the_data: who is asked follows from the data, not from what was released",
         UnsureByTheData,
     ),
-    _twin("refilled", "the neighbours start every query with full purses", Refilled),
+    _twin("refilled: the neighbours start every query with full purses", Refilled),
     _twin(
-        "answered_before_its_charge",
-        "votes leave in full, then what is left is charged",
+        "answered_before_its_charge: votes leave in full, then what is left is charged",
         AnsweredBeforeItsCharge,
     ),
     _twin(
-        "means_drawn_again",
-        "means are released again for every query, at one price",
-        MeansDrawnAgain,
+        "means_drawn_again: means are released again for every query, at one price", MeansDrawnAgain
     ),
-    _twin("one_noise", "noise of the votes is drawn once and kept", OneNoise),
+    _twin("one_noise: noise of the votes is drawn once and kept", OneNoise),
 ]
 CONTROLS = [
     Control(name="hybrid_knn/sound", make=lambda: subject(Looked()), options=_OPTIONS),

@@ -132,34 +132,30 @@ def flagged_records(noisy: np.ndarray, points: np.ndarray) -> Any:
 
 
 FOURIER = [
-    k.sketch(F, "half_scale", "half of the declared noise", add=times(0.5)),
+    k.sketch(F, "half_scale: half of the declared noise", add=times(0.5)),
     k.sketch(
         F,
-        "forgot_the_sine",
-        "L1 norm of the cosines alone",
+        "forgot_the_sine: L1 norm of the cosines alone",
         scale=3 * 4096 + k.claim_of(F).output.blocks[1].l1,
     ),  # type: ignore[attr-defined]
-    k.sketch(F, "bandwidth_from_data", "the bandwidth is the median distance", before=by_spread),
-    k.sketch(F, "exact_total", "the total has no noise", add=exact_cells(-1)),
-    k.sketch(F, "one_draw_a_pair", "cosine and sine share a draw", add=one_for_two),
+    k.sketch(F, "bandwidth_from_data: the bandwidth is the median distance", before=by_spread),
+    k.sketch(F, "exact_total: the total has no noise", add=exact_cells(-1)),
+    k.sketch(F, "one_draw_a_pair: cosine and sine share a draw", add=one_for_two),
     k.sketch(
         F,
-        "replace_as_add",
-        "calibrated for added records, claimed for replaced ones",
+        "replace_as_add: calibrated for added records, claimed for replaced ones",
         metric=CHANGE_ONE,
     ),
-    k.sketch(F, "frequencies_by_count", "the seed is the exact count", by_count=True),
+    k.sketch(F, "frequencies_by_count: the seed is the exact count", by_count=True),
     k.sketch(
         F,
-        "every_term_has_all",
-        "each term of a weighted kernel has all frequencies, calibrated once",
+        "every_term_has_all: each term of a weighted kernel has all frequencies, calibrated once",
         params=WEIGHTED,
         after=both_terms,
     ),
     k.sketch(
         F,
-        "group_is_linear",
-        "rho grows linearly in the group",
+        "group_is_linear: rho grows linearly in the group",
         family=GAUSSIAN,
         claim=lambda d: 1.0 * d,
         d_in=2,
@@ -178,93 +174,82 @@ def lattice_multipliers() -> np.ndarray:
 FOURIER += [
     k.sketch(
         F,
-        "multipliers_outside_the_norm",
-        "a lattice's L2 counts every frequency once, without its multiplier",
+        "multipliers_outside_the_norm: a lattice's L2 counts every frequency once, without its multiplier",
         family=GAUSSIAN,
         params=LATTICE,
         scale=2.0**18 * math.sqrt(lattice_multipliers().size / 2),
     ),
     k.sketch(
         F,
-        "lattice_without_the_total",
-        "a lattice's total is frequency 0 too, and its cell is left out of the norm",
+        "lattice_without_the_total: a lattice's total is frequency 0 too, and its cell is left out of the norm",
         family=GAUSSIAN,
         params=LATTICE,
         scale=math.sqrt(lattice_block().l2_squared / 2),
     ),
 ]
 GAUSS = [
-    k.sketch(G, "half_scale", "half of the declared noise", add=times(0.5)),
-    k.sketch(G, "count_alone", "the norm of the counts, not of the moments", scale=2.0**16),
-    k.sketch(G, "not_clamped", "points beyond the box keep their residual", core=unclamped),
-    k.sketch(G, "box_from_data", "cells start at the least record", before=less_least),
-    k.sketch(G, "only_occupied_cells", "empty cells stay exactly zero", add=only_occupied),
-    k.sketch(G, "exact_moments", "only the counts have noise", add=exact_cells([1, 2, 3])),
+    k.sketch(G, "half_scale: half of the declared noise", add=times(0.5)),
+    k.sketch(G, "count_alone: the norm of the counts, not of the moments", scale=2.0**16),
+    k.sketch(G, "not_clamped: points beyond the box keep their residual", core=unclamped),
+    k.sketch(G, "box_from_data: cells start at the least record", before=less_least),
+    k.sketch(G, "only_occupied_cells: empty cells stay exactly zero", add=only_occupied),
+    k.sketch(G, "exact_moments: only the counts have noise", add=exact_cells([1, 2, 3])),
 ]
 MOMENTS = [
     k.sketch(
-        M, "half_scale", "half of the declared noise", family=GAUSSIAN, add=times(0.5, gaussian)
+        M, "half_scale: half of the declared noise", family=GAUSSIAN, add=times(0.5, gaussian)
     ),
-    k.sketch(M, "forgot_the_products", "the norm of the squares alone", scale=3 * 2.0**20),
+    k.sketch(M, "forgot_the_products: the norm of the squares alone", scale=3 * 2.0**20),
     k.sketch(
         M,
-        "full_matrix",
-        "both halves have noise of their own, calibrated for one",
+        "full_matrix: both halves have noise of their own, calibrated for one",
         family=GAUSSIAN,
         after=full_matrix,
     ),
-    k.sketch(M, "ranges_from_data", "columns are scaled by the largest record", before=by_largest),
-    k.sketch(M, "exact_count", "the count has no noise", add=exact_cells(0)),
+    k.sketch(M, "ranges_from_data: columns are scaled by the largest record", before=by_largest),
+    k.sketch(M, "exact_count: the count has no noise", add=exact_cells(0)),
     k.sketch(
         M,
-        "constant_outside_the_norm",
-        "columns are clipped to the radius, the constant is not",
+        "constant_outside_the_norm: columns are clipped to the radius, the constant is not",
         core=bent,
         scale=k.scale_of(M, radius=1.0),
     ),
 ]
 PAIRED = [
-    k.sketch(P, "both_signs", "z and -z are inserted, calibrated for one", after=both_signs(P)),
-    k.sketch(
-        P, "over_n", "noise of the mean on the counts", add=over_n(lambda core: core.sum() / 4)
-    ),
-    k.sketch(P, "half_scale", "half of the declared noise", add=times(0.5)),
-    k.sketch(P, "forgot_the_rows", "the scale of one repetition", scale=1.0),
-    k.sketch(P, "directions_by_count", "the seed is the exact count", by_count=True),
-    k.sketch(P, "centred_by_the_data", "columns are centred by their exact mean", before=less_mean),
+    k.sketch(P, "both_signs: z and -z are inserted, calibrated for one", after=both_signs(P)),
+    k.sketch(P, "over_n: noise of the mean on the counts", add=over_n(lambda core: core.sum() / 4)),
+    k.sketch(P, "half_scale: half of the declared noise", add=times(0.5)),
+    k.sketch(P, "forgot_the_rows: the scale of one repetition", scale=1.0),
+    k.sketch(P, "directions_by_count: the seed is the exact count", by_count=True),
+    k.sketch(P, "centred_by_the_data: columns are centred by their exact mean", before=less_mean),
 ]
 SUMS = [
-    k.sketch(E, "budget_each", "every term has the whole budget", scale=k.scale_of(E) / 3),
+    k.sketch(E, "budget_each: every term has the whole budget", scale=k.scale_of(E) / 3),
     k.sketch(
         E,
-        "weights_upside_down",
-        "noise is divided by the weight",
+        "weights_upside_down: noise is divided by the weight",
         add=weighted(1e6 / k.weights_of(E)),
     ),
     k.sketch(
         E,
-        "forgot_the_weights",
-        "weighted calibration, noise of the least weight everywhere",
+        "forgot_the_weights: weighted calibration, noise of the least weight everywhere",
         add=times(float(k.weights_of(E).min())),
     ),
-    k.sketch(E, "half_scale", "half of the declared noise", add=weighted(0.5 * k.weights_of(E))),
-    k.sketch(E, "terms_share_noise", "one draw serves all terms", add=terms_share),
-    k.sketch(E, "bandwidth_from_data", "the bandwidth is the median distance", before=by_spread),
+    k.sketch(E, "half_scale: half of the declared noise", add=weighted(0.5 * k.weights_of(E))),
+    k.sketch(E, "terms_share_noise: one draw serves all terms", add=terms_share),
+    k.sketch(E, "bandwidth_from_data: the bandwidth is the median distance", before=by_spread),
 ]
 QUERIES = [
     k.answer(
-        "regress/exact_ridge",
-        "the ridge is set by the exact least eigenvalue, and returned",
+        "regress/exact_ridge: the ridge is set by the exact least eigenvalue, and returned",
         M,
         exact_ridge,
     ),
-    k.answer("regress/fits_the_data", "the fit uses an exact sum", M, fit_of_the_data),
+    k.answer("regress/fits_the_data: the fit uses an exact sum", M, fit_of_the_data),
+    k.answer("modes/nearest_record: the summit is moved to the nearest record", F, nearest_record),
+    k.answer("sample/candidates_are_records: draws are records", F, drawn_record),
     k.answer(
-        "modes/nearest_record", "the summit is moved to the nearest record", F, nearest_record
-    ),
-    k.answer("sample/candidates_are_records", "draws are records", F, drawn_record),
-    k.answer(
-        "outliers/counts_records", "records are tested, and counted exactly", F, flagged_records
+        "outliers/counts_records: records are tested, and counted exactly", F, flagged_records
     ),
 ]
 

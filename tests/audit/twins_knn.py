@@ -19,6 +19,7 @@ from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
 from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaussian
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes
+from tests.audit.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))
@@ -230,63 +231,52 @@ _VOTES = {**_PAIRS, "events": {"votes": lambda t: sum(t[2::3]), "counts": lambda
 _SAMPLED = {**_PAIRS, "events": {"votes": lambda t: sum(t[1::2])}}
 
 
-def _twin(name: str, why: str, make: Callable[[], Subject]) -> Twin:
-    return Twin(name=name, make=make, why=why, options=_VOTES if "ind_" in name else _SAMPLED)
+def _twin(label: str, make: Callable[[], Subject]) -> Twin:
+    return Twin(**named(label), make=make, options=_VOTES if "ind_" in label else _SAMPLED)
 
 
 TWINS = [
     _twin(
-        "ind_knn/silent_when_empty",
-        "no noise when nobody is near",
-        lambda: served(silent_when_empty),
+        "ind_knn/silent_when_empty: no noise when nobody is near", lambda: served(silent_when_empty)
     ),
     _twin(
-        "ind_knn/exact_count",
-        "the number of neighbours is used without noise",
+        "ind_knn/exact_count: the number of neighbours is used without noise",
         lambda: served(exact_count),
     ),
     _twin(
-        "ind_knn/quiet_votes",
-        "vote noise a quarter of what is charged",
+        "ind_knn/quiet_votes: vote noise a quarter of what is charged",
         lambda: served(quiet_votes, PATIENT),
     ),
     _twin(
-        "ind_knn/never_charged",
-        "no purse: every query is answered in full",
+        "ind_knn/never_charged: no purse: every query is answered in full",
         lambda: served(never_charged),
     ),
     _twin(
-        "ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)
+        "ind_knn/unclipped: the last vote is not clipped to the purse", lambda: subject(unclipped)
     ),
     _twin(
-        "ind_knn/one_noise",
-        "noise drawn once and kept for all queries",
+        "ind_knn/one_noise: noise drawn once and kept for all queries",
         lambda: subject(one_noise_for_all),
     ),
     _twin(
-        "ind_knn/fresh_purse_on_relabel",
-        "a relabelled record starts with a full purse",
+        "ind_knn/fresh_purse_on_relabel: a relabelled record starts with a full purse",
         lambda: subject(fresh_purse_on_relabel),
     ),
     _twin(
-        "private_knn/no_subsample",
-        "everybody is in every sample, accounted at rate 0.2",
+        "private_knn/no_subsample: everybody is in every sample, accounted at rate 0.2",
         lambda: sampled(1.0),
     ),
     _twin(
-        "private_knn/silent_when_empty",
-        "no noise on an empty sample",
+        "private_knn/silent_when_empty: no noise on an empty sample",
         lambda: sampled(draw=none_on_zeros),
     ),
-    _twin("private_knn/quarter_noise", "a quarter of the scale", lambda: sampled(draw=a_quarter)),
+    _twin("private_knn/quarter_noise: a quarter of the scale", lambda: sampled(draw=a_quarter)),
     _twin(
-        "private_knn/first_label_alone",
-        "noise on the votes of the first label alone",
+        "private_knn/first_label_alone: noise on the votes of the first label alone",
         lambda: sampled(draw=on_the_first),
     ),
     _twin(
-        "private_knn/one_noise",
-        "the noise of the first query, for all queries",
+        "private_knn/one_noise: the noise of the first query, for all queries",
         lambda: sampled(keep=True),
     ),
 ]

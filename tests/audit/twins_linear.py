@@ -22,6 +22,7 @@ from opendp_sim.measurements.linear._impl import descent as _descent
 from opendp_sim.measurements.linear._impl.descent import ScaledRecords
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
+from tests.audit.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1, 2), lower=(-90,), upper=(90,))
@@ -173,21 +174,19 @@ def subject(run: Looked) -> Subject:
 _OPTIONS = {"pairs": pairs()}
 
 
-def _twin(name: str, why: str, run: type[Looked]) -> Twin:
+def _twin(label: str, run: type[Looked]) -> Twin:
     make = lambda: subject(run())  # noqa: E731
-    return Twin(name=f"linear_model/{name}", make=make, why=why, options=_OPTIONS)
+    return Twin(**named(f"linear_model/{label}"), make=make, options=_OPTIONS)
 
 
 TWINS = [
-    _twin("steps_for_one", "noise is set for one gradient and T are released", StepsForOne),
-    _twin("residuals_as_long", "residuals are not shortened", ResidualsAsLong),
-    _twin(
-        "moments_for_free", "moments and gradients are both given the whole loss", MomentsForFree
-    ),
-    _twin("moments_without_noise", "the whitening matrix is that of the data", MomentsWithoutNoise),
-    _twin("loss_is_told", "the training accuracy is told beside the weights", LossIsTold),
-    _twin("stops_early", "the number of steps depends on the records", StopsEarly),
-    _twin("mean_gradient", "the gradient is divided by the true number of records", MeanGradient),
+    _twin("steps_for_one: noise is set for one gradient and T are released", StepsForOne),
+    _twin("residuals_as_long: residuals are not shortened", ResidualsAsLong),
+    _twin("moments_for_free: moments and gradients are both given the whole loss", MomentsForFree),
+    _twin("moments_without_noise: the whitening matrix is that of the data", MomentsWithoutNoise),
+    _twin("loss_is_told: the training accuracy is told beside the weights", LossIsTold),
+    _twin("stops_early: the number of steps depends on the records", StopsEarly),
+    _twin("mean_gradient: the gradient is divided by the true number of records", MeanGradient),
 ]
 CONTROLS = [
     Control(name="linear_model/sound", make=lambda: subject(Looked()), options=_OPTIONS),

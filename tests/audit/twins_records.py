@@ -38,33 +38,27 @@ def persons_means(data: dict[str, np.ndarray]) -> Rows:
 
 SELECT: list[Broken] = [
     Broken(
-        "keys_of_the_data",
-        "labels are places among the keys that occur",
+        "keys_of_the_data: labels are places among the keys that occur",
         on_parts("kind", lambda v: np.unique(v, return_inverse=True)[1]),
     ),
     Broken(
-        "scaled_to_own_range",
-        "bounds are the column's own minimum and maximum",
+        "scaled_to_own_range: bounds are the column's own minimum and maximum",
         on_parts("x", lambda v: (v - v.min(axis=0)) / np.maximum(np.ptp(v, axis=0), 1e-6)),
     ),
     Broken(
-        "label_of_the_row_before",
-        "labels are off by one row",
+        "label_of_the_row_before: labels are off by one row",
         on_parts("kind", lambda v: np.roll(v, 1)),
     ),
     Broken(
-        "persons_numbered",
-        "a person's identifier is the place of their first row",
+        "persons_numbered: a person's identifier is the place of their first row",
         on_parts("user", renumbered),
     ),
     Broken(
-        "zeros_filled_in",
-        "a zero is taken as missing and becomes the column's mean",
+        "zeros_filled_in: a zero is taken as missing and becomes the column's mean",
         on_parts("x", lambda v: np.where(v == 0, v.mean(axis=0), v)),
     ),
     Broken(
-        "mean_of_the_person",
-        "rows are replaced by their person's mean, claimed by record",
+        "mean_of_the_person: rows are replaced by their person's mean, claimed by record",
         persons_means,
     ),
 ]
@@ -114,26 +108,24 @@ def own_most(data: dict[str, np.ndarray]) -> Any:
 
 
 BOUND: list[Broken] = [
-    Broken("arrival_order", "the first rows to arrive are kept", first_by(lambda _, i: i)),
-    Broken("one_more", "k + 1 rows of a person are kept", first_by(rank, MOST + 1)),
+    Broken("arrival_order: the first rows to arrive are kept", first_by(lambda _, i: i)),
+    Broken("one_more: k + 1 rows of a person are kept", first_by(rank, MOST + 1)),
     Broken(
-        "hash_of_the_place",
-        "the hash is of the row's place in the data too",
+        "hash_of_the_place: the hash is of the row's place in the data too",
         first_by(lambda data, i: rank(data, i, i)),
     ),
-    Broken("ties_kept", "rows equal to the last one kept are all kept", ties_kept),
+    Broken("ties_kept: rows equal to the last one kept are all kept", ties_kept),
     Broken(
-        "persons_run_together",
-        "persons are told apart by the first letter",
+        "persons_run_together: persons are told apart by the first letter",
         first_by(rank, who=lambda person: person[:1]),
     ),
-    Broken("own_k", "k is at most the median number of rows of the data's persons", own_most),
+    Broken("own_k: k is at most the median number of rows of the data's persons", own_most),
 ]
 
 
 TWINS = [
-    *(twin(f"select/{name}", why, fault) for name, why, fault in SELECT),
-    *(twin(f"bound_contributions/{name}", why, fault) for name, why, fault in BOUND),
+    *(twin(f"select/{label}", fault) for label, fault in SELECT),
+    *(twin(f"bound_contributions/{label}", fault) for label, fault in BOUND),
 ]
 CONTROLS = [
     control("select"),

@@ -15,7 +15,7 @@ from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
-from tests.audit.faults import by_largest, less_mean
+from tests.audit.faults import by_largest, less_mean, named
 from tests.audit.sketches import kernels as k
 
 CELLS, SCALE = 6, 8.0
@@ -77,8 +77,8 @@ def occupied_alone(draw: Function) -> Function:
 
 
 def noise_twins(key: str) -> list[Twin]:
-    def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
-        return Twin(name=f"{key}/{name}", why=why, make=make, d_in=d_in)
+    def twin(label: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
+        return Twin(**named(f"{key}/{label}"), make=make, d_in=d_in)
 
     def half(_: Function) -> Function:
         return claim_of(key, SCALE / 2).function
@@ -87,20 +87,16 @@ def noise_twins(key: str) -> list[Twin]:
         return claim_of(key).function
 
     return [
-        twin("half_scale", "half of the declared scale", lambda: made(key, half)),
+        twin("half_scale: half of the declared scale", lambda: made(key, half)),
         twin(
-            "weights_forgotten",
-            "wide cells have the noise of narrow ones",
+            "weights_forgotten: wide cells have the noise of narrow ones",
             lambda: made(key, unweighted, weighted=True),
         ),
-        twin("drawn_once", "the noise of the first release is kept", lambda: made(key, drawn_once)),
-        twin("one_draw_for_all", "one draw for all cells", lambda: made(key, one_draw_for_all)),
+        twin("drawn_once: the noise of the first release is kept", lambda: made(key, drawn_once)),
+        twin("one_draw_for_all: one draw for all cells", lambda: made(key, one_draw_for_all)),
+        twin("occupied_alone: cells that are zero get no noise", lambda: made(key, occupied_alone)),
         twin(
-            "occupied_alone", "cells that are zero get no noise", lambda: made(key, occupied_alone)
-        ),
-        twin(
-            "distance_ignored",
-            "the map is that of distance one, whatever the distance",
+            "distance_ignored: the map is that of distance one, whatever the distance",
             lambda: made(key, privacy_map=lambda own: lambda d: own(1)),
             d_in=3,
         ),

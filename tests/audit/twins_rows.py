@@ -42,22 +42,19 @@ def dithered(values: np.ndarray) -> np.ndarray:
 
 
 QUANTIZE: list[Broken] = [
-    Broken("unit_of_the_data", "the unit is the data's own range over 2**bits", own_unit),
+    Broken("unit_of_the_data: the unit is the data's own range over 2**bits", own_unit),
     Broken(
-        "clamped_to_own_maximum",
-        "values are clamped to the data's 90th percentile",
+        "clamped_to_own_maximum: values are clamped to the data's 90th percentile",
         lambda v: steps(np.minimum(v, np.quantile(v, 0.9, axis=0))),
     ),
     Broken(
-        "centred",
-        "the mean of the data is taken off before rounding",
+        "centred: the mean of the data is taken off before rounding",
         lambda v: steps(v - v.mean(axis=0)),
     ),
-    Broken("error_diffused", "the rounding error of a row is carried to the next", diffused),
-    Broken("dither_by_position", "the dither belongs to the row's place, not to the row", dithered),
+    Broken("error_diffused: the rounding error of a row is carried to the next", diffused),
+    Broken("dither_by_position: the dither belongs to the row's place, not to the row", dithered),
     Broken(
-        "shared_exponent",
-        "one large value coarsens the grid of every row",
+        "shared_exponent: one large value coarsens the grid of every row",
         lambda v: 2 * steps(v, 2 * UNIT) if np.abs(v).max() > 0.9 else steps(v),
     ),
 ]
@@ -91,27 +88,23 @@ def first_row(values: np.ndarray) -> np.ndarray:
 
 RESCALE: list[Broken] = [
     Broken(
-        "standard_deviation",
-        "columns are divided by their own spread in the data",
+        "standard_deviation: columns are divided by their own spread in the data",
         lambda v: np.clip(rescaled(v, scale=spread(v)), -0.5, 0.5),
     ),
     Broken(
-        "own_range",
-        "the range is that of the data, where it is less than declared",
+        "own_range: the range is that of the data, where it is less than declared",
         lambda v: np.clip(
             rescaled(v, v.min(axis=0), np.maximum(np.ptp(v, axis=0), 1e-3)), -0.5, 0.5
         ),
     ),
     Broken(
-        "centred_on_mean",
-        "the mean of the data is taken from each row",
+        "centred_on_mean: the mean of the data is taken from each row",
         lambda v: np.clip(rescaled(v, v.mean(axis=0)), -0.5, 0.5),
     ),
-    Broken("centred_on_first_row", "distances are kept, so any row may be the origin", first_row),
-    Broken("whitened", "rows are turned by the eigenvectors of their own moments", whitened),
+    Broken("centred_on_first_row: distances are kept, so any row may be the origin", first_row),
+    Broken("whitened: rows are turned by the eigenvectors of their own moments", whitened),
     Broken(
-        "unit_of_small_sets",
-        "sets of fewer than three rows keep their own units",
+        "unit_of_small_sets: sets of fewer than three rows keep their own units",
         lambda v: rescaled(v) if len(v) > 2 else np.clip(v, -0.5, 0.5),
     ),
 ]
@@ -141,8 +134,7 @@ def single(values: np.ndarray) -> np.ndarray:
 
 CLIP: list[Broken] = [
     Broken(
-        "norm_over_storage_order",
-        "the norm is a float sum whose order follows how many rows there are",
+        "norm_over_storage_order: the norm is a float sum whose order follows how many rows there are",
         lambda v: shrunk(
             v,
             np.sqrt(
@@ -153,28 +145,21 @@ CLIP: list[Broken] = [
         ),
     ),
     Broken(
-        "bound_is_the_median",
-        "the bound is the median norm of the data",
+        "bound_is_the_median: the bound is the median norm of the data",
         lambda v: shrunk(v, norms_of(v), np.median(norms_of(v))),
     ),
-    Broken(
-        "bound_on_the_total", "only the rows after the total is used up are clipped", until_spent
-    ),
+    Broken("bound_on_the_total: only the rows after the total is used up are clipped", until_spent),
 ]
 LONG: list[Broken] = [
     Broken(
-        "no_slack",
-        "rounding may leave the row a little longer than the bound",
+        "no_slack: rounding may leave the row a little longer than the bound",
         lambda v: shrunk(v, norms_of(v)),
     ),
     Broken(
-        "norm_in_float32",
-        "the norm is computed in single precision",
-        lambda v: shrunk(v, single(v)),
+        "norm_in_float32: the norm is computed in single precision", lambda v: shrunk(v, single(v))
     ),
     Broken(
-        "another_norm",
-        "coordinates are clamped, and the L2 norm is claimed",
+        "another_norm: coordinates are clamped, and the L2 norm is claimed",
         lambda v: np.clip(v, -0.5, 0.5),
     ),
 ]
@@ -196,39 +181,34 @@ def principal(values: np.ndarray) -> np.ndarray:
 
 
 JL: list[Broken] = [
-    Broken("principal_directions", "the directions are those of the data", principal),
+    Broken("principal_directions: the directions are those of the data", principal),
     Broken(
-        "seed_and_size",
-        "the signs are drawn anew for every number of rows",
+        "seed_and_size: the signs are drawn anew for every number of rows",
         lambda v: v @ signs(len(v), 3, 6).T,
     ),
     Broken(
-        "signs_by_position",
-        "every place in the data has signs of its own",
+        "signs_by_position: every place in the data has signs of its own",
         lambda v: np.einsum("nd,nkd->nk", v, signs(1, len(v), 3, 6)),
     ),
     Broken(
-        "scaled_by_the_largest",
-        "all rows are rescaled by the largest product",
+        "scaled_by_the_largest: all rows are rescaled by the largest product",
         lambda v: np.rint(9 * (v @ SIGNS.T) / max(np.abs(v @ SIGNS.T).max(), 1.0)) + 0.0,
     ),
     Broken(
-        "less_the_mean",
-        "the mean of the data is taken off first",
+        "less_the_mean: the mean of the data is taken off first",
         lambda v: np.rint((v - v.mean(axis=0)) @ SIGNS.T) + 0.0,
     ),
 ]
 
 
 TWINS = [
-    *(twin(f"quantize/{name}", why, on_values(fault)) for name, why, fault in QUANTIZE),
-    *(twin(f"rescale/{name}", why, on_values(fault)) for name, why, fault in RESCALE),
-    *(twin(f"clip_rows/{name}", why, on_values(fault)) for name, why, fault in CLIP),
-    *(too_long(f"clip_rows/{name}", why, on_values(fault), 0.5) for name, why, fault in LONG),
-    *(twin(f"jl_projection/{name}", why, on_values(fault)) for name, why, fault in JL),
+    *(twin(f"quantize/{label}", on_values(fault)) for label, fault in QUANTIZE),
+    *(twin(f"rescale/{label}", on_values(fault)) for label, fault in RESCALE),
+    *(twin(f"clip_rows/{label}", on_values(fault)) for label, fault in CLIP),
+    *(too_long(f"clip_rows/{label}", on_values(fault), 0.5) for label, fault in LONG),
+    *(twin(f"jl_projection/{label}", on_values(fault)) for label, fault in JL),
     too_long(
-        "jl_projection/norm_not_inflated",
-        "the bound of the input is claimed of the output",
+        "jl_projection/norm_not_inflated: the bound of the input is claimed of the output",
         on_values(lambda v: v @ SIGNS.T),
         13.0,
     ),

@@ -10,13 +10,14 @@ import numpy as np
 
 from opendp_sim.audit import Control, Twin
 from tests.audit import stand_ins as s
+from tests.audit.faults import named
 
 _FIXED: dict[tuple[str, int], np.ndarray] = {}
 
 
-def _twin(name: str, why: str, made: Any, d_in: int = 1, **options: Any) -> Twin:
+def _twin(label: str, made: Any, d_in: int = 1, **options: Any) -> Twin:
     obj, own = made if isinstance(made, tuple) else (made, {})
-    return Twin(name=name, make=lambda: obj, d_in=d_in, options={**own, **options}, why=why)
+    return Twin(**named(label), make=lambda: obj, d_in=d_in, options={**own, **options})
 
 
 def _control(name: str, made: Any, d_in: int = 1, **options: Any) -> Control:
@@ -94,122 +95,102 @@ R, F, T = "race", "fourier", "tree"
 
 TWINS = [
     # RACE
-    _twin(f"{R}/half_scale", "half of the declared noise", s.race(add=times(0.5))),
-    _twin(f"{R}/forgot_the_rows", "scale 1 / epsilon: the rows were forgotten", s.race(1.0)),
+    _twin("race/half_scale: half of the declared noise", s.race(add=times(0.5))),
+    _twin("race/forgot_the_rows: scale 1 / epsilon: the rows were forgotten", s.race(1.0)),
     _twin(
-        f"{R}/one_row_exact",
-        "the last row is released without noise",
+        "race/one_row_exact: the last row is released without noise",
         s.race(add=some_cells(slice(-s.BUCKETS, None))),
     ),
     _twin(
-        f"{R}/noise_shared_in_a_row",
-        "one draw for all cells of a row",
+        "race/noise_shared_in_a_row: one draw for all cells of a row",
         s.race(add=one_for_all(s.BUCKETS)),
     ),
-    _twin(f"{R}/noise_drawn_once", "noise drawn at construction", s.race(add=drawn_once("race"))),
+    _twin("race/noise_drawn_once: noise drawn at construction", s.race(add=drawn_once("race"))),
     _twin(
-        f"{R}/claims_replacement",
-        "the add/remove price, stated for replacement",
+        "race/claims_replacement: the add/remove price, stated for replacement",
         s.race(metric=s.CHANGE_ONE),
     ),
     _twin(
-        f"{R}/hash_from_data",
-        "the hash is seeded with the number of rows",
-        s.race(replace_seed=True),
+        "race/hash_from_data: the hash is seeded with the number of rows", s.race(replace_seed=True)
     ),
     _twin(
-        f"{R}/prefix_sum_in_row_map",
-        "single precision prefix sums inside a row map",
+        "race/prefix_sum_in_row_map: single precision prefix sums inside a row map",
         s.race(running=True),
     ),
     _twin(
-        f"{R}/shape_tells_size",
-        "the number of cells depends on the number of rows",
+        "race/shape_tells_size: the number of cells depends on the number of rows",
         s.race(shape=True),
     ),
-    _twin(f"{R}/floor_for_discrete", "floor(sum + continuous noise)", s.race(add=floored)),
+    _twin("race/floor_for_discrete: floor(sum + continuous noise)", s.race(add=floored)),
     _twin(
-        f"{R}/black_box_quarter",
-        "a quarter of the noise, nothing declared",
+        "race/black_box_quarter: a quarter of the noise, nothing declared",
         _without(s.race(s.ROWS / 4)),
     ),
     # Fourier features
     # tree
     # the individual filter
     _twin(
-        "knn/charged_after_answering",
-        "a record may overspend by one answer",
+        "knn/charged_after_answering: a record may overspend by one answer",
         s.knn(late=True),
         composed=True,
     ),
-    _twin("knn/charges_half", "half the price of an answer", s.knn(charge=0.5), composed=True),
-    _twin("knn/filter_ignored", "nobody ever drops out", s.knn(spend=False), composed=True),
+    _twin("knn/charges_half: half the price of an answer", s.knn(charge=0.5), composed=True),
+    _twin("knn/filter_ignored: nobody ever drops out", s.knn(spend=False), composed=True),
     _twin(
-        "knn/purse_refilled",
-        "the budget is reset after each answer",
+        "knn/purse_refilled: the budget is reset after each answer",
         s.knn(refill=True),
         composed=True,
     ),
     _twin(
-        "knn/silent_when_empty",
-        "without neighbours it answers 0 without noise",
+        "knn/silent_when_empty: without neighbours it answers 0 without noise",
         s.knn(silent_when_empty=True),
         composed=True,
     ),
     _twin(
-        "knn/black_box_no_filter",
-        "nobody drops out, seen from the outside only",
+        "knn/black_box_no_filter: nobody drops out, seen from the outside only",
         s.knn_without_filter(0.45),
     ),
     # stable top-one
     # noise
     _twin(
-        "noise/ten_percent_low",
-        "nine tenths of the declared scale",
+        "noise/ten_percent_low: nine tenths of the declared scale",
         s.counts(5.0, add=times(0.9), claim=lambda d: d / 5),
     ),
-    _twin("noise/rounded_down", "floor(sum + continuous noise)", s.counts(add=floored)),
-    _twin("noise/one_sided", "only ever adds", s.counts(add=one_sided)),
+    _twin("noise/rounded_down: floor(sum + continuous noise)", s.counts(add=floored)),
+    _twin("noise/one_sided: only ever adds", s.counts(add=one_sided)),
     _twin(
-        "noise/clipped",
-        "noise clipped at three scales",
+        "noise/clipped: noise clipped at three scales",
         s.counts(3.0, add=truncated, claim=lambda d: d / 3),
     ),
     _twin(
-        "noise/less_when_small",
-        "less noise for small data",
+        "noise/less_when_small: less noise for small data",
         s.counts(2.0, add=by_size, claim=lambda d: d / 2),
     ),
-    _twin("noise/drawn_once", "noise drawn at construction", s.counts(add=drawn_once("noise"))),
-    _twin("noise/pairs_share", "one draw for two cells", s.counts(add=one_for_all(2))),
-    _twin("noise/double_precision", "fractional noise on an integer sum", s.counts(add=fractional)),
+    _twin("noise/drawn_once: noise drawn at construction", s.counts(add=drawn_once("noise"))),
+    _twin("noise/pairs_share: one draw for two cells", s.counts(add=one_for_all(2))),
+    _twin("noise/double_precision: fractional noise on an integer sum", s.counts(add=fractional)),
     _twin(
-        "noise/sigma_for_variance",
-        "the variance is passed as the scale",
+        "noise/sigma_for_variance: the variance is passed as the scale",
         s.counts(math.sqrt(0.5) ** 2, family="discrete_gaussian"),
     ),
-    _twin("noise/black_box_half", "half of the scale, nothing declared", _without(s.counts(0.5))),
+    _twin("noise/black_box_half: half of the scale, nothing declared", _without(s.counts(0.5))),
     # composition
     _twin(
-        "composition/noise_reused",
-        "the second answer reuses the first one's noise",
+        "composition/noise_reused: the second answer reuses the first one's noise",
         s.two_counts(shared=True),
     ),
     _twin(
-        "composition/overlap_as_parallel",
-        "overlapping parts charged as disjoint ones",
+        "composition/overlap_as_parallel: overlapping parts charged as disjoint ones",
         s.two_counts(first=1.0, second=1.0, overlap=True),
     ),
     _twin(
-        "composition/second_skipped",
-        "the second answer is 0 where the first count is 0",
+        "composition/second_skipped: the second answer is 0 where the first count is 0",
         s.two_counts(skip=True),
         composed=True,
     ),
-    _twin("composition/empty_raises", "an empty dataset raises", s.two_counts(raises=True)),
+    _twin("composition/empty_raises: an empty dataset raises", s.two_counts(raises=True)),
     _twin(
-        "composition/asked_again",
-        "the second question is answered twice for one price",
+        "composition/asked_again: the second question is answered twice for one price",
         s.two_counts(twice=True),
         composed=True,
     ),

@@ -20,6 +20,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import Rows
+from tests.audit.faults import named
 from tests.audit.sketches import kernels as k, points_of
 from tests.audit.stand_ins import POINTS, PURE, SYMMETRIC, laplace, measurement
 
@@ -154,64 +155,52 @@ TASKS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 """Of each query the sketch, the column that is told, and the parameters."""
 
 
-def task(query: str, name: str, why: str, column: str = "", **more: Any) -> Twin:
+def task(query: str, label: str, column: str = "", **more: Any) -> Twin:
     sketch, _, usual, params = TASKS[query]
     made, options = asked(sketch, query, column or usual, **{**params, **more})
-    return Twin(name=f"{query}/{name}", make=lambda: made, options=options, why=why)
+    return Twin(**named(f"{query}/{label}"), make=lambda: made, options=options)
 
 
 TWINS = [
-    task("density", "all_exact", "the query reads the sketch before its noise", look=all_exact),
+    task("density", "all_exact: the query reads the sketch before its noise", look=all_exact),
     task(
         "density",
-        "exact_divisor",
-        "mean kernel values over the exact count",
+        "exact_divisor: mean kernel values over the exact count",
         look=exact_total,
         normalise=True,
         column="records",
     ),
-    task("density", "silent_when_empty", "no records, no noise", tell=silent_when_empty("density")),
+    task("density", "silent_when_empty: no records, no noise", tell=silent_when_empty("density")),
     task(
         "classify",
-        "all_exact",
-        "classes from the sketch before its noise",
+        "all_exact: classes from the sketch before its noise",
         look=all_exact,
         column="score",
     ),
-    task("classify", "ties_by_data", "close calls are settled by the records", tell=ties_by_data),
+    task("classify", "ties_by_data: close calls are settled by the records", tell=ties_by_data),
     task(
         "classify",
-        "spread_without_noise",
-        "the classes' spread as a confidence",
+        "spread_without_noise: the classes' spread as a confidence",
         tell=with_spread("label"),
     ),
-    task(
-        "regress", "through_the_mean", "the intercept meets the exact mean", tell=through_the_mean
-    ),
+    task("regress", "through_the_mean: the intercept meets the exact mean", tell=through_the_mean),
     task(
         "modes",
-        "exact_height",
-        "the summit's height is counted from the records",
+        "exact_height: the summit's height is counted from the records",
         tell=exact_height,
         column="mode",
     ),
-    task("modes", "all_exact", "the climb reads the sketch before its noise", look=all_exact),
-    task("outliers", "exact_when_few", "one record alone is not protected", look=exact_when_few),
+    task("modes", "all_exact: the climb reads the sketch before its noise", look=all_exact),
+    task("outliers", "exact_when_few: one record alone is not protected", look=exact_when_few),
     task(
         "outliers",
-        "threshold_of_the_data",
-        "the threshold is that of the loneliest record, and told",
+        "threshold_of_the_data: the threshold is that of the loneliest record, and told",
         tell=loneliest,
         column="outlier",
     ),
+    task("sample", "as_many_as_records: as many draws as records", tell=as_many_as_records, size=9),
     task(
-        "sample", "as_many_as_records", "as many draws as records", tell=as_many_as_records, size=9
-    ),
-    task(
-        "sample",
-        "seed_is_the_count",
-        "the seed of the draw is the exact count",
-        tell=starts_at_count,
+        "sample", "seed_is_the_count: the seed of the draw is the exact count", tell=starts_at_count
     ),
 ]
 

@@ -16,6 +16,7 @@ from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import take
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
+from tests.audit.faults import named
 
 WORDS = ("a", "b", "c", "d")
 RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))
@@ -159,26 +160,22 @@ def _pairs() -> list[tuple[Any, Any]]:
     return out
 
 
-def _twin(
-    name: str, why: str, tally: Tally, mechanism: VoteCounts = COUNTS, norm: str = "linf"
-) -> Twin:
+def _twin(label: str, tally: Tally, mechanism: VoteCounts = COUNTS, norm: str = "linf") -> Twin:
     return Twin(
-        name=f"vote_counts/{name}",
-        why=why,
+        **named(f"vote_counts/{label}"),
         make=lambda: _with(mechanism, tally, norm),
         options={"pairs": _pairs()},
     )
 
 
 TWINS = [
-    _twin("rows_not_users", "a user's repeated vote counts again", _counted),
-    _twin("neighbouring_repeats", "repeats are dropped where they follow each other", _adjacent),
-    _twin("passes_by_place", "passes split the rows, not the users", _passes_by_place),
-    _twin("only_shared_votes", "an item of one user is hidden, others are scaled", _shared),
-    _twin("below_the_mean", "items below the mean count are set to zero", _own_median),
+    _twin("rows_not_users: a user's repeated vote counts again", _counted),
+    _twin("neighbouring_repeats: repeats are dropped where they follow each other", _adjacent),
+    _twin("passes_by_place: passes split the rows, not the users", _passes_by_place),
+    _twin("only_shared_votes: an item of one user is hidden, others are scaled", _shared),
+    _twin("below_the_mean: items below the mean count are set to zero", _own_median),
     _twin(
-        "one_item_more",
-        "three items of a user are kept where two are claimed",
+        "one_item_more: three items of a user are kept where two are claimed",
         _one_more,
         BOUNDED,
         "l1",

@@ -32,26 +32,22 @@ def by_position(values: np.ndarray) -> np.ndarray:
 
 FAULTS: list[Broken] = [
     Broken(
-        "median_bandwidth",
-        "the bandwidth is the data's own median distance",
+        "median_bandwidth: the bandwidth is the data's own median distance",
         lambda v: waves(v / median_distance(v)),
     ),
     Broken(
-        "standardised",
-        "columns are divided by their own deviation first",
+        "standardised: columns are divided by their own deviation first",
         lambda v: waves(v / np.maximum(v.std(axis=0), 0.5)),
     ),
     Broken(
-        "phase_of_the_mean",
-        "phases start at the mean of the data",
+        "phase_of_the_mean: phases start at the mean of the data",
         lambda v: waves(v - v.mean(axis=0)),
     ),
     Broken(
-        "seed_and_size",
-        "frequencies are drawn anew for every number of rows",
+        "seed_and_size: frequencies are drawn anew for every number of rows",
         lambda v: waves(v, drawn(len(v))),
     ),
-    Broken("by_position", "every place in the data has frequencies of its own", by_position),
+    Broken("by_position: every place in the data has frequencies of its own", by_position),
 ]
 
 
@@ -61,10 +57,9 @@ def unclipped(values: np.ndarray) -> np.ndarray:
 
 
 TWINS = [
-    *(twin(f"{KEY}/{name}", why, on_values(fault, WIDTH)) for name, why, fault in FAULTS),
+    *(twin(f"{KEY}/{label}", on_values(fault, WIDTH)) for label, fault in FAULTS),
     too_long(
-        f"{KEY}/pairs_as_long",
-        "each entry is within S, and the row longer than stated",
+        "fourier_features/pairs_as_long: each entry is within S, and the row longer than stated",
         on_values(unclipped, WIDTH),
         1449.0,
     ),
