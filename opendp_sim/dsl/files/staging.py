@@ -4,7 +4,7 @@ Complete and synchronised. A run that saves anything makes one private folder be
 ``.opendp_sim-<token>``. What it will publish is written there first; a list of it (``run.json``,
 written last) says that everything is complete. After the charge, the files are renamed to where they
 belong. A process that dies in between leaves the folder, and the next ``apply`` of the same plan, or
-``apply --resume``, goes on from it. Proof: ``charge.md``, beside this file.
+``apply --resume``, goes on from it. Proof: ``dsl/run/charge.md``.
 """
 
 from __future__ import annotations
