@@ -153,6 +153,53 @@ def _ends(line: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
+# A carriage return alone ends a line where it ends the header line (files of old Macs). Elsewhere it is a
+# letter of its cell: writers whose lines end by a line feed do not quote it. The header is public, so
+# it is no fact of a record which of the two holds: nobody makes two records of one (``ingest.md``).
+# The csv module knows the first reading alone: for it the letter is written as a code that no decoded
+# text holds, and read back in every cell.
+
+_RETURN, _CODE = "\r", "\udc0d"
+_ALONE = re.compile(r"\r(?!\n|\Z)")
+
+
+class _Returns:
+    """Read lines that end by a line feed, with other carriage returns as codes."""
+
+    def __init__(self, file: _Lines) -> None:
+        self._file = file
+
+    def readline(self, size: int) -> str:
+        """Return the next line, up to ``size`` characters, or one more."""
+        line = self._file.readline(size)
+        if line.endswith(_RETURN):
+            line += self._file.readline(1)
+        return _ALONE.sub(_CODE, line) if _RETURN in line else line
+
+
+def _returned(lines: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield records with their carriage returns."""
+    for line in lines:
+        yield [cell.replace(_CODE, _RETURN) for cell in line] if any(map(_coded, line)) else line
+
+
+def _coded(cell: str) -> bool:
+    return _CODE in cell
+
+
+def keeps_returns(first: bytes, place: FileOptions) -> bool:
+    """Return whether a lone carriage return is a letter of its cell.
+
+    Args:
+        first: the bytes of the file's header line, or more.
+        place: the file; without a header line in it lines end by a line feed.
+    """
+    at = first.find(b"\r")
+    feed = first.find(b"\n")
+    return bool(place.dialect.header) or not 0 <= at < (feed - 1 if feed >= 0 else len(first))
+
+
+# --------------------------------------------------------------------------------------------------
 # Text files in chunks of whole lines: pyarrow reads regular ones, the csv module the odd ones.
 #
 # Both give the same cells (``tests/io/test_csv_chunks.py`` puts odd ones to both). A chunk without
@@ -175,9 +222,10 @@ class Chunks:
     chunks, of which ``regular`` is false.
     """
 
-    def __init__(self, raw: IO[bytes], place: FileOptions, size: int = CHUNK) -> None:
+    def __init__(self, raw: io.BufferedReader, place: FileOptions, size: int = CHUNK) -> None:
         self._raw, self._place, self._size = raw, place, size
         self._rest, self._first, self._ended = b"", True, False
+        self._keeps = keeps_returns(raw.peek(1), place)
         self._decoder = codecs.getincrementaldecoder("utf-8")(ANY)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -216,8 +264,9 @@ class Chunks:
 
     def lines(self, chunk: bytes) -> Iterator[list[str]]:
         """Yield a chunk's records, the last one completed, by the csv module."""
-        text = _Text(io.StringIO(self._decoder.decode(chunk), newline=""), self._more)
-        records, short = _records(text, self._place)
+        ends = _line_ends(keeps=self._keeps)
+        text = _Text(io.StringIO(self._decoder.decode(chunk), newline=ends), self._more, ends)
+        records, short = _records(text, self._place, keeps=self._keeps)
         text.within = lambda: short.within
         return records
 
@@ -232,28 +281,36 @@ class _Text:
 
     held: io.StringIO
     more: Callable[[], str]
+    ends: str
     within: Callable[[], bool] = bool
 
     def readline(self, size: int) -> str:
         """Return the next line, up to ``size`` characters."""
         line = self.held.readline(size)
-        while len(line) < size and not line.endswith(("\n", "\r")) and (line or self.within()):
+        marks = ("\n",) if self.ends else ("\n", "\r")
+        while len(line) < size and not line.endswith(marks) and (line or self.within()):
             more = self.more()
             if not more:
                 break
-            self.held = io.StringIO(more, newline="")
+            self.held = io.StringIO(more, newline=self.ends)
             line += self.held.readline(size - len(line))
         return line
 
 
-def _records(file: _Lines, place: FileOptions) -> tuple[Iterator[list[str]], ShortLines]:
+def _records(
+    file: _Lines, place: FileOptions, *, keeps: bool
+) -> tuple[Iterator[list[str]], ShortLines]:
     """Return a text's records by the csv module, and their lines."""
     quote = place.dialect.mark
-    short = ShortLines(file, place.delimiter, quote=quote)
+    short = ShortLines(_Returns(file) if keeps else file, place.delimiter, quote=quote)
     how: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
-    return good_lines(
-        csv.reader(short, delimiter=place.delimiter, strict=True, **how), short
-    ), short
+    lines = good_lines(csv.reader(short, delimiter=place.delimiter, strict=True, **how), short)
+    return (_returned(lines) if keeps else lines), short
+
+
+def _line_ends(*, keeps: bool) -> str:
+    """Return Python's word for a text's line ends, which are read as they stand."""
+    return "\n" if keeps else ""
 
 
 # --- by pyarrow -----------------------------------------------------------------------------------
@@ -519,11 +576,14 @@ def _piece(lines: Iterator[list[str]], count: int, layout: _Layout) -> Raw:
 def csv_records(place: FileOptions, raw: IO[bytes]) -> Iterator[list[str]]:
     """Yield a text file's records by the csv module, as they stand."""
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
-    file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8", errors=ANY, newline="")
-    return _records(file, place)[0]
+    text = _unpacked(place, raw)
+    keeps = keeps_returns(text.peek(1), place)
+    ends = _line_ends(keeps=keeps)
+    file = io.TextIOWrapper(text, encoding="utf-8", errors=ANY, newline=ends)
+    return _records(file, place, keeps=keeps)[0]
 
 
-def _unpacked(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
+def _unpacked(place: FileOptions, raw: IO[bytes]) -> io.BufferedReader:
     """Return a file's text in UTF-8 from its header line on."""
     return opened(decompressed(place, raw), place.dialect, place.delimiter)
 

@@ -247,7 +247,7 @@ class _AsUtf8(io.RawIOBase):
         return count
 
 
-def opened(raw: IO[bytes], dialect: Dialect, delimiter: str) -> IO[bytes]:
+def opened(raw: IO[bytes], dialect: Dialect, delimiter: str) -> io.BufferedReader:
     """Return a file's bytes in UTF-8 from its header on (OS602)."""
     if dialect.encoding != "utf-8":
         raw = io.BufferedReader(_AsUtf8(raw, dialect.encoding), 2**18)

@@ -40,7 +40,7 @@ _MAGIC = {
 """The first bytes of a file of a kind."""
 _OPTIONS = {
     "csv": ("delimiter", *OPTIONS, "votes"),
-    "jsonl": ("votes",),
+    "jsonl": ("header", "votes"),
     "arrow": ("votes",),
     "parquet": ("votes",),
     "sql": ("query", "table", "votes"),

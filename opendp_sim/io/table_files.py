@@ -24,7 +24,7 @@ from opendp_sim.domains.cell import MISSING, object_array
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.arrow import arrow_column, stored_in
 from opendp_sim.io.columns import pyarrow
-from opendp_sim.io.conform import ANY
+from opendp_sim.io.conform import ANY, missing_column
 from opendp_sim.io.csv_files import LONGEST_RECORD, decompressed
 from opendp_sim.io.file_spec import (
     FileOptions,
@@ -336,12 +336,20 @@ def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
     A line is a record whatever the others are: a line that is no object is a record without cells, a key
     that it lacks is a missing cell. A vector is a list of numbers, or the keys ``x_0`` to ``x_{d-1}``.
     Which keys there are is private, since no header lists them: a misspelt column is missing in every
-    record, and ``doctor`` says so.
+    record, and ``doctor`` says so. A declared ``header`` is the keys that records may have.
 
     Raises:
-        DataError (OS601): not a readable file, or a first line of another form.
+        DataError (OS601): not a readable file, or a first line of another form. (OS602): a column that is
+            not in the declared header.
     """
     parts = {c.name: _keys_of(place, c.name, c.width, c.is_vector) for c in records.columns}
+    if isinstance(place.dialect.header, tuple) and (known := set(place.dialect.header)):
+        for column in records.columns:
+            names = parts[column.name]
+            if names[0] not in known and not (
+                names[1:] and known.issuperset(names[-column.width :])
+            ):
+                raise missing_column(column.name, f"a key `{names[0]}` in the declared `header`")
     wanted = list(dict.fromkeys(name for names in parts.values() for name in names))
 
     def pieces(rows: int) -> Iterator[Raw]:

@@ -367,3 +367,32 @@ def test_large_files_go_the_fast_way(tmp_path: Path) -> None:
     assert delimited._is_large(FileOptions(path, {}))
     source = delimited.csv_source(FileOptions(path, {}), RECORDS)
     assert sum(len(block["r"]) for block in source.blocks()) == chunks.CHUNK // len(row) + 2
+
+
+RETURNS = b'n,word\n1,a\rb\n2,\rc\r\n3,d\r\re\n4,"f\rg\n\r"\n5,h\r'
+
+
+@pytest.mark.parametrize("size", [3, 7, 2**20])
+def test_a_lone_carriage_return_is_a_letter_where_the_header_ends_by_a_line_feed(size, tmp_path):
+    """pandas does not quote it: one record was read as two, by a letter that its person chose."""
+    records = Records((Column("n", "int64"), Column("word", "str")))
+    (file := tmp_path / "t.csv").write_bytes(RETURNS)
+    place = FileOptions(file, {}, ",")
+    for pieces in (
+        delimited._by_lines(place, records, 7),
+        delimited._by_chunks(place, records, 7, size),
+    ):
+        words = [word for piece in pieces for word in conform(piece, records)["word"].tolist()]
+        assert words == ["a\rb", "c", "d\r\re", "f\rg", "h"]  # blanks around are none
+
+
+def test_a_lone_carriage_return_ends_a_line_where_it_ends_the_header(tmp_path):
+    records = Records((Column("n", "int64"), Column("word", "str")))
+    (file := tmp_path / "t.csv").write_bytes(b"n,word\r1,a\r2,b\r")
+    place = FileOptions(file, {}, ",")
+    for pieces in (
+        delimited._by_lines(place, records, 7),
+        delimited._by_chunks(place, records, 7, 5),
+    ):
+        words = [word for piece in pieces for word in conform(piece, records)["word"].tolist()]
+        assert words == ["a", "b"]

@@ -113,8 +113,14 @@ def of_pandas_csv(draw: st.DrawFn) -> tuple[Made, Cells]:
         )
 
     draw_index = draw(st.booleans())
-    # Python's csv writer leaves a lone \r without quotes there, which ends a line for every reader of \r
-    texts = TEXTS if quoting != csv.QUOTE_MINIMAL else TEXTS.filter(lambda t: "\r" not in t)
+    texts = TEXTS
+    if (
+        quoting == csv.QUOTE_MINIMAL
+    ):  # Python's csv writer leaves some line ends without quotes there:
+        if end == "\r":  # then both end a line
+            texts = TEXTS.filter(lambda t: "\r" not in t)
+        elif end == "\n":  # a letter, but at the end of a line, where \r\n is one end
+            texts = TEXTS.filter(lambda t: not t.endswith("\r"))
     return ("csv", {"file": f"t.csv{suffix}", **told}, write), cells(draw, texts)
 
 

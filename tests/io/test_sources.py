@@ -417,6 +417,22 @@ def test_names_of_folders_are_columns_of_any_kind_of_file(tmp_path: Path) -> Non
     assert whole(source)["age"].tolist() == [5]
 
 
+def test_a_declared_header_of_json_lines_refuses_a_misspelt_column(tmp_path: Path) -> None:
+    """Before the charge, by the declaration alone: which keys records have is private."""
+    (tmp_path / "t.jsonl").write_text('{"hight": 3}\n')
+    place = {"file": "t.jsonl", "header": ["height", "x_0", "x_1"]}
+    for column in (Column("hight", "int64"), Column("x", "array[f64, 3]")):
+        error = refused(lambda c=column: open_source("jsonl", place, Records((c,)), tmp_path))
+        assert (error.code, "header" in error.expected) == ("OS602", True)
+        assert open_source("jsonl", "t.jsonl", Records((column,)), tmp_path)
+    (tmp_path / "t.jsonl").write_text('{"height": 3, "x_0": 1, "x_1": 2}\n')
+    records = Records((Column("height", "int64"), Column("x", "array[f64, 2]")))
+    found = whole(open_source("jsonl", place, records, tmp_path))
+    assert found["x"].tolist() == [[1, 2]]
+    renamed = place | {"columns": {"h": "height"}}
+    assert whole(open_source("jsonl", renamed, Records((Column("h", "int64"),)), tmp_path))
+
+
 def test_json_lines_are_read_one_by_one(tmp_path: Path) -> None:
     """What a line becomes depends on that line alone, whatever is on the others."""
     long = '{"x": "' + "y" * (LONGEST_RECORD + 9) + '"}'

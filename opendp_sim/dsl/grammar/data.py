@@ -168,7 +168,8 @@ class SourceRef:
     gene_, count: 765}`` (in the order of the numbers in their names). In .npz it may be an array of
     shape (n, 2). In place of a file a folder or a pattern (``day-*.csv``) names several of one kind; a
     folder ``year=2026`` gives its files a column ``year``. A database of DuckDB or SQLite is {sql:
-    {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``. Of a table of
+    {file: visits.duckdb, query: select age, stay from visits}}, or ``table: visits``; a server's is read
+    by its client, and handed over as a table in memory (Arrow, pandas, Polars). Of a table of
     votes (worker, question, answer), {csv: {file: votes.csv, votes: {worker: who, question: task,
     answer: label, questions: [1, 2], answers: [cat, dog]}}} makes a record a worker, with columns
     ``who`` and one ``array[u8, 4]`` for `pate_labels`; `vote_counts` reads such a table as it is.
@@ -191,13 +192,15 @@ class SourceRef:
         encoding: utf-16       or latin-1, cp1252, ...; else UTF-8
         quote: none            or the sign around cells; else a double quote
         header: [a, b, c]      names in a file without a header line;
-                               `none` with places
+                               `none` with places; the keys of .jsonl
         ragged: true           a line may lack its last cells, or have
                                empty ones beyond the header
         columns: {x: {at: 3}}  the third cell of a line
 
-    Each cell and line is read by itself. `opendp-sim doctor` finds a file's dialect. Files may be
-    compressed: .csv.gz, .csv.zst. A file is a path of this machine: addresses (s3://bucket/folder,
+    Each cell and line is read by itself. A carriage return alone is a letter of its cell, unless it ends
+    the header line. JSON lines have no header: a misspelt column is missing in every record, unless
+    `header` lists the keys, which are public then. `opendp-sim doctor` finds a file's dialect. Files
+    may be compressed (.csv.gz, .csv.zst), and are of this machine: addresses (s3://bucket/folder,
     https://, also file://) are refused before anything is charged, since what tells a file from one that
     replaced it, its size and time of change, is of a mounted file system.
     """
@@ -288,6 +291,7 @@ def _source_schema() -> dict[str, Any]:
     votes = {"votes": {"type": "object"}}
     for kind in ("jsonl", "arrow", "parquet"):
         kinds[kind] = {"anyOf": [name, place | {"properties": options | votes}]}
+    kinds["jsonl"]["anyOf"][1]["properties"] |= {"header": words}
     kinds["sql"]["properties"] |= votes
     kinds["csv"] = {"anyOf": [name, place | {"properties": options | dialect | votes}]}
     kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
