@@ -28,6 +28,8 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Args:
         bounds: public ``(low, high)`` of all features, or ``(lows, highs)``: each is counted in its own
             range, so one pair for unlike columns (an age, an income) drowns the narrow ones in noise.
+        data_norm: a bound of rows' L2 norm: each feature is clamped to it and minus it. At least one of
+            the two.
         y_bounds: public ``(low, high)`` of the target.
         radius: rows whose features, target and constant 1, each scaled to [-1, 1], are longer than
             this are shortened, which only weights them; noise grows with its square.
@@ -45,6 +47,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """
 
     bounds: Any = None
+    data_norm: float | None = None
     y_bounds: Any = None
     radius: float = 1.5
 
@@ -62,7 +65,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             )  # fmt: skip
         who, width = type(self).__name__, array.shape[1]
         low, high = pair_of(self.y_bounds, f"{who}.y_bounds")
-        box = box_of(self.bounds, None, width, self).beside(width, low, high, 1)
+        box = box_of(self.bounds, self.data_norm, width, self).beside(width, low, high, 1)
         radius = number("radius", self.radius, above=1.0)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
@@ -93,6 +96,8 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     Args:
         epsilon: the loss of one fit, at ``delta``; all classes together.
         bounds: public ``(low, high)`` of all features, or ``(lows, highs)``.
+        data_norm: a bound of rows' L2 norm: each feature is clamped to it and minus it. At least one of
+            the two.
         classes: every label that could occur. A record with another label, or with a cell that is no
             number, is left out at fit without a word: that there is one is private.
         radius: rows whose features, indicators and constant 1, each scaled to [-1, 1], are longer
@@ -105,6 +110,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     """
 
     bounds: Any = None
+    data_norm: float | None = None
     classes: Any = None
     radius: float = 1.5
 
@@ -116,7 +122,9 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         """
         array, labels, classes = self._labelled(X, y)
         width, marks = array.shape[1], _indicators(labels, classes)
-        box = box_of(self.bounds, None, width, self).beside(width, 0.0, 1.0, marks.shape[1])
+        box = box_of(self.bounds, self.data_norm, width, self).beside(
+            width, 0.0, 1.0, marks.shape[1]
+        )
         radius = number("radius", self.radius, above=1.0)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),

@@ -48,6 +48,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         epsilon: the loss of all predictions together, at ``delta``.
         delta: of the conversion.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
         classes: every label that could occur. A record with another label, or with a cell that is no
             number, is left out at fit without a word: that there is one is private.
         queries: how many predictions there will be; no more are answered. Fewer are more accurate.
@@ -72,6 +73,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     charges_at_predict: ClassVar[bool] = True
 
     bounds: Any = None
+    data_norm: float | None = None
     classes: Any = None
     queries: int = 100
     size: int = 1000
@@ -90,7 +92,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         choice("measure", self.measure, ("gdp", "zcdp"))
         classes = classes_of(self.classes, who)
         classes.check(labels, y)
-        box = box_of(self.bounds, None, width, self)
+        box = box_of(self.bounds, self.data_norm, width, self)
         columns = self._with_groups(
             {"x": (array, box.column(dtype_of(array), width)), "label": classes.column(labels)},
             groups,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import opendp_sim.sklearn as sklearn_door
 from opendp_sim.sklearn import DPNearestCentroid, EstimatorRefused
 from opendp_sim.sklearn._validation.bounds import box_of, pair_of
 
@@ -74,3 +75,28 @@ def test_bounds_by_name_are_those_of_the_frame():
     clf = DPNearestCentroid(epsilon=1e5, bounds=told, classes=[0, 1]).fit(table, [0, 1] * 40)
     assert np.abs(clf.centroids_ - [[20, 900], [60, 100]]).max() < 1.0
     assert pair_of((0, 4), "y_bounds") == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("name", [n for n in sklearn_door.__all__ if n.startswith("DP")])
+def test_data_norm_is_a_word_of_every_estimator_that_takes_bounds(name):
+    made = getattr(sklearn_door, name)
+    if "bounds" not in made._get_param_names():
+        return
+    rows = np.random.default_rng(1).normal(size=(80, 3))
+    target = np.where(rows[:, 0] > 0, 1, 0)
+    told = {"classes": [0, 1], "y_bounds": (0, 1), "threshold": 0.5}
+    known = {word: value for word, value in told.items() if word in made._get_param_names()}
+    fit = made(data_norm=2.0, **known).fit(rows, target)
+    assert fit.plan_.claim is not None
+    with pytest.raises(EstimatorRefused, match="data_norm"):
+        made(data_norm=-1.0, **known).fit(rows, target)
+
+
+def test_a_norm_bounds_each_feature_beside_other_columns():
+    """A row of at most that length has no entry beyond it; the columns beside keep their own bounds."""
+    assert box_of(None, 2.0, 2, Seen()).beside(2, 0.0, 9.0, 1).pairs == [(-2, 2), (-2, 2), (0, 9)]
+    assert box_of((-1, 5), 2.0, 2, Seen()).beside(2, 0.0, 9.0, 1).pairs == [
+        (-1, 2),
+        (-1, 2),
+        (0, 9),
+    ]

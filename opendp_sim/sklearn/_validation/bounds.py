@@ -48,8 +48,13 @@ class FeatureBounds:
         return {"dtype": f"array[{dtype}, {width}]", **bounds}
 
     def beside(self, width: int, lower: float, upper: float, columns: int) -> FeatureBounds:
-        """Return the bounds of ``width`` features with ``columns`` more columns beside them."""
-        low, high = (self.lower or ()), (self.upper or ())
+        """Return the bounds of ``width`` features with ``columns`` more columns beside them.
+
+        A row that is at most ``norm`` long has no entry beyond it: that is a bound of each feature.
+        """
+        most = math.inf if self.norm is None else self.norm
+        low = tuple(max(v, -most) for v in self.lower or (-math.inf,))
+        high = tuple(min(v, most) for v in self.upper or (math.inf,))
         low, high = (part * width if len(part) == 1 else part for part in (low, high))
         return FeatureBounds(low + (lower,) * columns, high + (upper,) * columns)
 
