@@ -142,12 +142,12 @@ class Limit:
             (
                 measure == "gdp" and (self.delta or 0.0) >= MOST_DELTA,
                 f"delta < {MOST_DELTA:g} under `gdp`",
-                f"delta {self.delta}",
+                f"delta {number_text(self.delta or 0.0)}",
             ),
             (
                 measure == "gdp" and (self.epsilon or 0.0) > _MOST_EPSILON,
                 f"an epsilon of at most {_MOST_EPSILON:g} under `gdp`",
-                f"epsilon {self.epsilon}",
+                f"epsilon {number_text(self.epsilon or 0.0)}",
             ),
             *self._of_a_conversion(measure),
             (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opendp_sim.accounting.budget import Limit
+from opendp_sim.accounting.budget import Limit, number_text
 from opendp_sim.accounting.measures.attackers import VERY_WEAK
 
 WARN_DELTA = 1e-3
@@ -21,7 +21,7 @@ def little_protection(limit: Limit | None) -> str | None:
         value = stated.get(name)
         if value is not None and value > most:
             rest = f"1 is usual, and above {most:g} little is left"
-            return f"{name} {value:g} gives {VERY_WEAK} protection: {rest}"
+            return f"{name} {number_text(value)} gives {VERY_WEAK} protection: {rest}"
     return None
 
 
@@ -34,8 +34,9 @@ def large_delta(delta: float | None, size: int | None = None) -> str | None:
     if delta is None or delta <= most:
         return None
     of = "people" if size is None else f"records, of which the program expects {size:,}"
+    runs = 1.0 / delta
     return (
-        f"delta {delta:g} is too large: the claim would still hold if a record were published outright "
-        f"with that chance, once in {1.0 / delta:,.3g} runs; take it well below one over the number "
+        f"delta {number_text(delta)} is too large: the claim would still hold if a record were published "
+        f"outright with that chance, once in {runs:,.3g} runs; take it well below one over the number "
         f"of {of}"
     )

@@ -10,6 +10,7 @@ from opendp_sim.accounting.composition import loss_text
 from opendp_sim.audit.adversary.session_analyst import of_service
 from opendp_sim.audit.claimed_distance import checked_distance
 from opendp_sim.core import dp
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
 from opendp_sim.dsl.plan.accountant import chain, prefix
@@ -65,7 +66,7 @@ def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
         if release.bound is None:
             continue
         if release.maps:
-            far = f"{float(release.maps[-1][1]):,.10g}"
+            far = up_text(release.maps[-1][1], 10)
             norm = (release.bound.norm or "").upper().replace("LINF", "L∞")
             told[f"{path}#{name} (before the noise)"] = (
                 f"{whom}: what noise is added to changes by at most {far}"

@@ -75,14 +75,13 @@ def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
         return ""
     if len(plan.releases) == 1 or not plan.total[0]:
         return "this is all that this run costs"
-    return f"this is about {100 * loss[0] / plan.total[0]:.2g}% of what this run costs"
+    share = 100 * loss[0] / plan.total[0]
+    return f"this is about {share:.2g}% of what this run costs"
 
 
 def _bound(room: str, most: float, release: ReleasePlan, *, replaced: bool = False) -> str:
     """State the largest change of a stage's output."""
-    text = up_text(most)
-    if 1000 <= float(text) < 1e12:
-        text = f"{float(text):,.0f}"
+    text = up_text(most) if not 1000 <= most < 1e12 else f"{math.ceil(most):,}"
     metric = None if release.bound is None else release.bound.metric
     if room == "rows" or not isinstance(metric, VectorNorm):
         two = " (one that is replaced goes out, and another comes in)" if replaced else ""

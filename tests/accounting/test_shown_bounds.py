@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from rich.console import Console
 
 import opendp_sim.prelude as sim
+from opendp_sim.accounting.budget import Limit
+from opendp_sim.accounting.budget_warnings import little_protection
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.attackers import Attacker
@@ -100,3 +104,49 @@ def test_a_curve_at_no_distance_is_refused(far):
 
 def test_the_hint_for_gdp_names_the_linear_model():
     assert "linear_model" in _BETTER["gdp"]
+
+
+_LOSS = re.compile(r"(?:^|_)(?:epsilon|delta|rho|mu|loss|losses|claim|claimed)(?:$|_)")
+_ROUNDS = re.compile(r"[0-9.][efg%]$|^[efg]$")
+_NO_LOSS = {"dsl/plan/text.py"}  # an axis of budgets that somebody asks for
+
+
+def _names(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def rounded_losses(text):
+    """Lines that format a loss, or something of one, by Python's rounding to the nearest."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FormattedValue) and any(map(_LOSS.search, _names(node.value))):
+            specs = [getattr(part, "format_spec", None) for part in ast.walk(node)]
+            texts = [ast.unparse(spec)[2:-1] for spec in specs if spec is not None]
+            yield from [node.lineno for spec in texts if _ROUNDS.search(spec)]
+
+
+def test_losses_are_rounded_in_one_place():
+    """``up_text`` and ``number_text`` alone: a loss that is printed is never below the true one."""
+    assert list(rounded_losses('f"{epsilon:.3g}"')) == [1]
+    assert list(rounded_losses("f\"{', '.join(f'{v:.6g}' for v in r['loss'])}\""))
+    assert not list(rounded_losses('f"{up_text(epsilon, 3)} of {needed(rho):,}"'))
+    package = Path(sim.__file__).parent
+    found = {
+        f"{path.relative_to(package)}:{line}"
+        for path in package.rglob("*.py")
+        # an audit's epsilon is measured: a lower bound, beside the claim that it is compared with
+        if path.relative_to(package).parts[0] != "audit"
+        and str(path.relative_to(package)) not in _NO_LOSS
+        for line in rounded_losses(path.read_text(encoding="utf-8"))
+    }
+    assert not found
+
+
+def test_a_weak_budget_that_is_a_ratio_is_warned_of():
+    """It was a TypeError: a fraction has no ``:g``."""
+    assert "epsilon 61/3" in (little_protection(Limit(epsilon="61/3")) or "")

@@ -144,9 +144,10 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
         how = "by OpenDP"
         if body["gaussian"] is not None:
             how = f"by the exact curve (as zCDP: {up_text(body['gaussian']['epsilon_by_zcdp'])})"
+        at = up_text(body["conversion_delta"], 3)
         out.print(
             f"claim     ({up_text(epsilon)}, {up_text(delta, 3)})-DP: "
-            f"{loss_text(measure, plan.total)} converted at delta {body['conversion_delta']:.3g} {how}"
+            f"{loss_text(measure, plan.total)} converted at delta {at} {how}"
         )
     else:
         out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")

@@ -9,6 +9,7 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import fallen, record, tier
 from opendp_sim.core.about import parameters_of
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.errors import CATALOGUE, SpecError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
 from opendp_sim.core.system.docstrings import doc_of
@@ -199,8 +200,8 @@ def explain_stage(plan: Plan, name: str) -> str:
     if about["faces"]:
         norms = about["faces"]
         lines.append(
-            f"    sensitivity l1 {norms['l1']:.6g}, l2 {norms['l2']:.6g}, linf {norms['linf']:.6g}"
-            + (", monotone" if norms["monotone"] else "")
+            f"    sensitivity l1 {up_text(norms['l1'])}, l2 {up_text(norms['l2'])}, "
+            f"linf {up_text(norms['linf'])}" + (", monotone" if norms["monotone"] else "")
         )
     lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
     if name in plan.releases:
@@ -214,4 +215,4 @@ def _release_line(plan: Plan, name: str) -> str:
         return "none: the data is public"
     ((key, params),) = release["mechanism"].items()
     inside = ", ".join(f"{k}={v}" for k, v in params.items())
-    return f"{key}({inside}), loss {', '.join(f'{v:.6g}' for v in release['loss'])}"
+    return f"{key}({inside}), loss {', '.join(map(up_text, release['loss']))}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
+from opendp_sim.accounting.budget import number_text
+from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up, up_text
 from opendp_sim.core.claims import Sensitivity, Stable
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.dsl.grammar.program import Expect, Privacy, ReleaseDecl
@@ -86,12 +87,12 @@ def _norms(
             exact: Fraction = getattr(sensitivity, norm)
             short, derived = Fraction(claimed) < exact, float_up(exact)
         if short:
-            shown = rounded_up(derived)
+            shown = up_text(derived)
             _too_small(
                 typed,
                 notes,
                 (*path, "sensitivity", norm),
-                f"{claimed:g}",
+                number_text(claimed),
                 shown,
                 f"write `{norm}: {shown}`",
                 f"this makes the {_NORMS[norm]} distance {shown}",
@@ -111,7 +112,7 @@ def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -
                 typed,
                 notes,
                 (*path, "sensitivity", name),
-                f"{claimed:g}",
+                number_text(claimed),
                 str(typed.stability),
                 f"write `{norm}: {typed.stability}`",
                 f"this makes the {_NORMS[norm]} distance {typed.stability}",
@@ -138,12 +139,3 @@ def _least_stable(typed: Typed) -> int:
     claims = [stage.claim for stage in typed.stages]
     worst = [claim.stability if isinstance(claim, Stable) else 1 for claim in claims]
     return worst.index(max(worst)) if worst else 0
-
-
-def rounded_up(value: float) -> str:
-    """Render a bound in six digits, never below it."""
-    text = f"{value:.6g}"
-    if float(text) >= value:
-        return text
-    exponent = len(str(int(value))) if value >= 1 else 1
-    return f"{float(text) + 10.0 ** (exponent - 6):.6g}"
