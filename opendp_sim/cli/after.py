@@ -241,6 +241,8 @@ def _losses(ledger: Ledger) -> Iterator[str]:
         if entry.kind == "reserve":
             state = "  (reserved by a run that did not end: no outcome, it counts all the same)"
         about: dict[str, Any] = entry.body
+        if (answered := ledger.answered_of(entry)) is not None:
+            state = f"  {answered:,} answered{state}"
         yield (
             f"  {entry.seq:>4}  {about['time']}  {charge.text}  "
             f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}"

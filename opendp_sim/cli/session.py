@@ -144,6 +144,7 @@ def _show_open(plan: Plan, served: Served, *, asks: bool) -> None:
         return
     said, answered = tell(plan), served.session.answered
     line = f"{plan.program.name}: {plural(answered, 'question')} answered so far"
+    line += "" if served.planned is None else f", {served.planned:,} planned"
     opened = replace(said, plan=replace(said.plan, topic="open", line=line))
     then = f"one JSON line a question, as {EXAMPLES[0][1]}; Ctrl-D ends" if asks else None
     show_first(opened, then, console(error=True))
@@ -176,7 +177,7 @@ def _answer_file(served: Served, queries: dict[str, Any]) -> None:
     with progress("answering") as change:
         for start in range(0, total, _CHUNK):
             part = {name: column[start : start + _CHUNK] for name, column in queries.items()}
-            answers = list(_plain(served.session.ask(part)))
+            answers = list(_plain(served.answers(part)))
             for answer in answers:
                 _say(answer, sys.stdout)
             change(f"answering, {start + len(answers):,} of {total:,}", 0)

@@ -59,6 +59,7 @@ def ledger_facts(file: Path) -> Facts:
     with Ledger.open(file) as ledger:
         total, entries, terms = ledger.total(), ledger.entries, ledger.terms
         runs, charges = counting_entries(entries), ledger.charges
+        names = [_name(entry, ledger.answered_of(entry)) for entry in runs]
     sums = _sums(charges, terms.measure, terms.limit)
     alone = [total_of([charge], terms.measure, terms.limit) for charge in charges[-_ROWS:]]
     parts = [after.share - before.share for before, after in pairwise(sums)]
@@ -89,7 +90,6 @@ def ledger_facts(file: Path) -> Facts:
         _left(total),
         Tile("Who adds up", "This file", "Runs that did not name this ledger are not in it."),
     ]
-    names = [_name(entry) for entry in runs]
     drawn = list(zip([f"run {at}" for at in range(1, len(runs) + 1)], parts, strict=True))
     if len(drawn) > _DRAWN:
         earlier = sum(share for _, share in drawn[: 1 - _DRAWN])
@@ -177,8 +177,9 @@ def _loss(total: Total) -> str:
     return total.text.partition(" ")[2]
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: Entry, answered: int | None) -> str:
     name = str(entry.body.get("name") or entry.body.get("program") or "")[:80]
+    name += "" if answered is None else f", {answered:,} answered"
     return f"{name} (not ended)" if entry.kind == "reserve" else name
 
 

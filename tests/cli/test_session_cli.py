@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +28,7 @@ from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.measurements.knn._impl.service import Predictions
+from opendp_sim.report.ledger import ledger_facts
 
 SPECS = Path(__file__).parents[2] / "specs"
 PEOPLE = """
@@ -312,6 +314,38 @@ def test_a_session_ends_in_any_thread_once_its_ledger_heard_of_it(folder):
                 served.ask([[0.5, 0.5]])
     with Ledger.open(folder / "ledger.jsonl") as ledger:
         assert [bool(entry.body.get("ended")) for entry in ledger.entries[2:]] == [False, True] * 2
+
+
+def test_a_session_that_ended_well_states_its_answers_in_the_ledger(folder):
+    spec, file = folder / "people.yaml", folder / "ledger.jsonl"
+    run(spec, lines=ONE * 3)
+    shown = CliRunner().invoke(app, ["ledger", "show", str(file)]).output
+    assert "  3 answered" in shown
+    run(spec, lines=ONE * 2)
+    with Ledger.open(file) as ledger:
+        (charge,) = [entry for entry in ledger.entries if entry.kind == "charge"]
+        assert ledger.answered_of(charge) == 5
+        assert ledger.answered_of(ledger.entries[0]) == 5  # of the reserve of the same store
+    page = " ".join(row[1] for row in ledger_facts(file).cards[0].parts[1].body)
+    assert "5 answered" in page
+
+
+def test_a_session_beyond_its_planned_questions_warns_once(folder):
+    """The answer is paid for: it leaves also where warnings are errors."""
+    spec = folder / "people.yaml"
+    spec.write_text(spec.read_text().replace("queries: 50", "queries: 2"))
+    with serve(plan_file(spec)) as served, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        served.ask([[0.5, 0.5]] * 2)
+        assert not told
+        served.ask([[0.5, 0.5]])
+        served.ask([[0.5, 0.5]])
+    assert ["planned for 2 questions" in str(one.message) for one in told] == [True]
+    with serve(plan_file(spec)) as served, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(served.ask([[0.5, 0.5]]).labels) == 1
+    shown = CliRunner().invoke(app, ["session", str(spec)], input="")
+    assert "5 questions answered so far, 2 planned" in shown.stderr
 
 
 def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypatch):

@@ -154,6 +154,8 @@ class _Session(_Body):
     place: int | None = None
     head: Digest | None = None
     ended: Literal[True] | None = None
+    answered: int | None = None
+    """Questions that the store has answered in all, at its end."""
 
 
 class _Outcome(_Body):

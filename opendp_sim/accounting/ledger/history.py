@@ -147,6 +147,19 @@ class LedgerHistory:
         ]
         return found[-1] if found else None
 
+    def answered_of(self, charge: Entry) -> int | None:
+        """Return how many questions a run's sessions have answered, as their ends state.
+
+        None for a run without sessions, and before the first end.
+        """
+        told = {
+            e.body["store"]: e.body["answered"]
+            for e in self.entries
+            if e.kind == "session" and e.body.get("answered") is not None
+        }
+        found = [told[store] for store in stores_of(charge.body) if store in told]
+        return sum(found) if found else None
+
     def turn_of(self, store: str) -> str | None:
         """Return a store's last turn, "" if never opened, None if uncharged."""
         entries = self.entries

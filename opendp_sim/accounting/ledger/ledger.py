@@ -296,11 +296,23 @@ class Ledger(LedgerHistory):
         return self._once(decided)
 
     def opened(
-        self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
+        self,
+        store: str,
+        turn: str,
+        head: tuple[int, str] | None = None,
+        *,
+        answered: int | None = None,
     ) -> Entry:
-        """Record that a session's store was opened or ended, with its head."""
+        """Record that a session's store was opened or ended, with its head.
+
+        Args:
+            store: its name.
+            turn: the mark of this opening.
+            head: place and hash of its last entry.
+            answered: at its end, the questions that it has answered in all.
+        """
         told: dict[str, Any] = {} if head is None else {"place": head[0], "head": head[1]}
-        told |= {"ended": True} if ended else {}
+        told |= {} if answered is None else {"ended": True, "answered": answered}
         return self._once(
             lambda: self._append({"kind": "session", "store": store, "turn": turn, **told})
         )

@@ -6,7 +6,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
@@ -132,6 +132,8 @@ class Served:
     """Where the records come from: queries from there are refused."""
     owner: int = field(default_factory=os.getpid)
     """The process that opened it."""
+    planned: int | None = None
+    """The questions that noise was chosen for (`queries` of the mechanism)."""
 
     def __enter__(self) -> Self:
         """Return the open session."""
@@ -160,7 +162,22 @@ class Served:
             DataError (OS607): queries of another form, or fewer than 50 at first where the service has
                 to see how near records are (`threshold` unset). BudgetError (OS406): no question is left.
         """
-        return self.session.ask(self.queries(queries))
+        return self.answers(self.queries(queries))
+
+    def answers(self, queries: Mapping[str, Any]) -> Any:
+        """Answer queries as columns; a warning names the question that is beyond the planned ones."""
+        before, count = self.session.answered, len(next(iter(queries.values())))
+        found = self.session.ask(queries)
+        if self.planned is not None and before <= self.planned < before + count:
+            with suppress(Exception):  # of a filter that raises: the answers are paid for
+                warnings.warn(
+                    f"this session was planned for {self.planned:,} questions (`queries`), and now has "
+                    "answered more: later answers are noisier, as records whose budget is used up no "
+                    "longer vote. The claim stands",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+        return found
 
     def reference(self, queries: Sequence[Any]) -> bool:
         """Set the public reference queries, before the first question.
@@ -277,7 +294,8 @@ def serve(
         _no_progress if ledger is None else partial(tell_end, plan, session, opening.name, turn)
     )
     private = private_of(plan.program, held)
-    return Served(session, typed.entry.records, features, closing, private)
+    planned = getattr(plan.releases[typed.name].record, "queries", None)
+    return Served(session, typed.entry.records, features, closing, private, planned=planned)
 
 
 def _pay(

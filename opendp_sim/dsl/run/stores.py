@@ -235,7 +235,7 @@ def _record_end(path: Path, session: Session, name: str, turn: str) -> bool | No
             with Ledger.open(path) as ledger:
                 if ledger.turn_of(name) != turn:
                     return None
-                ledger.opened(name, turn, session.tell(), ended=True)
+                ledger.opened(name, turn, session.tell(), answered=session.answered)
         except BudgetError as error:
             if "locked" not in str(error.got) or time.monotonic() > until:
                 return False
