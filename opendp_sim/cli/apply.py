@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path as File
 from typing import Annotated
@@ -22,7 +23,7 @@ from opendp_sim.cli._run import (
 from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.cli.output.comparison import show_comparison
 from opendp_sim.cli.output.plan import show_plan
-from opendp_sim.cli.output.summary import show_advice, show_first
+from opendp_sim.cli.output.summary import show_advice, show_first, show_text
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
@@ -163,7 +164,9 @@ def _near(path: File) -> str:
 
 
 def _say_circumstances(done: Applied, earlier: Earlier) -> None:
-    """Print what is not so of every run."""
+    """Print the released number of records, and what is not so of every run."""
+    for text, names in _by_text(_records_of(done)).items():
+        show_text(console(), "records", f"{text} ({names})" if len(done.results) > 1 else text)
     for text in _notes(done):
         say(f"note     {text}")
     for name, store in done.stores.items():
@@ -180,8 +183,6 @@ def _say_files(done: Applied) -> None:
     """Print every file with its certificate, and the ledger's standing."""
     for name, path in done.files.items():
         say(f"wrote    {path} ({name}), certificate {done.certificates[name].name}")
-    for text in _records_of(done).values():
-        say(f"note     {text}")
     if done.spent is not None:
         first = done.charge is not None and done.charge.body.get("of") == 1
         begun = "; this run began it" if first else ""
@@ -201,9 +202,18 @@ def _records_of(done: Applied) -> dict[str, str]:
         source = name
         for _ in sources:  # an output may be of an output before it
             source = sources.get(source, source)
-        if told := records_note(result, expected.get(source)):
-            found[name] = f"{name}: {told}"
+        size = expected.get(source)
+        if told := records_note(result, size) or records_note(done.released.get(name), size):
+            found[name] = told
     return found
+
+
+def _by_text(told: Mapping[str, str]) -> dict[str, str]:
+    """Return the outputs' names by their common text, without its first word."""
+    found: dict[str, list[str]] = {}
+    for name, text in told.items():
+        found.setdefault(text.removeprefix("records "), []).append(name)
+    return {text: ", ".join(names) for text, names in found.items()}
 
 
 def _next_of(done: Applied, spec: str) -> str | None:

@@ -107,7 +107,7 @@ def test_apply_tells_the_released_number_of_records(cell, warned, tmp_path):
         SPEC.replace("csv: t.csv", "csv: {file: t.csv, delimiter: ';'}")
     )
     done = _run("apply", tmp_path / "spec.yaml", "--json")
-    told = json.loads(done.output)["records"]
+    told = json.loads(done.stdout)["records"]
     assert set(told) == {"release", "near"}
     for line in told.values():
         assert ("900 were expected" in line and "doctor" in line) is warned, line
@@ -126,3 +126,43 @@ def test_what_counts_no_records_has_no_such_note(folder, tmp_path):
     table = {"kind": TABLE["kind"], "who": np.arange(300)}
     done = top.apply(table, into=tmp_path)
     assert all(records_note(result, 900) == "" for result in getattr(done, "results", {}).values())
+
+
+MEANS = """spec: opendp_sim/1
+name: small
+data:
+  records:
+    source: {csv: t.csv}
+    columns: {x: {dtype: float64, bounds: [0.0, 10.0]}, kind: {dtype: category, keys: [u, v]}}
+privacy: {unit: {add_remove: 1, of: row}, measure: gdp, budget: {epsilon: 8.0, delta: 1.0e-6}}
+flow:
+  noisy:
+    from: records
+    steps:
+      - select: {features: [x], label: kind}
+      - quantize: {bits: 12}
+      - SKETCH: {per_label: trueSEED}
+    release: {noise: gaussian, spend: 100%}
+outputs:
+  release: {from: noisy, save: out/release.npz}
+  near: {from: noisy, post: [nearest_class: {RULE}], queries: {csv: q.csv}, save: out/near.csv}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sketch", "rule", "seed"),
+    [("moments_sketch", "", ""), ("slice_sketch", "rule: mean_distance", ", seed: 1")],
+)
+def test_classes_and_means_tell_the_released_number_of_records(sketch, rule, seed, tmp_path):
+    """A release of means had no such line, and a class no column of it."""
+    (tmp_path / "t.csv").write_text("x,kind\n" + "3,u\n" * 250 + "7,v\n" * 250)
+    (tmp_path / "q.csv").write_text("x\n3\n")
+    text = MEANS.replace("SKETCH", sketch).replace("RULE", rule).replace("SEED", seed)
+    (tmp_path / "spec.yaml").write_text(text)
+    told = json.loads(_run("apply", tmp_path / "spec.yaml", "--json").stdout)["records"]
+    assert set(told) == {"release", "near"}
+    count = float(told["near"].split("about ")[1].split(",")[0])
+    assert abs(count - 500) < 100
+    screen = [row for row in _run("apply", tmp_path / "spec.yaml").stdout.splitlines() if row]
+    assert any(row.startswith("records  about ") for row in screen)  # once for both outputs
+    assert "(release, near)" in " ".join(" ".join(screen).split())

@@ -416,7 +416,13 @@ def make_run(
         transaction.reserve(token=token, stores=names, seal=seal)
         inputs, sums, failed = _gated(plan, run, memory, public)
         _standing(transaction.ledger, done, places, transaction.reserved)
-        done.results, refused = _results(plan, run, inputs, sums, failed)
+        made = _made_releases(plan, run, inputs, sums, failed)
+        done.results, refused = results_of(plan, made, inputs)
+        done.released = {
+            name: made[output.stage.name]
+            for name, output in plan.outputs.items()
+            if output.stage.name in made
+        }
         if refused is not None and not done.results:
             raise refused
         try:
@@ -439,7 +445,8 @@ def run_in_memory(plan: Plan, memory: Memory) -> dict[str, Any]:
     """Run a plan without ledger or files (OS6xx, OS902); return its results."""
     run = Run(File(), Transaction(plan))
     public = _rehearsed(plan, run, memory)
-    results, refused = _results(plan, run, *_gated(plan, run, memory, public))
+    inputs, sums, failed = _gated(plan, run, memory, public)
+    results, refused = results_of(plan, _made_releases(plan, run, inputs, sums, failed), inputs)
     if refused is not None:
         raise refused
     return results
@@ -457,14 +464,14 @@ def _rehearsed(
     return public
 
 
-def _results(
+def _made_releases(
     plan: Plan, run: Run, inputs: Inputs, sums: Mapping[str, Any], failed: Exception | None
-) -> tuple[dict[str, Any], SimError | None]:
-    """Make the releases and results, or raise a mechanism's failure."""
+) -> dict[str, Any]:
+    """Make the releases, or raise a mechanism's failure."""
     try:
         if failed is not None:
             raise failed
-        return results_of(plan, released(plan, inputs, sums, run.workers, run.told), inputs)
+        return released(plan, inputs, sums, run.workers, run.told)
     except SimError:
         raise
     except Exception:  # noqa: BLE001 - whatever it says may be about the data

@@ -14,13 +14,15 @@ from opendp_sim.dsl.plan.plan import Plan
 class Applied:
     """Hold the results of a run.
 
-    Results by output name, files written, stores of sessions, the ledger's entry. ``resumed`` is the
-    entry whose unfinished run was finished: nothing ran and nothing was charged, and ``results`` holds
-    what was released then, read from its files, where they are releases.
+    Results by output name, the releases that they come from, files written, stores of sessions, the
+    ledger's entry. ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing
+    was charged, and ``results`` holds what was released then, read from its files, where they are
+    releases.
     """
 
     plan: Plan
     results: dict[str, Any] = field(default_factory=dict)
+    released: dict[str, Any] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     certificates: dict[str, File] = field(default_factory=dict)
     stores: dict[str, File] = field(default_factory=dict)
