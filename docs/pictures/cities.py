@@ -48,7 +48,7 @@ def main() -> None:
     release = plan.apply({"east": places[:, 0], "north": places[:, 1]})
     found = release.density({"east": queries[:, 0], "north": queries[:, 1]})
     true = true_density(places, queries)
-    private, noise = found["density"].ravel(), found["noise_error"].ravel()
+    private, noise = found["density"], found["noise_error"]
     print(f"mean error {np.abs(private - true).mean():.2f}, mean density {true.mean():.1f}")
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), sharey=True, constrained_layout=True)
     titles = f"True density of {len(places):,} cities", "Private answers at ε = 1"

@@ -38,6 +38,6 @@ plt.show()
 
 capitals = {"London": (-0.1, 51.5), "Rome": (12.5, 41.9), "Helsinki": (24.9, 60.2)}
 answers = release.density(np.array([*capitals.values()]), confidence=0.95)
-near, low, high = (answers[name].ravel() for name in ("density", "lower", "upper"))
+near, low, high = (answers[name] for name in ("density", "lower", "upper"))
 for at, name in enumerate(capitals):
     print(f"{name:<9} {near[at]:6.1f} cities near, between {low[at]:.0f} and {high[at]:.0f}")

@@ -34,7 +34,7 @@ for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0):
     plan = sim.means(bounds, label="species", keys=species, epsilon=epsilon)
     for _ in range(5):
         release = plan.apply(train, into=Path(tempfile.mkdtemp()))
-        found = release.nearest_class(test[[*bounds]])["label"].ravel()
+        found = release.nearest_class(test[[*bounds]])["label"]
         ax.scatter(
             f"{epsilon:g}", (found == test["species"].to_numpy()).mean(), color="C0", alpha=0.5
         )

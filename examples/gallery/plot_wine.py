@@ -42,7 +42,7 @@ for epsilon in (0.5, 1.0, 2.0, 4.0):
     plan = sim.means(bounds, label="grower", keys=[0, 1, 2], epsilon=epsilon)
     release = plan.apply(train, into=Path(tempfile.mkdtemp()))
     answers = release.nearest_class(test[list(bounds)])
-    shares[f"{epsilon:g}"] = float((answers["label"].ravel() == test["grower"]).mean())
+    shares[f"{epsilon:g}"] = float((answers["label"] == test["grower"]).mean())
 print({epsilon: round(share, 2) for epsilon, share in shares.items()})
 
 # %%

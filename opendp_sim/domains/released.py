@@ -109,11 +109,28 @@ class AnswerColumns(Domain):
         columns: names of the arrays.
         labels: public labels along the second axis of two-axis columns, or None.
         normalised: whether ``density`` is a mean kernel value rather than a sum.
+        places: names of the two-axis columns that are points, a coordinate a column.
     """
 
     columns: tuple[str, ...]
     labels: tuple[str | int, ...] | None = None
     normalised: bool = False
+    places: tuple[str, ...] = ()
+
+    def without_classes(self, value: Any) -> Any:
+        """Return answers without the axis of classes, where there are none.
+
+        Args:
+            value: arrays by name; those of shape (q, 1) become (q,) without ``labels``.
+        """
+        if self.labels is not None or not isinstance(value, Mapping):
+            return value
+        return {
+            name: column[:, 0]
+            if name not in self.places and np.ndim(column) == 2 and np.shape(column)[1] == 1
+            else column
+            for name, column in value.items()
+        }
 
     def check(self, data: Any) -> None:
         """Accept anything, as answers are made in this package."""

@@ -109,7 +109,7 @@ class Modes(Mechanism):
         return Post(
             climb,
             takes="release",
-            output=AnswerColumns(COLUMNS),
+            output=AnswerColumns(COLUMNS, places=("mode",)),
             expected={"noise_error": noise},
             of_a_record=1.0,
             unit="records",

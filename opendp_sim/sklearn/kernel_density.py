@@ -78,7 +78,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         With ``engine="race"`` it is the logarithm of the mean kernel value.
         """
         found = self._ask("density", X, normalise=True)
-        value = np.maximum(found["density"], found["noise_error"])[:, 0]
+        value = np.maximum(found["density"], found["noise_error"])
         return np.asarray(np.log(value) - self.log_volume_)
 
     def score(self, X: Any, y: Any = None) -> float:

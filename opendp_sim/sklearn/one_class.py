@@ -69,7 +69,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return densities above the threshold in deviations, shape (q,)."""
         found = self._ask("outliers", X, threshold=self.threshold, false_alarms=self.false_alarms)
-        chance = np.clip(found["probability"][:, 0], _LEAST, _MOST)
+        chance = np.clip(found["probability"], _LEAST, _MOST)
         return np.asarray(special.ndtri(chance))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ def main(folder: Path) -> float:
     low, high = [-30.0, 0.0], [90.0, 24.0]
     clf = DPNearestCentroid(bounds=(low, high), classes=[0, 1], budget=budget).fit(X, y)
     print(plan.claim, len(again), step is not None, clf.predict(X[:2]), budget.left_text)
-    return float(answers["density"][0, 0])
+    return float(answers["density"][0])
 
 
 if __name__ == "__main__":

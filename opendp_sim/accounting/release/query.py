@@ -21,7 +21,7 @@ from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.domains.released import asking
+from opendp_sim.domains.released import AnswerColumns, asking
 from opendp_sim.domains.rows import GridRows, RealRows, array_of_rows, with_points
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.frames import raw_columns
@@ -100,6 +100,8 @@ def _table(
     value: Any, domain: Domain | None, carried: Any, asked: tuple[str, ...], release: Any
 ) -> Answers:
     columns = value if isinstance(value, Mapping) else {"answer": value}
+    if isinstance(domain, AnswerColumns):
+        columns = domain.without_classes(columns)
 
     def again(question: str, parameters: Mapping[str, Any]) -> Answers:
         claim = _bound(question, parameters, domain, release)
@@ -124,8 +126,9 @@ def query_columns(queries: Any, features: Records) -> dict[str, Any]:
     """Return the declared columns of anything that holds queries.
 
     A dict or a data frame (whatever has ``__arrow_c_stream__``) gives columns by name; a vector
-    column ``x`` may also be spread over ``x_0``, ``x_1``, ... An array of shape (q, d), or (d,) for a
-    single query, gives the columns side by side in the declared order.
+    column ``x`` may also be spread over ``x_0``, ``x_1``, ... An array of shape (q, d) gives the columns
+    side by side in the declared order; one of shape (d,) is a single query, and where one number is
+    asked for (d = 1), each of its numbers is a query.
     """
     if isinstance(queries, Mapping):
         held: dict[str, Any] = dict(queries)
@@ -142,14 +145,16 @@ def query_columns(queries: Any, features: Records) -> dict[str, Any]:
 
 
 def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
-    array = np.atleast_2d(array_of_rows(queries, "OS607", "queries"))
     wanted = sum(column.width for column in features.columns)
+    array = array_of_rows(queries, "OS607", "queries")
+    array = array.reshape(-1, 1) if wanted == 1 and array.ndim == 1 else np.atleast_2d(array)
     if array.ndim != 2 or array.shape[1] != wanted:
         raise DataError(
             "OS607", "queries",
             expected=f"an array of shape (q, {wanted}): {', '.join(c.name for c in features.columns)}",
             got=f"shape {array.shape}",
-            hint="pass one row a query, or a dict or data frame with the columns by name.",
+            hint="pass one row a query (of one column, one number a query), or a dict or data frame with "
+            "the columns by name.",
         )  # fmt: skip
     out, start = {}, 0
     for column in features.columns:

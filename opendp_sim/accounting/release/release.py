@@ -305,8 +305,8 @@ class Release(Questions):
 
         Args:
             question: a query mechanism, one of ``ops``: ``density``, ``distance``, ``classify``, ...
-            queries: an array of shape (q, d) in data units, a data frame, or a dict of columns; None
-                for questions without queries, such as ``modes``.
+            queries: an array of shape (q, d) in data units (of one column also (q,)), a data frame, or
+                a dict of columns; None for questions without queries, such as ``modes``.
             **parameters: the question's own parameters, as ``opendp-sim explain`` lists them.
 
         Returns:

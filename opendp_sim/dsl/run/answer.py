@@ -24,7 +24,7 @@ from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.errors import safe_deviations
 from opendp_sim.dsl.run.inputs import source_named
-from opendp_sim.dsl.run.outputs import answer
+from opendp_sim.dsl.run.outputs import answer, without_classes
 from opendp_sim.dsl.text import yaml_document as yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.error_terms import size
@@ -71,14 +71,14 @@ def ask(
                 "OS607", "query", expected="public queries", got="none",
                 hint="add --queries FILE; `modes` and `counts` need none.",
             )  # fmt: skip
-        return answer(release, claims, None, points), domain, {}
+        return without_classes(answer(release, claims, None, points), domain), domain, {}
     blocks = _blocks_of(queries, features)
     found, beside = answered_in_blocks(
         lambda block: answer(release, claims, block, points),
         one_block(blocks, *claims, where="query"),
         "query",
     )
-    return found, domain, beside
+    return without_classes(found, domain), domain, beside
 
 
 def _blocks_of(queries: SourceRef, features: Records) -> Iterator[Block]:
@@ -152,14 +152,20 @@ def released_records(result: Any) -> tuple[float, float] | None:
     if not isinstance(result, Release):
         return None
     try:
-        sums = result.released.capabilities.get("kernel_sums")
+        readers = list(result.released.capabilities.values())
     except SimError:  # a mechanism's own release, which counts none
         return None
-    if sums is None:
-        return None
-    sizes, factor = sums.totals(result.arrays)
-    reach = _FAR * factor * result.released.deviation * math.sqrt(sizes.size)
-    return float(np.sum(sizes)), float(reach)
+    for reader in readers:
+        if hasattr(reader, "totals"):  # of kernel sums
+            sizes, factor = reader.totals(result.arrays)
+        elif hasattr(reader, "counted"):  # of class means and sums of distances
+            counted = reader.counted(result.arrays)
+            sizes, factor = counted.sizes, counted.factor
+        else:
+            continue
+        reach = _FAR * factor * result.released.deviation * math.sqrt(sizes.size)
+        return float(np.sum(sizes)), float(reach)
+    return None
 
 
 def records_note(result: Any, expected: int | None) -> str:

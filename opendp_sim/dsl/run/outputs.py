@@ -16,6 +16,8 @@ from typing import Any
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError, InternalError, SimError
+from opendp_sim.core.space import Domain
+from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import with_points
 from opendp_sim.dsl.files.write import write_output
 from opendp_sim.dsl.plan.plan import Plan
@@ -50,11 +52,16 @@ def result_of(output: OutputType, value: Any, inputs: Inputs) -> Any:
     if isinstance(value, Release):
         silent = all(post.takes == "answer" or not post.asks for post in output.posts)
         if output.posts and (queries is not None or silent):
-            return answer(value, output.posts, queries, points)
+            return without_classes(answer(value, output.posts, queries, points), output.domain)
         return value
     for post in output.posts:
         value = post.function(value) if post.takes == "answer" else post.function(value, queries)
-    return value
+    return without_classes(value, output.domain)
+
+
+def without_classes(value: Any, domain: Domain | None) -> Any:
+    """Return answers, of shape (q,) where their domain has no classes."""
+    return domain.without_classes(value) if isinstance(domain, AnswerColumns) else value
 
 
 def results_of(
