@@ -164,7 +164,7 @@ def _near(path: File) -> str:
 
 
 def _say_circumstances(done: Applied, earlier: Earlier) -> None:
-    """Print the released number of records, and what is not so of every run."""
+    """Print the records released, and what differs between runs."""
     for text, names in _by_text(_records_of(done)).items():
         show_text(console(), "records", f"{text} ({names})" if len(done.results) > 1 else text)
     for text in _notes(done):

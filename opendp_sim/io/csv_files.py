@@ -164,7 +164,7 @@ _ALONE = re.compile(r"\r(?!\n|\Z)")
 
 
 class _Returns:
-    """Read lines that end by a line feed, with other carriage returns as codes."""
+    """Read lines by line feeds, with lone carriage returns as codes."""
 
     def __init__(self, file: _Lines) -> None:
         self._file = file
@@ -309,7 +309,7 @@ def _records(
 
 
 def _line_ends(*, keeps: bool) -> str:
-    """Return Python's word for a text's line ends, which are read as they stand."""
+    """Return the `newline` of Python that keeps line ends."""
     return "\n" if keeps else ""
 
 

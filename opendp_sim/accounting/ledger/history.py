@@ -148,7 +148,7 @@ class LedgerHistory:
         return found[-1] if found else None
 
     def answered_of(self, charge: Entry) -> int | None:
-        """Return how many questions a run's sessions have answered, as their ends state.
+        """Return the number of answers that a run's ended sessions state.
 
         None for a run without sessions, and before the first end.
         """

@@ -165,7 +165,7 @@ class Served:
         return self.answers(self.queries(queries))
 
     def answers(self, queries: Mapping[str, Any]) -> Any:
-        """Answer queries as columns; a warning names the question that is beyond the planned ones."""
+        """Answer queries as columns, and warn beyond the planned number."""
         before, count = self.session.answered, len(next(iter(queries.values())))
         found = self.session.ask(queries)
         if self.planned is not None and before <= self.planned < before + count:
