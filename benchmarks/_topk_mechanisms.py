@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.accounting.measures.second_opinion import zcdp_to_epsilon
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.domains.counts import USERS
 from opendp_sim.domains.sketch import IntVector

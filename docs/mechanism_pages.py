@@ -17,7 +17,7 @@ from opendp_sim.core.about import parameters_of
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, page_beside
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.dsl.explain.explain import partners
-from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.expected_error import how_wrong
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.stubs import _type
 from opendp_sim.dsl.text.plain_text import _BLOCK

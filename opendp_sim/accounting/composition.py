@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.accounting.budget import MEASURES, Limit, MeasureName, number_text
-from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import epsilon_up, epsilon_within
 from opendp_sim.accounting.measures.normal_tail import root_bounds
+from opendp_sim.accounting.measures.second_opinion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.rounding import (
     decimal_down,

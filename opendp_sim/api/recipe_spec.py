@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from opendp_sim.accounting.budget import Number
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, declared
 from opendp_sim.api.recipe import (

@@ -9,8 +9,8 @@ from textwrap import wrap
 from typing import Any, Self
 
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
-from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import epsilon_up
+from opendp_sim.accounting.measures.second_opinion import zcdp_to_epsilon
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit
 from opendp_sim.dsl.plan.gaussian_facts import is_tight

@@ -18,7 +18,7 @@ import numpy as np
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.plan.error_units import unit_of_answers
-from opendp_sim.dsl.plan.errors import how_wrong, size
+from opendp_sim.dsl.plan.expected_error import how_wrong, size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
 from opendp_sim.dsl.run.outputs import answer

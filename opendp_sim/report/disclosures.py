@@ -15,7 +15,7 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.records import Column
 from opendp_sim.domains.released import Released, asking
-from opendp_sim.dsl.plan.errors import size
+from opendp_sim.dsl.plan.expected_error import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.error_terms import rank_word

@@ -9,7 +9,7 @@ from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.domains.metrics import VectorNorm
-from opendp_sim.dsl.plan.errors import size
+from opendp_sim.dsl.plan.expected_error import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.statements import unit_of

@@ -7,8 +7,8 @@ import pytest
 from opendp_sim.accounting import composition as rest
 from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.composition import Charge, total_of
-from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
+from opendp_sim.accounting.measures.second_opinion import zcdp_to_epsilon
 from opendp_sim.core.arithmetic.rounding import float_down
 from tests._tiers import several
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.plan.errors import safe_deviations
+from opendp_sim.dsl.plan.expected_error import safe_deviations
 from opendp_sim.dsl.run.answer import answer_notes, ask, records_note, reference
 from tests._cli import run as _run
 

@@ -16,7 +16,7 @@ from opendp_sim.core.sample_size import needed_records, rare_records, too_few
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.dsl.plan.advice import advice
-from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.expected_error import how_wrong
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.measurements.knn._impl.calibration import Rule
 from opendp_sim.measurements.knn.hybrid_knn import HybridKnn

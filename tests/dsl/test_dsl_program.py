@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude  # noqa: F401
-from opendp_sim.accounting.measures.conversion import (
+from opendp_sim.accounting.measures.second_opinion import (
     gaussian_rho,
     laplace_epsilon,
     pure_to_zcdp,

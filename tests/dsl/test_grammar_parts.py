@@ -7,8 +7,8 @@ import pytest
 from opendp_sim.domains.records import Column
 from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_bounds
 from opendp_sim.dsl.grammar.data import COLUMNS_READER, ColumnWords
-from opendp_sim.dsl.grammar.json_schema import inlined, without_null
 from opendp_sim.dsl.grammar.parse import read_section
+from opendp_sim.dsl.grammar.pydantic_schema import inlined, without_null
 from opendp_sim.dsl.text.diagnostic import Notes
 
 

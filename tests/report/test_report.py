@@ -28,7 +28,7 @@ from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.plan.errors import whole_of
+from opendp_sim.dsl.plan.expected_error import whole_of
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import _bars, _items
 from opendp_sim.report.audit import read_audits

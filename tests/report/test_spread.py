@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.expected_error import how_wrong
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import first_answers, spread_of
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from opendp_sim.accounting.ledger._entries import Entry
 from opendp_sim.accounting.ledger._refusals import refused, unavailable
-from opendp_sim.accounting.ledger.postgres import (
+from opendp_sim.accounting.ledger.postgres_connection import (
     FailureCause,
     cause_of,
     check_durable,

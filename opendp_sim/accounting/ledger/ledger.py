@@ -44,7 +44,7 @@ from opendp_sim.accounting.ledger._file import FileTables, check_length
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.core.system.event_log import log_event
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting.ledger.postgres import (
+from opendp_sim.accounting.ledger.postgres_connection import (
     FailureCause,
     cause_of,
     check_durable,

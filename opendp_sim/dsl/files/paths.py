@@ -10,7 +10,7 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.ledger._durable import LOCK, SIDES
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.dsl.files.staging import is_run_folder
 from opendp_sim.dsl.grammar.program import Program, SourceRef
 from opendp_sim.dsl.text.diagnostic import Notes, Path

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key
-from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.parse_steps import known_key, read_record, split_step
+from opendp_sim.dsl.grammar.pydantic_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     Refusal,

@@ -7,7 +7,7 @@ from typing import Any
 
 from opendp_sim.core.about import errors_of
 from opendp_sim.core.mechanism import frozen
-from opendp_sim.dsl.grammar.json_schema import Schema
+from opendp_sim.dsl.grammar.pydantic_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     VALUE_KINDS,

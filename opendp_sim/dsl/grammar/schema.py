@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.program import VERSION, Spec
+from opendp_sim.dsl.grammar.pydantic_schema import Schema
 
 _HOLE = r"\?\?\?"
 _WHOLE = {"type": "string", "pattern": rf"^(\$\{{[^}}]*\}}|{_HOLE})$"}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from opendp_sim.dsl.grammar.json_schema import Schema, inlined, without_null
+from opendp_sim.dsl.grammar.pydantic_schema import Schema, inlined, without_null
 from opendp_sim.dsl.text.diagnostic import FORMER, KeyOrValue, Notes, Path
 
 __all__ = [

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
-from opendp_sim.dsl.grammar.json_schema import Schema, inlined
 from opendp_sim.dsl.grammar.parse import wrong
 from opendp_sim.dsl.grammar.parse_steps import read_steps
+from opendp_sim.dsl.grammar.pydantic_schema import Schema, inlined
 from opendp_sim.dsl.grammar.section import ValueReader
 from opendp_sim.dsl.text.diagnostic import Notes, Path
 

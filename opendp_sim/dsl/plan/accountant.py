@@ -16,8 +16,8 @@ from typing import Any
 
 from opendp_sim.accounting.budget import MEASURES, Limit, MeasureName
 from opendp_sim.accounting.composition import loss_text
-from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import delta_up, epsilon_within
+from opendp_sim.accounting.measures.second_opinion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.rounding import float_down, float_up, whole_distance
 from opendp_sim.core.bridge import build, curve_measurement

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from opendp_sim.accounting.measures.attackers import attacker_of
-from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.accounting.measures.second_opinion import zcdp_to_epsilon
 from opendp_sim.dsl.plan.records import Planned
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from opendp_sim.accounting.budget import MEASURES, MOST_DELTA, MeasureName
-from opendp_sim.accounting.measures.conversion import (
+from opendp_sim.accounting.measures.gaussian import mu_squared_of_pure
+from opendp_sim.accounting.measures.second_opinion import (
     gaussian_rho,
     gdp_to_epsilon,
     laplace_epsilon,
     pure_to_zcdp,
     zcdp_to_epsilon,
 )
-from opendp_sim.accounting.measures.gaussian import mu_squared_of_pure
 from opendp_sim.core.arithmetic.rounding import float_up, least
 from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.dsl.plan.solve import Loss

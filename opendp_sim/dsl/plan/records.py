@@ -9,7 +9,7 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.dsl.grammar.program import DataEntry, Privacy, Program
 from opendp_sim.dsl.plan.accountant import Target
 from opendp_sim.dsl.plan.release_plan import ReleasePlan

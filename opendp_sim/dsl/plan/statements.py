@@ -23,7 +23,7 @@ from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import after_runs
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.advice import advised_of, warnings_of
-from opendp_sim.dsl.plan.errors import asked_later, how_wrong
+from opendp_sim.dsl.plan.expected_error import asked_later, how_wrong
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.types.describe import keys_text
 from opendp_sim.dsl.types.error_terms import Wrong

@@ -22,7 +22,7 @@ from opendp_sim.core.space import Domain
 from opendp_sim.domains.records import Records
 from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.program import SourceRef
-from opendp_sim.dsl.plan.errors import safe_deviations
+from opendp_sim.dsl.plan.expected_error import safe_deviations
 from opendp_sim.dsl.run.inputs import source_named
 from opendp_sim.dsl.run.outputs import answer, without_classes
 from opendp_sim.dsl.text import yaml_document as yaml

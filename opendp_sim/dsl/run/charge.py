@@ -20,7 +20,7 @@ from opendp_sim.accounting.ledger._entries import store_for, stores_of
 from opendp_sim.accounting.ledger._file import was_opened
 from opendp_sim.accounting.ledger._refusals import lost
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
 from opendp_sim.core.interrupts import signals_blocked

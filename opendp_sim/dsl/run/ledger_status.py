@@ -10,7 +10,7 @@ from opendp_sim.accounting.budget import Limit, MeasureName
 from opendp_sim.accounting.composition import Charge, Total, converted_at, total_of
 from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger, is_there
-from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.accounting.measures.second_opinion import zcdp_to_epsilon
 from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan

@@ -16,7 +16,7 @@ import numpy as np
 
 from opendp_sim.accounting.ledger._entries import stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.session.identity import StorePlace, claimed_name
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.device import Device, using_device

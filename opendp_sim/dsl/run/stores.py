@@ -14,7 +14,7 @@ from os.path import exists
 from pathlib import Path
 
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.session.end import End, note_end, noted_end, remove_note
 from opendp_sim.accounting.session.identity import StorePlace
 from opendp_sim.accounting.session.postgres import place_at

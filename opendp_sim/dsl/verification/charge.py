@@ -21,7 +21,7 @@ from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.ledger._entries import Entry
 from opendp_sim.accounting.ledger._refusals import UnavailableError
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan

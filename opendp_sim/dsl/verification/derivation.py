@@ -14,8 +14,8 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.certificate.certificate import read_certificate, statement_digest
-from opendp_sim.accounting.measures.conversion import gdp_to_epsilon, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import delta_bounds, mu_squared_of_pure
+from opendp_sim.accounting.measures.second_opinion import gdp_to_epsilon, zcdp_to_epsilon
 from opendp_sim.core.errors import ReleaseError
 
 _TOLERANCE = 1e-9

@@ -16,7 +16,7 @@ import pytest
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger import _postgres_tables, postgres
+from opendp_sim.accounting.ledger import _postgres_tables, postgres_connection
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.core.errors import BudgetError
@@ -47,7 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         ("_AWAY", 0.15),
         ("_ABSENT", 0.1),
     ):
-        monkeypatch.setattr(postgres, name, value)
+        monkeypatch.setattr(postgres_connection, name, value)
 
 
 # --- a server that is away ------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_what_was_reserved_is_summed_without_a_server(
 ) -> None:
     """Also after a look at the whole chain that the server did not answer, which forgot what was known."""
     for name in ("_AWAY", "_PAUSE"):
-        monkeypatch.setattr(postgres, name, 0.01)
+        monkeypatch.setattr(postgres_connection, name, 0.01)
     ledger = Ledger.open(place, terms(3))
     reserved = ledger.reserve(ONE, {"program": "p"})
     with away(lambda: True, monkeypatch):
@@ -193,8 +193,8 @@ def test_a_frozen_server_is_given_up_and_charges_once(
     where: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client ended by SIGKILL only. Whoever asked goes on when the server does, and finds its token."""
-    monkeypatch.setattr(postgres, "_ANSWER", 0.15)
-    monkeypatch.setattr(postgres, "_AWAY", 20.0)
+    monkeypatch.setattr(postgres_connection, "_ANSWER", 0.15)
+    monkeypatch.setattr(postgres_connection, "_AWAY", 20.0)
     ledger = Ledger.open(place, terms(3))
     stopped = frozen(where, monkeypatch)
     thaw = threading.Timer(0.4, lambda: os.kill(stopped[0], signal.SIGCONT))
@@ -210,7 +210,7 @@ def test_a_frozen_server_is_given_up_and_charges_once(
 def test_a_server_that_stays_frozen_is_refused_in_time(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_ANSWER", 0.15)
+    monkeypatch.setattr(postgres_connection, "_ANSWER", 0.15)
     ledger = Ledger.open(place, terms(3))
     stopped = frozen("entry", monkeypatch)
     try:
@@ -225,7 +225,7 @@ def test_a_server_that_stays_frozen_is_refused_in_time(
 def test_a_signal_ends_the_wait_for_a_frozen_server(
     signum: signal.Signals, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_STOPPED", 0.1)
+    monkeypatch.setattr(postgres_connection, "_STOPPED", 0.1)
     ledger = Ledger.open(place, terms(3))
     stopped = frozen("entry", monkeypatch)
     before = signal.signal(signum, signal.default_int_handler)
@@ -336,7 +336,7 @@ def test_a_row_that_another_client_holds_is_named_so(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger.open(place, terms(3))
-    monkeypatch.setattr(postgres, "_OPTIONS", "-c lock_timeout=50")
+    monkeypatch.setattr(postgres_connection, "_OPTIONS", "-c lock_timeout=50")
     with psycopg.connect(service="one") as other:
         other.execute("SELECT 1 FROM opendp_sim.ledger FOR UPDATE")
         with pytest.raises(BudgetError, match="one that another client holds"):
@@ -351,7 +351,7 @@ def test_a_server_whose_default_is_serializable_refuses_nobody(
     """Charges at once were refused as "no answer": by the isolation that is asked for, and by a pause."""
     if not asked:
         level = r"-c default_transaction_isolation=serializable"
-        monkeypatch.setattr(postgres, "_OPTIONS", level)
+        monkeypatch.setattr(postgres_connection, "_OPTIONS", level)
         place = "postgresql:one/serializable-forced"
     else:
         server.sql("CREATE ROLE strict LOGIN SUPERUSER")
@@ -404,7 +404,7 @@ def test_a_refused_connection_passes_where_the_client_was_taken_before(
         started = time.monotonic()
         with pytest.raises(BudgetError, match="not permitted to log in"):
             _ = ledger.entries
-        assert (time.monotonic() - started > postgres._AWAY) == met
+        assert (time.monotonic() - started > postgres_connection._AWAY) == met
     finally:
         server.sql("DROP OWNED BY guest CASCADE; DROP ROLE guest")
 
@@ -415,7 +415,7 @@ def test_a_server_that_hangs_up_is_no_refusal() -> None:
         'connection to server at "127.0.0.1", port 1 failed: server closed the connection unexpectedly\n'
         "\tThis probably means the server terminated abnormally\n\tbefore or while processing the request.\n"
     )
-    cause = postgres.cause_of(
+    cause = postgres_connection.cause_of(
         Path("postgresql:one/x"), psycopg.OperationalError(text), connected=False
     )
     assert cause.passes

@@ -16,11 +16,11 @@ import pytest
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger import postgres as _postgres
+from opendp_sim.accounting.ledger import postgres_connection as _postgres
 from opendp_sim.accounting.ledger._entries import entry_hash
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
 from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of, is_there
-from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run.charge import Transaction, ledger_terms

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.ledger import postgres as _postgres
+from opendp_sim.accounting.ledger import postgres_connection as _postgres
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.session import _chain as chain, postgres as _session_postgres
 from opendp_sim.accounting.session.postgres import SharedStore, mark_at, store_at

@@ -17,7 +17,7 @@ from opendp_sim.domains.sketch import IntVector
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.advice import advice
 from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit, unit_of_answers
-from opendp_sim.dsl.plan.errors import (
+from opendp_sim.dsl.plan.expected_error import (
     _UNKNOWN,
     Whole,
     _percent,
