@@ -134,6 +134,11 @@ class ProtectedUnit:
         return "row" if self.by_row else f"`{self.of}`"
 
     @property
+    def others(self) -> str:
+        """All the other ones, in a sentence."""
+        return "all other rows" if self.by_row else f"the rows of each other {self.noun}"
+
+    @property
     def one(self) -> str:
         """The whole unit, in a sentence."""
         return f"one {self.noun}" if self.count == 1 else f"{self.count} of `{self.of}`"
@@ -165,7 +170,7 @@ def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Sta
     odds = {n: one.right for n, one in found if one is not None}
     told = ", ".join(f"with {n} rows {right}" for n, right in odds.items())
     if unit.by_row:
-        text = f"{'Not each person: ' if unit.count == 1 else ''}whoever has more rows is protected less"
+        text = "A person with more rows is protected less"
         text += f" ({told} of 100 guesses are right at most)." if told else "."
     else:
         text = f"All rows of one `{unit.of}` count as one. "
@@ -190,7 +195,7 @@ def odds_statement(
     )
     again = {n: after_runs(attacker, n).right for n in _SEVERAL} if several else {}
     text = (
-        f"Somebody who sees everything that is released, and knows every other {unit.noun}, guesses "
+        f"Somebody who sees everything that is released, and knows {unit.others}, guesses "
         f"{unit.doubt}. Of 100 such guesses at most {right} are right; a coin is right 50 times."
     )
     told = ", ".join(f"after {n} such runs {odds}" for n, odds in again.items())

@@ -26,7 +26,7 @@ from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.facts import Part
 from opendp_sim.report.maps import shown_classes, shown_density
 
-_FREE = "Read from what was released: asking costs no further privacy."
+_FREE = "To read this again costs no privacy; a new run does."
 VALUE_COLUMNS = ("density", "distance", "score", "prediction", "probability", "count")
 """Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
 _SHOWN = 10
@@ -195,7 +195,7 @@ def _noise(rows: Sequence[Mapping[str, str]]) -> str:
         return ""
     least, most = size(min(found)), size(max(found))
     between = least if least == most else f"{least} to {most}"
-    return f"By noise alone 2 of 3 are off by at most {between}. "
+    return f"Noise alone moves 2 of 3 by at most {between}. "
 
 
 def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
@@ -211,7 +211,7 @@ def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Pa
         return None
     if any(low < high for _, _, low, high in bars):
         sure = f"In {100 * confidence:.3g} of 100 cases the" if confidence else "The"
-        text += f"{sure} answer without noise lies on the line. "
+        text += f"{sure} exact answer lies on the line, which holds all errors. "
     return Part("picture", bars_chart(bars, value), "", text + _FREE)
 
 

@@ -108,7 +108,7 @@ class Facts:
 
 def judgement(said: Statement, attacker: Attacker, of: str, note: str = "") -> Judgement:
     """Return the verdict on a claim, with its dial."""
-    scale = "Strong up to 60, moderate up to 75, weak up to 90, very weak above."
+    scale = "This tool's scale: strong up to 60, moderate up to 75, weak up to 90, very weak above."
     text = f"{scale} {note}".strip()
     return Judgement(of, said.value.capitalize(), said.text, text, dial(attacker))
 
@@ -132,7 +132,11 @@ def plan_facts(
     about = {} if plan.program.about is None else dict(plan.program.about.said())
     out = Facts(kind, about.pop("title", "") or _readable(plan.program.name))
     out.lead = about.get("purpose", "")
-    out.about = [(word.capitalize(), about.get(word, "")) for word in FORM if word != "purpose"]
+    out.about = [
+        (word.capitalize() if word != "date" else "Spec dated", about.get(word, ""))
+        for word in FORM
+        if word != "purpose"
+    ]
     if not out.lead:
         out.about.insert(1, ("Purpose", ""))
     formal = f"Formally: {claim_sentence(plan.promised)}."
@@ -315,7 +319,7 @@ def attack_picture(plan: Plan) -> Iterator[Part]:
         "picture",
         attack_chart(curve, worst),
         "What an attacker gains",
-        f"An attacker who knows every other {unit_of(plan).noun} accuses some of being in the data, or "
+        f"An attacker who knows {unit_of(plan).others} accuses some of being in the data, or "
         "of saying the first of two things. The dashed line is guessing. At the ring the release helps "
         f"most: with {up_text(100 * worst, 3)} of 100 wrong accusations, at most {attacker.found(worst)} "
         f"of 100 are found{exact}; with 1 of 100, at most {attacker.found(_FEW)}.",

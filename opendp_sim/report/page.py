@@ -139,7 +139,7 @@ def _of_certificate(file: Path) -> Facts:
     facts = plan_facts(
         plan,
         f"Certificate of `{record.file.name}`"
-        + (", one of several outputs" if len(saved) > 1 else ""),
+        + (", one of several outputs, whose privacy is counted together" if len(saved) > 1 else ""),
         told=told,
         assumed=record.assumptions,
         released=released_parts(plan, record.output, released),

@@ -70,11 +70,11 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
         )
         if not unit.replaced:
             yield (
-                f"The same strength for the values of a {unit.noun}: they are protected less.",
+                f"Equal protection of the values of a {unit.noun}: it is weaker.",
                 _contents(plan),
             )
         yield (
-            "The same strength against somebody who was nearly sure before.",
+            "Doubt in somebody who was nearly sure before.",
             (
                 "The number of right guesses is for somebody who was at 50:50. Whoever was nearly sure "
                 "is right more often, as without the release. The formal claim holds whatever anybody "

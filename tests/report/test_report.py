@@ -109,7 +109,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "Digit density",
         "Strong",
         "54.8 are right; a coin is right 50 times",
-        "Strong up to 60, moderate up to 75, weak up to 90, very weak above.",
+        "This tool's scale: strong up to 60, moderate up to 75, weak up to 90, very weak above.",
         "Formally: (1, 1e-06)-DP",
         "Each row",
         "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
@@ -126,7 +126,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "Name and role",
     ):
         assert said in first, said
-    for word in ("Owner", "Purpose", "Author", "Recipients", "Date", "Expires"):
+    for word in ("Owner", "Purpose", "Author", "Recipients", "Spec dated", "Expires"):
         assert f'<dt>{word}</dt><dd class="missing">not stated</dd>' in page
     for said in (
         "2.72 times as likely",
@@ -508,7 +508,7 @@ def test_a_certificate_s_page_shows_what_was_released(applied):
     for name, path in done.certificates.items():
         page = page_of(path)
         assert "What is released" in page
-        assert "no further privacy" in " ".join(sound(page).shown)
+        assert "costs no privacy" in " ".join(sound(page).shown)
         assert ('aria-label="One answered question"' in page) is (name != "release")
         assert f'<td data-head="{"largest" if name == "release" else "a"}"' in page
     assert "What is released" not in page_of(SPECS / "digit-density.yaml")
@@ -554,7 +554,7 @@ def test_an_answer_is_drawn_from_its_own_columns():
     }
     part = _bars([row], 0.95)
     assert part.body.count("<rect") == 2
-    assert "In 95 of 100 cases the answer without noise lies on the line" in part.note
+    assert "In 95 of 100 cases the exact answer lies on the line" in part.note
     assert "density, in records" in _bars([row], 0.95, "records").body
     assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], 0.0, "records").body
     assert _bars([{"coefficient": "1"}]) is None
