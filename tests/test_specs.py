@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.accounting.certificate.check_certificate import check_certificate
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.execute import apply
@@ -60,6 +61,7 @@ def test_spec_runs_and_its_certificates_verify(spec: Path, tmp_path: Path) -> No
         assert path.stat().st_size > 0, name
         checked, _ = verify(done.certificates[name])
         assert checked
+        assert not check_certificate(done.certificates[name]).gaps, name
 
 
 def test_every_mechanism_is_in_a_spec() -> None:

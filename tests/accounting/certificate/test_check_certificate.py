@@ -1,0 +1,238 @@
+"""The second checker derives what the writer states, and refuses forgeries without the package."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import opendp_sim
+from opendp_sim.accounting.certificate import check_certificate as checker
+from opendp_sim.accounting.certificate.certificate import FORMER_FORMAT
+from opendp_sim.accounting.certificate.check_certificate import (
+    DERIVED,
+    GAPS,
+    REFUSED,
+    USAGE,
+    WrongError,
+    check_certificate,
+    main,
+)
+from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.run.certificate import signed_certificate, statement
+from tests._plans import planned
+from tests._small import write_small
+from tests._tiers import tiered
+from tests.accounting.certificate._forgeries import BY_ARITHMETIC, NEEDS_SIGNATURE, SELECT, forged
+
+ALL = BY_ARITHMETIC | NEEDS_SIGNATURE
+FEW = {"writers-density", "digits-linear", "digit-density"}
+"""Specs that plan within a second."""
+SPECS = Path(opendp_sim.__file__).parents[1] / "specs"
+DATA = b"an output"
+FILE = checker.__file__
+
+
+@cache
+def written(spec: str, output: str | None = None) -> str:
+    """Return a certificate as the writer makes it of a plan, without a run."""
+    plan = planned(SPECS / f"{spec}.yaml")
+    name = output or ("stable_set" if spec == SELECT else next(iter(plan.outputs)))
+    about = {
+        "name": Path(plan.outputs[name].decl.save).name,
+        "sha256": hashlib.sha256(DATA).hexdigest(),
+        "bytes": len(DATA),
+    }
+    stated = statement(plan, name, about, time="2026-01-01T00:00:00+00:00", ledger=None)
+    return json.dumps(signed_certificate(stated, None, None), indent=1)
+
+
+def placed(folder: Path, text: str) -> Path:
+    """Write a certificate, with the file that the honest one names."""
+    path = folder / "x.certificate.json"
+    path.write_text(text)
+    name = json.loads(text)["file"]["name"]
+    if "/" not in name:
+        (folder / name).write_bytes(DATA)
+    return path
+
+
+def quick(table):
+    """Return a table's names: every third of what plans at once in the suite, all in `long`."""
+    shown = set(list(table)[::3])
+    return tiered(list(table), lambda name: name in shown and table[name][0] in FEW)
+
+
+def test_the_kinds_are_many():
+    assert len(BY_ARITHMETIC) >= 22 + 20
+
+
+@pytest.mark.parametrize("name", quick(BY_ARITHMETIC))
+def test_a_forgery_that_arithmetic_can_tell_is_refused(name, tmp_path):
+    spec, edit, fits = BY_ARITHMETIC[name]
+    with pytest.raises(WrongError):
+        check_certificate(placed(tmp_path, forged(json.loads(written(spec)), edit, fits)))
+
+
+@pytest.mark.parametrize("name", quick(NEEDS_SIGNATURE))
+def test_a_forgery_that_only_a_signature_can_tell_is_named(name, tmp_path):
+    spec, edit, fits = NEEDS_SIGNATURE[name]
+    found = check_certificate(placed(tmp_path, forged(json.loads(written(spec)), edit, fits)))
+    assert not found.gaps
+    assert any("who made it: there is no signature" in text for text in found.trust)
+
+
+@pytest.mark.parametrize("spec", tiered(sorted({row[0] for row in ALL.values()}), FEW.__contains__))
+def test_the_honest_certificates_are_derived(spec, tmp_path):
+    path = placed(tmp_path, written(spec))
+    found = check_certificate(path)
+    assert not found.gaps
+    assert not check_certificate(path, program=found.plan["program"]).gaps
+    with pytest.raises(WrongError, match="another program"):
+        check_certificate(path, program="0" * 64)
+
+
+def test_the_former_format_is_derived_too(tmp_path):
+    c = json.loads(written("writers-density"))
+    c.pop("derivation")
+    c["format"] = FORMER_FORMAT
+    assert not check_certificate(placed(tmp_path, json.dumps(c))).gaps
+
+
+def test_what_has_no_formula_is_a_gap_and_not_accepted(tmp_path, capsys):
+    """A mechanism that the table does not have, as a plugin's."""
+    c = json.loads(written("writers-density"))
+    text = (
+        json.dumps(c)
+        .replace("race_sketch", "somebodys_sketch")
+        .replace('"somebodys_sketch/1"', "null")
+    )
+    c = json.loads(text)
+    digest = checker.sha256(checker.canonical(c["program"]))
+    c["plan"]["program"] = c["privacy"]["program"] = digest
+    path = placed(tmp_path, json.dumps(c))
+    assert any("somebodys_sketch: no formula" in gap for gap in check_certificate(path).gaps)
+    assert main([str(path)]) == GAPS
+    assert "not derived: noisy: somebodys_sketch" in capsys.readouterr().out
+
+
+def test_it_is_one_file_that_imports_the_standard_library_alone():
+    tree = ast.parse(Path(FILE).read_text())
+    found = {
+        alias.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {name.partition(".")[0] for name in found} <= sys.stdlib_module_names
+
+
+def test_it_runs_where_nothing_is_installed(tmp_path):
+    path = placed(tmp_path, written("writers-density"))
+    command = [sys.executable, "-I", "-S", FILE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == DERIVED, done.stdout + done.stderr
+    assert "epsilon 2.0 per add_remove 1 of writer" in done.stdout
+
+
+def test_its_exit_codes_and_messages(tmp_path, capsys):
+    path = placed(tmp_path, written("writers-density"))
+    assert main([str(path)]) == DERIVED
+    assert main([str(tmp_path / "nothing")]) == USAGE
+    assert "No such file" in capsys.readouterr().err
+    c = json.loads(path.read_text())
+    c["plan"]["stages"]["noisy"]["faces"]["l1"] = 61.0
+    path.write_text(json.dumps(c))
+    assert main([str(path)]) == REFUSED
+    assert "L1 sensitivity" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "exit codes: 0 all derived" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "[" * 10**5, "\xff", '{"format": "opendp_sim/certificate/3"}'])  # fmt: skip
+def test_what_is_no_certificate_is_refused(text, tmp_path):
+    path = tmp_path / "x.certificate.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(WrongError):
+        check_certificate(path)
+
+
+@pytest.fixture(scope="module")
+def paid(tmp_path_factory):
+    """A signed certificate that a ledger paid for, its ledger and the public key."""
+    folder = tmp_path_factory.mktemp("paid")
+    key = Ed25519PrivateKey.generate()
+    pem = folder / "key.pem"
+    private = serialization.PrivateFormat.PKCS8
+    pem.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption())
+    )
+    public = serialization.PublicFormat.SubjectPublicKeyInfo
+    (folder / "public.pem").write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.PEM, public)
+    )
+    spec = write_small(folder, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    done = apply(plan_file(spec), sign=pem)
+    return next(iter(done.certificates.values())), folder
+
+
+def test_a_signature_and_a_ledger_are_checked_by_the_standard_library(paid):
+    path, folder = paid
+    found = check_certificate(
+        path, ledger=folder / "points.ledger", signer=str(folder / "public.pem")
+    )
+    assert not any("sign" in text or "ledger" in text for text in found.trust)
+    c = json.loads(path.read_text())
+    check_certificate(path, signer=c["signature"]["key"])
+    with pytest.raises(WrongError, match="somebody else"):
+        check_certificate(path, signer="1" * 64)
+    pages = Path(opendp_sim.__file__).parent
+    assert not any("pages" in text for text in check_certificate(path, pages=pages).trust)
+
+
+@pytest.mark.parametrize("edit", ["time", "file", "entry", "value", "key", "spent", "previous"])
+def test_an_edit_of_what_was_signed_or_paid_for_is_refused(paid, tmp_path, edit):
+    path, folder = paid
+    c = json.loads(path.read_text())
+    if edit == "time":
+        c["time"] = "2020-01-01T00:00:00+00:00"
+    if edit == "file":
+        c["file"]["sha256"] = "0" * 64
+    if edit == "entry":
+        c["charge"]["entry"] += 1
+    if edit in ("value", "key"):
+        last = c["signature"][edit]
+        c["signature"][edit] = last[:-2] + ("00" if last[-2:] != "00" else "01")
+    if edit == "spent":
+        c["ledger"]["spent"]["exact"] = ["0x0.0p+0"]
+    if edit == "previous":
+        c["charge"]["previous"] = "0" * 64
+    forgery = tmp_path / path.name
+    forgery.write_text(json.dumps(c))
+    with pytest.raises(WrongError):
+        check_certificate(forgery, ledger=folder / "points.ledger")
+
+
+def test_signatures_are_those_of_the_standard():
+    """RFC 8032, 7.1, tests 1 and 2; a signature with another s, and a key of small order, do not hold."""
+    key = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+    value = bytes.fromhex(
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46b"
+        "d25bf5f0595bbe24655141438e7a100b"
+    )
+    assert checker.signed(key, b"", value)
+    assert not checker.signed(key, b"x", value)
+    larger = int.from_bytes(value[32:], "little") + checker.ORDER
+    assert not checker.signed(key, b"", value[:32] + larger.to_bytes(32, "little"))
+    zero = (1).to_bytes(32, "little")
+    assert not checker.signed(zero, b"", zero + bytes(32))
