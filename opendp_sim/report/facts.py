@@ -181,7 +181,7 @@ def _tiles(
     small = outputs[0].small if len(outputs) == 1 else ", ".join(one.name for one in outputs[:6])
     yield Tile("What leaves", big, small)
     own = said.errors.get(only)
-    value, line = said.error.value, said.error.line.partition(" (")[0]
+    value, line = said.error.value, said.error.line.partition(" (+")[0].removesuffix(" (-v)")
     if own is not None:
         value, line = own.value.capitalize(), f"{only}: {own.line}"
     yield Tile("How wrong", value, f"{line}.")

@@ -115,7 +115,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
         "3 results",
         "±6.5 rows",
-        "densities: 2 in 3 answers within ±6.5 rows, if there are 100 rows.",
+        "densities: 2 in 3 answers within ±6.5 rows (100 rows assumed).",
         "Not counted",
         "nothing records or stops further runs",
         "What will be released",

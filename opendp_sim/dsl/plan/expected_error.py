@@ -152,7 +152,7 @@ ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _UNKNOWN = "not known in advance: it depends on the data"
-_ROWS = f"if there are {BESIDE[0]} rows"
+_ROWS = f"({BESIDE[0]} rows assumed)"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
     "Noise is that of the query where it is largest; column `noise_error` has each answer's own"
@@ -252,9 +252,9 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
         )
         return Wrong(line, f", by noise, in {unit}{last}", value)
     first, second = (f"±{few_digits(whole.at(of))}{rows}" for of in BESIDE)
-    line = f"2 in 3 {counted} within {first}, {_ROWS}"
+    line = f"2 in 3 {counted} within {first} {_ROWS}"
     if not counts:
-        line = f"2 in 3 sums within {first} of at most {few_digits(BESIDE[0] * record)}, {_ROWS}"
+        line = f"2 in 3 sums within {first} of at most {few_digits(BESIDE[0] * record)} {_ROWS}"
     each = ", ".join(
         f"{_percent(value) if counts else f'{size(value)} for each row'} by {word}"
         for word, value in whole.parts()
@@ -336,7 +336,7 @@ def _mean(whole: Whole, least: float, scale: float | None, more: str) -> Wrong:
         if scale is None
         else f"2 in 3 within {first}{most}"
     )
-    return Wrong(f"{told}, {_ROWS}", f", {second} with {BESIDE[1]:,}{more}", first)
+    return Wrong(f"{told} {_ROWS}", f", {second} with {BESIDE[1]:,}{more}", first)
 
 
 def _compares_sums(last: Any) -> bool:

@@ -244,7 +244,7 @@ def _errors(errors: Mapping[str, Wrong]) -> Statement:
         alike[error.whole].append(name)
     name, error = next(iter(errors.items()))
     line = f"{_short(name.removesuffix(' of release'))}: {error.line}"
-    lines = [line, line.replace("if there are", "with")]
+    lines = [line, line.replace(" rows assumed", " rows")]
     if len(errors) > 1:
         lines = [f"{lines[0]} (+{len(errors) - 1} more: -v)", f"{lines[0]} (-v)", *lines]
     value = f"{error.value[:1].upper()}{error.value[1:]}"

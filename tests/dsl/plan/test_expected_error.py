@@ -63,7 +63,7 @@ def check_sum(output, error, noise):
         assert error.line.endswith(f" {at_least(error.size)} rows or more")
     elif whole.has_parts:
         assert f"within ±{few_digits(whole.at(100))}" in error.line
-        assert "if there are 100 rows" in error.line
+        assert "(100 rows assumed)" in error.line
         assert f", ±{few_digits(whole.at(10_000))}" in error.more
         assert unit == "records" or unit in error.more
     else:
@@ -205,7 +205,7 @@ def test_what_is_asked_later_has_an_error_too(columns):
     assert how_wrong(fit.plan) == {}
     told = asked_later(fit.plan)
     assert list(told) == ["density of release"]
-    assert "rows, if there are 100 rows" in told["density of release"].line
+    assert "rows (100 rows assumed)" in told["density of release"].line
     assert told["density of release"].line in repr(fit)
     assert "distance of release" in asked_later(sim.means(columns).plan)
     spec = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
