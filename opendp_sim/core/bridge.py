@@ -18,7 +18,7 @@ import opendp._convert as _conversions
 import opendp._lib as _library
 import opendp.mod as _modules
 from opendp._convert import c_to_py, py_to_c
-from opendp._data import fill_bytes
+from opendp._data import fill_bytes as _fill_bytes
 from opendp._internal import (
     _extrinsic_distance,
     _extrinsic_domain,
@@ -40,25 +40,7 @@ from opendp_sim.core.interrupts import catch_dropped, holding
 from opendp_sim.core.serialization import Chained, Note, SpaceNote, as_call, cannot_write
 from opendp_sim.core.space import Domain, Metric
 
-__all__ = [
-    "ReleaseParts",
-    "ServiceParts",
-    "answers_questions",
-    "build",
-    "construction",
-    "curve_measurement",
-    "entry_for_arrays",
-    "fill_bytes",
-    "measure_of",
-    "measure_to_dp",
-    "noise_parts",
-    "noted",
-    "plain_measurement",
-    "reads_arrays",
-    "then",
-    "to_dp_domain",
-    "to_dp_metric",
-]
+fill_bytes = _fill_bytes
 
 
 # --------------------------------------------------------------------------------------------------
@@ -66,9 +48,8 @@ __all__ = [
 #
 # OpenDP makes a list of a vector before it calls Python: most of what a bulk release cost behind an
 # OpenDP object. Only the form of the argument is ours: whose memory it is, when it is freed, what is
-# returned and what becomes of an exception are OpenDP's own code. ``bridge`` hands in OpenDP's
-# names; where
-# they are not what this module knows, the list is taken as before.
+# returned and what becomes of an exception are OpenDP's own code. Where OpenDP's names are not what
+# this module knows, the list is taken as before.
 
 _CELLS = "Vec<i64>"
 """The one type that is handed over as an array."""

@@ -20,19 +20,6 @@ from opendp_sim.domains.ids import are_numbers, persons, stored_ids
 from opendp_sim.domains.normalise import unmasked
 from opendp_sim.domains.row_norms import any_longer, norm_slack, row_norms
 
-__all__ = [
-    "GridRows",
-    "RealRows",
-    "Rows",
-    "WithPoints",
-    "as_rows",
-    "filled_array",
-    "length",
-    "norm_slack",
-    "take",
-    "with_points",
-]
-
 _CACHED = 2**16
 """Cells that are checked at a time."""
 

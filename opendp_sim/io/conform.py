@@ -19,24 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError
-from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.domains.cell import MISSING, listed, real
 from opendp_sim.domains.encoded import day
 from opendp_sim.domains.normalise import as_array, normal, unmasked
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import Block
-
-__all__ = [
-    "ANY",
-    "MISSING",
-    "PlaneColumn",
-    "check_lengths",
-    "conform",
-    "key_indices",
-    "missing_column",
-    "no_arrow_type",
-    "unquoted",
-]
 
 ANY = "surrogateescape"
 """Any bytes are text, and other bytes another text: one odd cell may not stop the run."""

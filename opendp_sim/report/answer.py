@@ -17,11 +17,13 @@ import numpy as np
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.released import Released
+from opendp_sim.dsl.files.paths import private_of
 from opendp_sim.dsl.plan.error_units import unit_of_answers
-from opendp_sim.dsl.plan.expected_error import how_wrong, size
+from opendp_sim.dsl.plan.expected_error import how_wrong
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
+from opendp_sim.dsl.run.inputs import open_points, open_queries
 from opendp_sim.dsl.run.outputs import answer
+from opendp_sim.dsl.types.error_terms import size
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.facts import Part
 from opendp_sim.report.maps import shown_classes, shown_density

@@ -15,10 +15,9 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.records import Column
 from opendp_sim.domains.released import Released, asking
-from opendp_sim.dsl.plan.expected_error import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
-from opendp_sim.dsl.types.error_terms import rank_word
+from opendp_sim.dsl.types.error_terms import rank_word, size
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.report.flows import step_sentence
 

@@ -9,11 +9,11 @@ from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.domains.metrics import VectorNorm
-from opendp_sim.dsl.plan.expected_error import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.statements import unit_of
 from opendp_sim.dsl.text.plain_text import plain_text
+from opendp_sim.dsl.types.error_terms import size
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import numpy_files as arrays
-from opendp_sim.io.conform import MISSING
 from opendp_sim.io.gate import gated_blocks
 from opendp_sim.io.open import open_source
 from opendp_sim.io.protocol import Source, from_arrays

@@ -28,11 +28,12 @@ import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.errors import DataError, SimError, SpecError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.domains.category_codes import key_indices
+from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import recut
 from opendp_sim.io.builtin import builtin_source
-from opendp_sim.io.conform import MISSING, key_indices
 from opendp_sim.io.csv_files import LONGEST_RECORD, csv_source
 from opendp_sim.io.file_spec import FileOptions, reading
 from opendp_sim.io.fold import build_sketch, collect_rows

@@ -16,7 +16,8 @@ from opendp_sim.accounting.budget import (
 from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.grammar.parse import read_section, wrong
-from opendp_sim.dsl.grammar.section import Schema, Section, ValueReader, word
+from opendp_sim.dsl.grammar.pydantic_schema import Schema
+from opendp_sim.dsl.grammar.section import Section, ValueReader, word
 from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 

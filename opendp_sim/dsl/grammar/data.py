@@ -13,7 +13,7 @@ from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.column import DTYPES
 from opendp_sim.domains.encoded import day, day_text
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.dsl.grammar.budget import BudgetWords, LedgerRef
+from opendp_sim.dsl.grammar.budget import LedgerRef
 from opendp_sim.dsl.grammar.parse import named_sections, wrong
 from opendp_sim.dsl.grammar.section import (
     Refusal,
@@ -29,18 +29,6 @@ from opendp_sim.io.builtin import BUILTINS
 from opendp_sim.io.dialect import OPTIONS
 from opendp_sim.io.file_spec import read_place
 from opendp_sim.io.open import SOURCE_NAMES
-
-__all__ = [
-    "COLUMNS_READER",
-    "SOURCE",
-    "SOURCE_KINDS",
-    "BudgetWords",
-    "ColumnWords",
-    "DataEntry",
-    "LedgerRef",
-    "SourceRef",
-]
-
 
 # --------------------------------------------------------------------------------------------------
 # The ``columns`` of a dataset: what each holds, declared from public knowledge.

@@ -21,22 +21,6 @@ from pydantic_core import core_schema
 from opendp_sim.dsl.grammar.pydantic_schema import Schema, inlined, without_null
 from opendp_sim.dsl.text.diagnostic import FORMER, KeyOrValue, Notes, Path
 
-__all__ = [
-    "HOLE",
-    "VALUE_KINDS",
-    "Refusal",
-    "Schema",
-    "Section",
-    "ValueReader",
-    "Word",
-    "hole_in",
-    "inlined",
-    "not_a_word",
-    "plain_of",
-    "value_text",
-    "word",
-]
-
 
 class _Hole:
     def __repr__(self) -> str:

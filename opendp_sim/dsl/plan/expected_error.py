@@ -24,21 +24,6 @@ from opendp_sim.dsl.types.error_terms import (
 )
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 
-__all__ = [
-    "ANSWERING_KINDS",
-    "DIRECT",
-    "DRAWN",
-    "FIXED",
-    "Whole",
-    "Wrong",
-    "asked_later",
-    "how_wrong",
-    "safe_deviations",
-    "size",
-    "whole_of",
-]
-
-
 # --------------------------------------------------------------------------------------------------
 # The whole error of a sum: its noise, and what each record adds to it at most.
 #

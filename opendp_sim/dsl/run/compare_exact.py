@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.release.query import query_records
 from opendp_sim.core.capabilities import ClassScores
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
@@ -25,7 +26,7 @@ from opendp_sim.core.system.lazy_import import spatial
 from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.domains.rows import RealRows, Rows, as_rows
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.inputs import query_records, source_named
+from opendp_sim.dsl.run.inputs import source_named
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.fold import collect_rows

@@ -29,19 +29,6 @@ from opendp_sim.io.protocol import Source
 from opendp_sim.io.table_files import NO_OBJECT
 from opendp_sim.postprocessing._impl.control_variate import check_enough
 
-__all__ = [
-    "Inputs",
-    "check_forms",
-    "open_points",
-    "open_private",
-    "open_public",
-    "open_queries",
-    "private_of",
-    "query_records",
-    "read_queries",
-    "source_named",
-]
-
 Memory = Mapping[str, Any]
 """Tables handed over in Python: name to a data frame, a dict of columns, an array, or a source."""
 Told = Callable[[str, int], None]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from opendp_sim.accounting.release.query import query_records, read_queries
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.pipeline import on_queries
+from opendp_sim.dsl.files.paths import private_of
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.inputs import (
-    open_points,
-    open_queries,
-    private_of,
-    query_records,
-    read_queries,
-    source_named,
-)
+from opendp_sim.dsl.run.inputs import open_points, open_queries, source_named
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
 from opendp_sim.postprocessing._impl.expected_error import (

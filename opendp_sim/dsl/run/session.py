@@ -17,17 +17,19 @@ import numpy as np
 from opendp_sim.accounting.ledger._entries import stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
+from opendp_sim.accounting.release.query import query_records
 from opendp_sim.accounting.session.identity import StorePlace, claimed_name
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.device import Device, using_device
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.ids import id_array, persons
 from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.files.paths import private_of
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.charge import Transaction, is_paid
 from opendp_sim.dsl.run.execute import check_targets, finish, look_again, make_run, saved
-from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of, query_records
+from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries
 from opendp_sim.dsl.run.publish import Run
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import (

@@ -22,10 +22,11 @@ from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpecError
 from opendp_sim.core.system.escape_text import escape
+from opendp_sim.dsl.files.paths import private_of
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
-from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries, private_of
+from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.blocks import Block
 

@@ -23,12 +23,18 @@ from opendp_sim.dsl.plan.expected_error import (
     _percent,
     asked_later,
     how_wrong,
-    size,
     whole_of,
 )
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.predict import predict_errors
-from opendp_sim.dsl.types.error_terms import STATED, as_predicted, at_least, few_digits, rank_word
+from opendp_sim.dsl.types.error_terms import (
+    STATED,
+    as_predicted,
+    at_least,
+    few_digits,
+    rank_word,
+    size,
+)
 from opendp_sim.dsl.types.outputs import is_predicted
 from tests._plans import planned
 from tests._tiers import some
