@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,21 @@ def _handlers_of_signals() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not None and signal.getsignal(number) is not handler:
             signal.signal(number, handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all but ``n`` evenly spread cases of a test that is marked ``few(n)`` as `long`."""
+    cases = defaultdict(list)
+    for item in items:
+        few = item.get_closest_marker("few")
+        if few and not any(map(item.get_closest_marker, ("long", "deep", "gpu", "engines"))):
+            cases[item.nodeid.partition("[")[0], few.args[0]].append(item)
+    for (_, count), found in cases.items():
+        fast = {at * len(found) // count for at in range(count)}
+        for at, item in enumerate(found):
+            if at not in fast:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

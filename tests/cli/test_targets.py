@@ -87,6 +87,7 @@ def test_the_places_beside_a_ledger_are_no_output_of_a_command_about_it(folder, 
         _refused(f"points.ledger{side}", "points.ledger", force=True)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_asks_before_it_writes(folder, monkeypatch, name):
     monkeypatch.chdir(folder)
@@ -110,6 +111,7 @@ def test_a_ledger_that_is_a_folder_is_refused_with_a_code(tmp_path, monkeypatch)
         assert "OS304" in done.output
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["text", "archive", "link", "hard link"])
 def test_save_replaces_no_file_that_no_run_wrote(folder, monkeypatch, kind):
     monkeypatch.chdir(folder)

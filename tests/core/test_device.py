@@ -31,10 +31,8 @@ from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.io import fold
 from opendp_sim.io.fold import DeviceSum, build_sketch, end_of_chain
 from opendp_sim.testing.laws_of_maps import check_device_equals_cpu
-from opendp_sim.transformations.sketches.kernels import race_sketch
 from tests.cases import cases
 
-PLAIN = RealRows(width=3, labels=("a", "b"), plain=False)
 CARDS = [pytest.param("cuda", marks=pytest.mark.gpu)]
 ON_DEVICE = {
     key: case
@@ -115,6 +113,7 @@ def summed(device: Any, stages: Any, opened: Any, workers: int | None = None) ->
 # --- equal bits -----------------------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("per_label", [False, True])
 def test_a_sum_on_a_device_is_the_sum_on_the_cpu(
@@ -127,15 +126,6 @@ def test_a_sum_on_a_device_is_the_sum_on_the_cpu(
     for workers in (1, 3):
         assert np.array_equal(summed(device, stages, opened, workers), wanted)
     assert wanted.any()
-
-
-def test_hashes_without_a_table_are_the_same(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(race_sketch, "_TABLE_CELLS", 0)
-    stages = chain(sketch("raw"))
-    wanted = build_sketch(stages, blocks(500), workers=1)
-    assert np.array_equal(summed(device, stages, blocks(500)), wanted)
 
 
 def test_rows_stay_on_the_device_between_steps(device: Device) -> None:
@@ -261,6 +251,7 @@ class _Namespace:
 FAULTS = ["float64", "float32", "float16", "moved count", "lost count", "pairs", "sqrt", "rint"]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", [*FAULTS, "trunc", "minimum", "maximum"])
 def test_one_wrong_bit_is_refused_at_start(what: str) -> None:
     device = Wrong(what)
@@ -339,6 +330,7 @@ def test_no_exception_of_a_device_keeps_a_record() -> None:
     assert not part.out.any()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("after", range(0, 30, 3))
 def test_a_block_without_room_is_summed_on_the_cpu(after: int) -> None:
     class Full(StandIn):

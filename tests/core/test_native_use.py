@@ -35,25 +35,6 @@ def _sketch(norm="l1"):
     )
 
 
-def test_the_chain_of_the_readme_runs_for_a_plain_opendp_user():
-    chain = (
-        _space()
-        >> sim.then_quantize(bits=12, bounds=(-4.0, 4.0))
-        >> sim.then_jl_projection(dimension=4, seed=3)
-        >> sim.then_race_sketch(
-            repetitions=64,
-            buckets=128,
-            family={"p_stable_l2": {"width": 1.0}},
-            seed=11,
-            count_weight=2,
-        )
-        >> dp.m.then_laplace(66.0)
-    )
-    assert chain.map(1) == pytest.approx(1.0)
-    assert chain.map(3) == pytest.approx(3.0)
-    assert len(chain(ROWS)) == 64 * 128 + 1
-
-
 def test_a_misspelt_argument_is_named_before_what_is_missing_without_it():
     for build in (
         lambda: sim.then_quantize(bit=12, bounds=(-4.0, 4.0)),
@@ -187,6 +168,7 @@ SKETCH = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("loss", "norm", "noise"),
     [

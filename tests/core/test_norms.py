@@ -45,6 +45,7 @@ BOTH_WAYS = (
 )
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 @pytest.mark.parametrize("key", sorted(SKETCHES))
 def test_every_door_refuses_another_norm(key, wrong):

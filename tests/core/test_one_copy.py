@@ -47,6 +47,7 @@ def _spy(function: Any = None) -> tuple[Any, list[Any]]:
     return build(claim, "spy", IntVector(), VectorNorm("l1")), seen
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"cells_{len(vector)}")
 def test_both_routes_hand_over_the_same_numbers(vector: Any, monkeypatch: Any) -> None:
     new, arrays = _spy()

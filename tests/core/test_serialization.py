@@ -77,6 +77,7 @@ def test_every_name_of_the_prelude_has_a_case() -> None:
     assert made | {"register"} == set(sim.__all__)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("key", sorted(CASES))
 def test_a_mechanism_and_its_partial_come_back(key: str) -> None:
     case = CASES[key]
@@ -111,6 +112,7 @@ ROWS = np.random.default_rng(1).normal(size=(40, 2))
 QUANTIZE = sim.then_quantize(bits=8, bounds=(-1.0, 1.0))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "partial",
     [

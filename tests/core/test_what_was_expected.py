@@ -6,10 +6,7 @@ import pickle
 
 import pytest
 
-from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.transformations.row_maps.quantize import Quantize
-from opendp_sim.transformations.row_maps.rescale import Rescale
 from opendp_sim.transformations.sketches.kernels.race_sketch import (
     RaceSketch,
     make_race_sketch,
@@ -17,15 +14,6 @@ from opendp_sim.transformations.sketches.kernels.race_sketch import (
 )
 from tests._cli import run
 from tests._small import write_small
-
-
-def test_a_list_is_told_in_plain_words():
-    assert parameters_of(Rescale)["centre"].range.endswith("or a list of numbers")
-
-
-def test_a_pair_with_one_entry_has_too_few():
-    (refused,) = Quantize.problems({"bits": 12, "bounds": [20.0]})
-    assert refused.got == "too few entries"
 
 
 def test_a_text_is_shown_in_quotes_and_a_description_is_not():
@@ -47,6 +35,7 @@ def test_a_sketch_names_norm_among_its_words():
         assert refused.value.hint == "did you mean 'norm'?"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("word", ["1", "true", "0.5"])
 def test_a_column_that_yaml_reads_as_no_text_is_to_be_quoted(tmp_path, word):
     """It was "name a vector column, or a list of numeric columns"."""

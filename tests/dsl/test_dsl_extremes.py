@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from opendp_sim.accounting.budget import Limit
-from opendp_sim.core.errors import BudgetError, ParameterError
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows
 from opendp_sim.dsl import Refused, plan_file
@@ -28,6 +28,7 @@ def _code(folder, *changes):
     return caught.value
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("claim", [".inf", ".nan", "-30", "1e400"])
 def test_an_expected_sensitivity_is_a_number(norm, claim, tmp_path):
@@ -59,12 +60,7 @@ CONVERTED = ("zcdp", "approx_zcdp")
 FAR = [("1e300", "1e-6"), ("1.0", "0.999999"), ("1.0", "1e-320")]
 
 
-@pytest.mark.parametrize("measure", CONVERTED)
-@pytest.mark.parametrize(("epsilon", "delta"), FAR)
-def test_a_budget_that_opendp_does_not_convert_is_refused(measure, epsilon, delta, tmp_path):
-    assert _code(tmp_path, *_asked(measure, epsilon, delta)[1:]).code == "OS401"
-
-
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("measure", "epsilon", "delta"),
     [("approx", *far) for far in FAR[:1]]
@@ -97,12 +93,6 @@ def test_parts_of_delta_add_up_to_no_more_than_delta():
     assert target.conversion_delta == budget.conversion_delta
 
 
-def test_a_negative_reserve_is_refused():
-    with pytest.raises(BudgetError) as caught:
-        Limit(epsilon=1.0, delta=1e-5, reserve_mechanisms=-0.5).check("approx_zcdp")
-    assert caught.value.code == "OS401"
-
-
 @pytest.mark.parametrize(
     ("bounds", "bits"),
     [
@@ -116,13 +106,6 @@ def test_bounds_that_floats_cannot_divide_are_refused(bounds, bits):
     with pytest.raises(ParameterError) as caught:
         Quantize(bits=bits, bounds=bounds).bind(RealRows(width=1), Symmetric())
     assert caught.value.code == "OS102"
-
-
-def test_a_refusal_says_got_once(tmp_path):
-    with pytest.raises(Refused) as caught:
-        plan_file(write_small(tmp_path), {"width": "60.0"})
-    assert caught.value.code == "OS308"
-    assert "; got 60.0." in str(caught.value)
 
 
 def test_a_unit_of_more_records_than_opendp_counts_is_refused(tmp_path):

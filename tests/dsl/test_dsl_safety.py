@@ -150,6 +150,7 @@ def test_a_missing_file_is_no_refusal_by_the_data(tmp_path):
         assert ledger.total().loss == (0.0,)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("change", "into"),
     [
@@ -210,6 +211,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_faults_of_a_files_form_are_told_and_never_counted(form, tmp_path):
     """Also when ten runs were refused: the declaration can still be mended."""

@@ -150,6 +150,7 @@ def with_former_words(spec: Any) -> Any:
     return spec
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_former_words_read_and_mean_the_same(path, schema):
     good = data_of(path)
@@ -195,6 +196,7 @@ def scalars(spec: Any) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_a_parameter_may_stand_for_every_scalar(path, schema):
     """For all of them at once: whatever one of them may not stand for is found beside the others."""

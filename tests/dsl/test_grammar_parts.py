@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opendp_sim.domains.records import Column
-from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_bounds
+from opendp_sim.dsl.grammar.budget import BUDGET
 from opendp_sim.dsl.grammar.data import COLUMNS_READER, ColumnWords
-from opendp_sim.dsl.grammar.parse import read_section
-from opendp_sim.dsl.grammar.pydantic_schema import inlined, without_null
 from opendp_sim.dsl.text.diagnostic import Notes
 
 
@@ -45,28 +43,3 @@ def test_a_budget_that_bounds_nothing_is_refused(value, code):
     notes = Notes()
     assert BUDGET.read(value, ("budget",), notes) is None
     assert codes(notes) == [code]
-
-
-def test_a_ledger_s_limit_is_one_for_its_measure():
-    notes = Notes()
-    limit = {"rho": 0.5}
-    found = read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "zcdp"}, (), notes)
-    assert found.limit.rho == 0.5
-    assert check_bounds(found.limit, "zcdp", (), notes)
-    assert not notes.findings
-    assert (
-        read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "pure"}, (), notes) is None
-    )
-    assert notes.findings[0].path[0] == "limit"
-
-
-def test_a_schema_has_its_definitions_in_place_and_no_null():
-    nested = {
-        "$defs": {
-            "P": {"title": "P", "type": "object", "properties": {"title": {"type": "string"}}}
-        },
-        "anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}],
-        "default": None,
-    }
-    expected = {"type": "object", "properties": {"title": {"type": "string"}}}
-    assert without_null(inlined(nested)) == expected

@@ -120,6 +120,7 @@ def gate_first(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("ingest", ["refuse", "enforce", "assume"])
 def test_a_pass_less_and_the_same_sums(
     ingest: str, tmp_path: Path, monkeypatch: Any, gate_first: Any
@@ -139,6 +140,7 @@ def test_a_pass_less_and_the_same_sums(
         assert np.array_equal(one, two)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ingest", ["refuse", "enforce"])
 def test_a_bad_record_anywhere_is_refused_and_returned_as_it_was(
     ingest: str, tmp_path: Path, gate_first: Any
@@ -156,6 +158,7 @@ def test_a_bad_record_anywhere_is_refused_and_returned_as_it_was(
     assert kinds == {expected}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", ["stop", "memory", "broken"])
 def test_at_every_block_what_ends_a_run_is_paid_for_or_the_gate_said_it(
     fault: str, tmp_path: Path

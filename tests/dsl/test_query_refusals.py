@@ -86,6 +86,7 @@ def density(folder):
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_that_fails_is_charged_or_counted(name, tmp_path):
     fit, path = density(tmp_path), tmp_path / "w.ledger"
@@ -118,6 +119,7 @@ def test_a_table_that_was_not_handed_over_costs_nothing(tmp_path):
         assert not ledger.entries
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("when", ["opening", "reading"])
 def test_a_file_is_said_to_be_missing_when_it_is_opened_and_not_afterwards(
     when, tmp_path, monkeypatch

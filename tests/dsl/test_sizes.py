@@ -159,6 +159,7 @@ def test_what_is_no_spec_at_all_is_refused_with_its_line(
     assert f"{file}{place}\n" in done.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("source", "mib"),
     [("{npz: people.npz}", 0), ("{csv: t.csv}", 40), ("{parquet: t.parquet}", 160 + 4 * 2)],

@@ -228,6 +228,7 @@ def test_a_charge_that_may_have_been_made_is_told(tmp_path, monkeypatch):
     assert state(tmp_path)[1] == ["reserve"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["0.csv", "1.npz", "1.npz.statement", "run.json", "seal"])
 def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, name):
     spec = unfinished(tmp_path, monkeypatch)
@@ -242,6 +243,7 @@ def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, 
     assert apply(plan_file(spec)).resumed == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["link", "second name", "pipe"])
 @pytest.mark.parametrize("name", some(["0.csv", "1.npz.statement", "run.json", "seal"], 2))
 def test_a_kept_file_is_a_file_of_its_own(tmp_path, monkeypatch, name, way):
@@ -263,6 +265,7 @@ def test_a_kept_file_is_a_file_of_its_own(tmp_path, monkeypatch, name, way):
     assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("member", ["charge", "signature"])
 def test_a_kept_statement_says_nothing_that_is_not_in_its_digest(tmp_path, monkeypatch, member):
     spec = unfinished(tmp_path, monkeypatch)
@@ -276,6 +279,7 @@ def test_a_kept_statement_says_nothing_that_is_not_in_its_digest(tmp_path, monke
     released_as_charged(tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("stopped_at", ["settle", "_place"])
 def test_whoever_can_write_the_private_folder_cannot_have_it_published(
     tmp_path, monkeypatch, stopped_at
@@ -307,6 +311,7 @@ def test_whoever_can_write_the_private_folder_cannot_have_it_published(
     released_as_charged(tmp_path)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("field", "value"),
     [("signed", True), ("program", "0" * 64), ("reserve", 7), ("ledger", "0" * 64), ("files", [])],
@@ -384,6 +389,7 @@ def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(
     assert max(counts[1:]) <= counts[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["stage", "_place"])
 def test_a_disk_that_fails_later_loses_no_results_and_says_what_stands(
     tmp_path, monkeypatch, where

@@ -15,7 +15,6 @@ from opendp_sim.cli import app
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.domains.cell import columned
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.released import AnswerColumns as Labelled
@@ -140,25 +139,9 @@ def test_items_of_all_kinds_are_told_apart(mixed, tmp_path):
         assert kept["item"].tolist() == told
 
 
-@pytest.mark.parametrize("texts", [["a", "b"], ["a", "a\0"]])
-def test_items_of_one_kind_stay_plain_columns(texts):
-    found = Answers({"item": texts}, None)
-    assert found["item"].tolist() == texts
-    assert found.to_arrow()["item"].to_pylist() == texts
-
-
 def test_labels_of_all_kinds_are_told_apart():
     domain = Labelled(("label", "score"), (5, "5", "c\0"))
     found = Answers({"label": np.array([1, 0, 2]), "score": np.zeros((3, 3))}, domain)
     table = found.table()
     assert table["label"].tolist()[::3] == ["5", 5, "c\0"]
     assert table["class"].tolist()[:3] == [5, "5", "c\0"]
-
-
-def test_columns_hold_what_was_given():
-    for cells in ([1, 2], ["a", "b"], [1, "1"], ["a\0"], [2**63, -1], [], [2**70, 1]):
-        assert columned(cells).tolist() == cells
-        assert list(map(type, columned(cells).tolist())) == list(map(type, cells))
-    assert columned([1, 2]).dtype == np.int64
-    assert columned(["a"]).dtype.kind == "U"
-    assert columned([1.5, 2]).dtype == np.float64

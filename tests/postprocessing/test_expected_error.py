@@ -20,7 +20,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
-from opendp_sim.measurements.noise._impl.samplers import add_gaussian
+from opendp_sim.measurements.noise._impl.samplers import add_gaussian, add_laplace
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
 from opendp_sim.postprocessing._impl.expected_error import (
     ExpectedError,
@@ -28,6 +28,7 @@ from opendp_sim.postprocessing._impl.expected_error import (
     expected_kernel_error,
 )
 from opendp_sim.postprocessing._impl.ratios import ratio_error
+from tests._seeded import stream
 
 SIZE, WIDTH = 1000, 6
 SPACE = RealRows(width=WIDTH, lower=(0.0,), upper=(8.0,))
@@ -61,7 +62,7 @@ def points(count: int, seed: int) -> np.ndarray[Any, Any]:
 def test_predicted_is_measured(kind: str, bits: int) -> None:
     """40 seeds on other data of the same law: within 20 %.
 
-    Draws and data are fixed; of the total only the noise is fresh, 1,000 numbers of it: far below 1e-6.
+    Draws, data and the stream of the noise are fixed.
     """
     key, params = SKETCHES[kind]
     data, queries = points(SIZE, 1), points(25, 2)
@@ -76,7 +77,7 @@ def test_predicted_is_measured(kind: str, bits: int) -> None:
             totals.append(found.total)
             assert found.noise == pytest.approx(12.0)
         flat = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
-        noisy = add_gaussian(flat, ((len(flat), Fraction(deviation)),))
+        noisy = add_gaussian(flat, ((len(flat), Fraction(deviation)),), stream(seed))
         of = Release.of_sketch(stages, noisy, Noise("discrete_gaussian", deviation), {})
         metric = {"l1": "cityblock", "l2": "euclidean"}[sums.distance]
         truth = sums.kernel(cdist(data, queries, metric)).sum(axis=0)
@@ -227,7 +228,7 @@ def test_a_median_of_normals_has_at_most_half_pi_times_the_variance_of_their_mea
 
 
 def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -> Any:
-    """Answers of one sketch under fresh noise, and what a plan expects of them."""
+    """Answers of one sketch under noise of a fixed stream, and what a plan expects of them."""
     steps = [
         lookup("quantize")(bits=10),
         lookup("race_sketch")(
@@ -240,9 +241,11 @@ def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -
         output, output.metric("l1" if noise == "laplace" else "l2")
     )
     flat = exact_flat(stages, Rows(data))
-    answers, claim = [], None
+    answers, claim, source = [], None, stream(1)
+    add = add_laplace if noise == "laplace" else add_gaussian
     for _ in range(runs):
-        of = Release.of_sketch(stages, law.function(flat), law.noise, {})  # type: ignore[union-attr]
+        noisy = add(flat, ((len(flat), Fraction(30)),), source)
+        of = Release.of_sketch(stages, noisy, law.noise, {})  # type: ignore[union-attr]
         claim = lookup("density")(**post).bind(of.released, Symmetric())
         answers.append(claim.function(of.arrays, of.queries(queries)))  # type: ignore[union-attr]
     assert claim is not None
@@ -262,7 +265,7 @@ def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -
 def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
     """No record at all, so groups scatter by noise alone. Questions all over the box read 480 cells.
 
-    The measured factor has a deviation of .012 to .021 (found by repeating it): every bound is 6 of them away.
+    The measured factor has a deviation of .012 to .021 (found by repeating it).
     """
     none, asked = np.zeros((0, WIDTH)), np.random.default_rng(1).uniform(0, 8, (150, WIDTH))
     post = {"estimator": "median_of_means", "groups": groups}

@@ -22,6 +22,7 @@ from opendp_sim.postprocessing.density import Density
 from opendp_sim.postprocessing.modes import Modes
 from opendp_sim.postprocessing.outliers import Outliers
 from opendp_sim.postprocessing.sample import Sample
+from tests._seeded import stream
 
 SPACE = RealRows(width=2, lower=(-1.0,), upper=(1.0,), labels=("a", "b"))
 CENTRES = np.array([[-0.5, -0.4], [0.5, 0.3], [0.5, -0.6]])
@@ -69,15 +70,6 @@ def test_every_cluster_is_a_mode(sketch: Any) -> None:
     assert found["starts"].sum() == 32
 
 
-def test_modes_by_label_and_from_given_starts() -> None:
-    of = release(SKETCHES[1], per_label=True)
-    starts = of.queries(Rows(CENTRES + 0.1, np.zeros(3, np.int64)))
-    found = Modes(seed=0).bind(of.released, Symmetric()).function(of.arrays, starts)
-    first = {int(label): found["mode"][found["label"] == label][0] for label in (0, 1)}
-    assert first[0] == pytest.approx(CENTRES[0], abs=0.05)
-    assert first[1] == pytest.approx(CENTRES[1], abs=0.05)
-
-
 def test_a_mode_is_better_than_its_neighbours() -> None:
     of = release(SKETCHES[1])
     found = Modes(seed=3, starts=4).bind(of.released, Symmetric()).function(of.arrays, None)
@@ -99,9 +91,9 @@ def test_lonely_queries_are_flagged_and_others_are_not(sketch: Any) -> None:
 
 
 def test_false_alarms_are_as_stated() -> None:
-    """A query exactly at the threshold is flagged at the stated rate, 0.1, or less, over fresh noise.
+    """A query exactly at the threshold is flagged at the stated rate, 0.1, or less, over 500 fixed draws.
 
-    1,000 draws: at most five binomial deviations, 0.048, above it (false-alarm rate 6e-7). It is less
+    At most five binomial deviations, 0.067, above it. It is less
     because the interval holds what rounding to the grid may move a kernel value by. The Gauss
     transform has no sampling error to blur the threshold, and the noise of the released size is 1 in
     500 of it.
@@ -114,12 +106,12 @@ def test_false_alarms_are_as_stated() -> None:
     post = Outliers(threshold=float(clean["score"][0, 0]), false_alarms=0.1)
     flag = post.bind(of.released, Symmetric()).function
     size = sketch.size  # type: ignore[attr-defined]
-    flags = []
-    for _ in range(1000):
-        noise = sketch.split(add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),)))  # type: ignore[attr-defined]
+    flags, source, runs = [], stream(1), ((size, Fraction(scale)),)
+    for _ in range(500):
+        noise = sketch.split(add_gaussian(np.zeros(size, np.int64), runs, source))  # type: ignore[attr-defined]
         noisy = {name: array + noise[name] for name, array in of.arrays.items()}
         flags.append(flag(noisy, query)["outlier"][0, 0])
-    assert 0.01 <= np.mean(flags) <= 0.1 + 0.048
+    assert 0.01 <= np.mean(flags) <= 0.1 + 0.067
 
 
 def test_draws_follow_the_density() -> None:

@@ -48,10 +48,3 @@ def test_a_belief_names_the_unit_and_a_change_is_two_steps(tmp_path, unit, said,
     if steps == 2:
         two = of_units(attacker_of(plan.privacy.measure, plan.total), steps)
         assert f"at most {two.right} times in 100" in told[0]
-
-
-def test_a_person_s_name_is_what_a_belief_is_about():
-    plan = plan_file(SPECS / "writers-density.yaml")
-    name = plan.privacy.unit.of
-    assert name != "row"
-    assert f"Nobody has more than one `{name}` in" in assumptions_of(plan, [UNIT_SENTENCE])[0]

@@ -37,26 +37,6 @@ def test_every_dataset_and_output_is_told(spec):
     assert all(told.values())
 
 
-def test_columns_persons_and_releases_have_their_numbers():
-    told = dict(handed_out(plan_file(next(p for p in SPECS if p.stem == "writers-density"))))
-    (data,) = (text for name, text in told.items() if name.startswith("in: "))
-    assert "of one `writer` at most 2 rows are used" in data
-    assert "writer (names who is protected)" in data
-    plan = plan_file(next(p for p in SPECS if p.stem == "digit-density"))
-    told = dict(handed_out(plan))
-    assert (
-        told["in: digits"]
-        == "`digits`, which comes with this package: pixels (64 numbers in [0, 16]), label (one of 10 labels); "
-        "a run stops where a value or a label breaks these bounds"
-    )
-    size = plan.outputs["release"].domain.sketch.size
-    assert told["out: release"].startswith(f"{size:,} noisy numbers, which answer ")
-    assert "density" in told["out: release"]
-    assert told["out: answers"].startswith("for each question: choose the class that has the most")
-    assert "(classify), in out/" in told["out: answers"]
-    assert told["asked: answers"].startswith("questions from `digits_test`, which comes with this")
-
-
 @pytest.mark.parametrize(
     ("name", "limited"),
     [("digits-private-knn", True), ("digits-session", False), ("digits-hybrid", False)],

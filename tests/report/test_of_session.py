@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from opendp_sim.report.page import page_of
 from tests.cli.test_session_cli import PEOPLE
 from tests.report.test_report import sound
 
-SPECS = Path(__file__).parents[2] / "specs"
 LIMITED = {
     "zcdp": "approx",
     "of: who": "of: row",
@@ -93,13 +91,6 @@ def test_a_file_that_is_no_store_and_none_at_all_have_no_standing(folder):
     assert standing_of(store).answered == 2
     assert standing_of(folder / "people.npz") is None
     assert standing_of(folder / "nothing.session") is None
-
-
-def test_a_session_without_a_last_question_says_so(folder):
-    spec, store = asked(folder, 1)
-    text = said(store, spec)
-    assert "one question answered" in text
-    assert "No last question" in text
 
 
 def test_a_store_of_another_spec_an_open_one_and_an_edited_one_give_no_page(folder):

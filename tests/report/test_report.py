@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 import shlex
 import shutil
@@ -26,13 +25,11 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
-from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.plan.expected_error import whole_of
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import _bars, _items
 from opendp_sim.report.audit import read_audits
-from opendp_sim.report.charts import _lines, dial, heat_map, round_ticks, share_bar
+from opendp_sim.report.charts import dial, heat_map, round_ticks, share_bar
 from opendp_sim.report.facts import Card, Facts, Judgement, Part, Tile
 from opendp_sim.report.flows import FlowBox
 from opendp_sim.report.ledger import _SHOWN, _UNITS, _protected, ledger_facts, whole_percents
@@ -202,25 +199,6 @@ def test_a_ledger_that_cannot_be_read_is_a_warning(tmp_path):
     )
 
 
-def test_the_command_writes_a_page_and_names_it(tmp_path):
-    target = tmp_path / "page.html"
-    result = CliRunner().invoke(
-        app, ["report", str(SPECS / "teacher-votes.yaml"), "-o", str(target)]
-    )
-    assert result.exit_code == 0, result.output
-    assert str(target.name) in result.output
-    sound(target.read_text(encoding="utf-8"))
-
-
-def test_a_ledger_s_page_lists_what_was_spent(applied):
-    folder, _ = applied
-    read = sound(page_of(next(folder.glob("*.ledger"))))
-    text = " ".join(read.text)
-    assert "11% of the limit" in text
-    assert "Where the budget went" in text
-    assert read.words <= 450
-
-
 def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     page = " ".join(sound(page_of(SPECS / "teacher-votes.yaml")).text)
     for said in (
@@ -239,26 +217,6 @@ def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     page = " ".join(sound(page_of(SPECS / "digit-density.yaml")).text)
     assert "with one row in the data" in page
     assert "its values are protected" not in page
-
-
-def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
-    """A reader summed 4.43, 3.7, 2.5 and .18 to 10.8, where the root of the squares is 6.5."""
-    text = {
-        stem: " ".join(sound(page_of(SPECS / f"{stem}.yaml")).text)
-        for stem in ("digit-density", "digit-means", "bright-pixels")
-    }
-    sums = whole_of(plan_file(SPECS / "digit-density.yaml").outputs["densities"], 4.43)
-    assert sums.at(100) == pytest.approx(math.hypot(4.43, 3.7, 2.5) + 0.18, abs=0.05)
-    assert (
-        "Noise, draws and projections are independent, so their squares add up"
-        in text["digit-density"]
-    )
-    assert (
-        "Rounding and bias may all point one way, so they are added in full"
-        in (text["digit-means"])
-    )
-    assert "They alone would allow 73.2 in 100." in text["digit-density"]
-    assert "is the most that epsilon and delta allow" in text["bright-pixels"]
 
 
 def test_the_table_of_repeats_starts_with_the_promise_and_rises():
@@ -284,15 +242,6 @@ def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():
     assert "these bounds" not in text  # it declares none
 
 
-def test_a_long_label_over_a_picture_is_in_two_lines():
-    said = "noise of `distances`, in squared units of the columns, for means of 100 records"
-    assert " ".join(_lines(said)) == said
-    assert len(_lines(said)) == 2
-    assert _lines("records") == ["records"]
-    assert max(map(len, _lines("word " * 60))) <= 54
-    assert _lines("") == [""]
-
-
 def charged(path, *runs, terms=TERMS):
     """Write a ledger: a loss, or the loss of a refused run, or of one that did not end."""
     with Ledger.open(path, terms) as ledger:
@@ -306,13 +255,6 @@ def charged(path, *runs, terms=TERMS):
 def rows_of(page):
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page)
     return [[re.sub("<.*?>", "", cell) for cell in re.split("</t[hd]>", row)][:-1] for row in rows]
-
-
-def test_a_ledger_s_page_tells_entries_that_are_no_runs(tmp_path):
-    page = page_of(charged(tmp_path / "l.ledger", (0.02, "charge")))
-    text = " ".join(" ".join(sound(page).text).split())
-    assert "One run in 2 entries" in text
-    assert "besides the runs: 1 reserve (a loss set aside before its run" in text
 
 
 def test_a_ledger_s_page_shows_each_run_once_with_time_loss_and_sum(tmp_path):
@@ -382,30 +324,6 @@ def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_pa
     assert "Stated, not checked" in text
     assert "more runs fit" not in text
     assert "runs together spent rho 0.0243" in text
-
-
-def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
-    text = " ".join(sound(page_of(audit_file(tmp_path / "audit.json"))).text)
-    for said in (
-        "Not refuted",
-        "No problem found. This is not a proof.",
-        "24 pairs",
-        "no noiseless part",
-        "opendp-sim audit",
-    ):
-        assert said in text
-    text = " ".join(sound(page_of(audit_file(tmp_path / "bad.json", refuted=True))).text)
-    for said in ("The claim is wrong", "1 refuted and 0 priced, of 1 audited", "[1, 2]", "1.25"):
-        assert said in text
-    priced = audit_file(tmp_path / "priced.json", priced=True)
-    text = " ".join(sound(page_of(priced)).text)
-    for said in ("A person has to look at it", "0 refuted and 1 priced", "[1, 2]", "epsilon 0.5"):
-        assert said in text
-    other = json.loads(priced.read_text())
-    other["verdict"] = "not refuted"
-    priced.write_text(json.dumps(other))
-    with pytest.raises(AuditError, match="OS501"):
-        read_audits(priced)
 
 
 def test_an_audit_s_page_names_the_claim_and_prints_nothing_that_is_no_python(
@@ -503,17 +421,6 @@ def test_an_audit_that_contradicts_itself_gives_no_page(tmp_path, old, new):
         read_audits(path)
 
 
-def test_a_certificate_s_page_shows_what_was_released(applied):
-    _, done = applied
-    for name, path in done.certificates.items():
-        page = page_of(path)
-        assert "What is released" in page
-        assert "costs no privacy" in " ".join(sound(page).shown)
-        assert ('aria-label="One answered question"' in page) is (name != "release")
-        assert f'<td data-head="{"largest" if name == "release" else "a"}"' in page
-    assert "What is released" not in page_of(SPECS / "digit-density.yaml")
-
-
 @pytest.mark.parametrize("columns", [{"x": (0, 1)}, {"x": (0, 1), "<y>": (0, 9), "z": (0, 1)}])
 def test_a_density_s_page_shows_a_curve_or_a_map_with_some_places(tmp_path, columns):
     rng = np.random.default_rng(5)
@@ -530,17 +437,6 @@ def test_a_density_s_page_shows_a_curve_or_a_map_with_some_places(tmp_path, colu
     assert ("z = 0.5" in " ".join(read.shown)) is map_
     assert read.words <= 450
     assert 'class="hatch"' in page or not map_
-
-
-def test_a_page_of_means_names_the_nearest_class(tmp_path):
-    table = {"a": np.r_[np.zeros(500), np.ones(500)], "kind": ["left"] * 500 + ["right"] * 500}
-    fit = sim.means({"a": (0, 1)}, label="kind", keys=["left", "right"], epsilon=2.0, delta=1e-6)
-    fit.apply(table, into=tmp_path)
-    page = page_of(next(tmp_path.glob("*.certificate.json")))
-    rows = dict(rows_of(page.partition("Not promised")[0]))
-    assert rows["a 0.25"] == "left"
-    assert rows["a 0.75"] == "right"
-    assert rows["a 0.5"].endswith("within the noise")
 
 
 def test_an_answer_is_drawn_from_its_own_columns():

@@ -52,6 +52,7 @@ def by_hand(found: ReleasedSums) -> tuple[list[list[float]], list[float]]:
     return means, kept
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", [1, 2, 3, 40])
 @pytest.mark.parametrize("sizes", [[50, 50, 110], [900, 30, 2, 0]])
 def test_the_rule_is_the_one_written_down(width: int, sizes: list[int]) -> None:
@@ -67,6 +68,7 @@ def test_the_rule_is_the_one_written_down(width: int, sizes: list[int]) -> None:
         assert -2 * shrunk.scores(queries) == pytest.approx(apart, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [2, 40])
 def test_equal_classes_are_not_shrunk(width: int) -> None:
     """The score is that of the raw means with the length that noise adds taken off; and unbiased."""

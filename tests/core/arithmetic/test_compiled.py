@@ -53,6 +53,7 @@ def built(key: str, *, per_label: bool) -> np.ndarray[Any, Any]:
     return out
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("per_label", some([True, False], 2))
 @pytest.mark.parametrize("key", SKETCHES)
 def test_sketches_are_the_same_bits(
@@ -121,6 +122,7 @@ def test_ids_outside_the_table_are_counted_and_touch_nothing(
     assert out.tolist() == [[[1, 0, 0, 0], [0, 0, 0, 1]]]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("alone", [False, True])
 def test_ids_that_are_no_cells_are_counted_and_touch_nothing(
     alone: bool, monkeypatch: pytest.MonkeyPatch

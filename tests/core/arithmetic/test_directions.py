@@ -27,12 +27,7 @@ def test_blocks_are_orthonormal(columns: int, directions: int) -> None:
         assert np.abs(block.T @ block - np.eye(block.shape[1])).max() < 1e-12
 
 
-def test_the_mean_length_of_a_normal_vector() -> None:
-    assert length_of_normal(1) == pytest.approx(math.sqrt(2 / math.pi))
-    assert length_of_normal(2) == pytest.approx(math.sqrt(math.pi / 2))
-    assert length_of_normal(10**4) == pytest.approx(math.sqrt(10**4 - 0.5), rel=1e-6)
-
-
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("columns", "directions"),
     [*((1, 2), (2, 2), (3, 5), (16, 16), (30, 8)), pytest.param(16, 64, marks=pytest.mark.long)],

@@ -79,6 +79,7 @@ def test_no_command_waits_for_a_pipe(tmp_path, monkeypatch, arguments):
     assert not isinstance(done.exception, TimeoutError)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["npz", "npy", "csv", "parquet"])
 def test_no_source_waits_for_a_pipe(tmp_path, kind):
     spec = write_small(tmp_path, ("{npz: points.npz}", f"{{{kind}: pipe}}"))
@@ -90,6 +91,7 @@ def test_no_source_waits_for_a_pipe(tmp_path, kind):
     assert done.exit_code == 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["points.ledger", "out/release.npz", "key.pem"])
 def test_no_run_waits_for_a_pipe_among_its_files(tmp_path, name):
     spec = write_small(tmp_path)

@@ -31,6 +31,7 @@ def records(count=200):
     return data | {"kind": (data["kind"] == "b").astype(np.int64)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("measure", ["gdp", "zcdp", "approx_zcdp", "approx"])
 def test_the_program_as_opendp_sees_it_loses_what_the_plan_says(tmp_path, measure):
     plan = planned(tmp_path, measure, TWO)
@@ -67,6 +68,7 @@ def test_zero_distance_loses_nothing_and_more_loses_more(tmp_path):
     assert deltas == sorted(set(deltas))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("measure", ["zcdp", "approx_zcdp", "approx"])
 def test_no_curve_is_claimed_for_another_measure(tmp_path, measure):
     with pytest.raises(BudgetError, match="OS405"):

@@ -65,17 +65,3 @@ def test_a_value_beyond_what_a_mechanism_takes_is_no_refusal():
     assert solve(loss, (0.1,), "here") == least_value(lambda v: loss(v)[0] <= 0.1, "here")
     with pytest.raises(BudgetError, match="OS401"):
         solve(lambda _: (1.0,), (0.5,), "here")
-
-
-@pytest.mark.parametrize("budget", [1e-9, 0.3, 0.024300000000000002, 17.0])
-def test_a_loss_that_rises_with_the_parameter_needs_as_few_looks(budget):
-    """A mechanism's own rho or epsilon, as of sessions and selections."""
-    calls: list[float] = []
-
-    def at(rho: float) -> tuple[float, ...]:
-        calls.append(rho)
-        return (1.0000001 * rho,)
-
-    found = solve(at, (budget,), "here", rising=True)
-    assert len(calls) <= 30  # bisection of all floats takes 60
-    assert found == 1.0 / least_value(lambda v: 1.0000001 * (1.0 / v) <= budget, "here")

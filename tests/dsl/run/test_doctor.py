@@ -35,22 +35,6 @@ def table():
     return {"x": x, "kind": np.array(KINDS)}
 
 
-def test_it_counts_what_the_gate_drops_and_clamps(tmp_path):
-    spec = write_small(tmp_path, HALF, data=table())
-    before = sorted(p.name for p in tmp_path.iterdir())
-    plan = plan_file(spec)
-    (look,) = doctor(plan)
-    (entry,) = plan.program.data
-    source = open_source("npz", "points.npz", entry.records, tmp_path)
-    kept = sum(len(block["kind"]) for block in gated_blocks(source, "enforce")())
-    assert (look.records, look.dropped) == (200, 200 - kept)
-    by_name = {column.name: column for column in look.columns}
-    assert (by_name["x"].missing, by_name["x"].clamped) == (2, 1)
-    assert by_name["kind"].missing == 3
-    assert not look.refused
-    assert sorted(p.name for p in tmp_path.iterdir()) == before
-
-
 def test_it_is_behind_a_flag_and_says_that_it_is_private(tmp_path):
     spec = write_small(tmp_path, HALF, data=table())
     run = CliRunner().invoke(app, ["doctor", str(spec)])

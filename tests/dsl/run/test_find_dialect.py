@@ -99,6 +99,7 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_dialect_is_found_and_the_records_are_the_tables(name: str, tmp_path: Path) -> None:
     data, expected = DIALECTS[name]
@@ -117,6 +118,7 @@ def test_the_dialect_is_found_and_the_records_are_the_tables(name: str, tmp_path
     assert np.allclose(kept, truth, rtol=1e-9, atol=0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_wrong_declaration_loses_nothing_that_is_not_named(name: str, tmp_path: Path) -> None:
     """As plain text every dialect reads right, is refused by its form, or doctor names the loss."""
@@ -135,6 +137,7 @@ def test_a_wrong_declaration_loses_nothing_that_is_not_named(name: str, tmp_path
 _FAST = ("plain", "semicolon, decimal comma", "currency, thousands", "utf-16")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in _FAST else pytest.mark.long) for n in DIALECTS]
 )
@@ -163,12 +166,6 @@ TIES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "1,234 2,500 12,001 999": (";", {"delimiter": ";"}, ["thousands"]),
     "1.234 2.500 12.001 999": (",", {}, []),  # the plain form stands, and the question is put
 }
-SURE = {
-    "1,234 2,500 12,001 0,5": (";", {"delimiter": ";", "decimal": ","}),
-    "1,234 2,500 1,234,567 9": (";", {"delimiter": ";", "thousands": ","}),
-    "1.234 2.500 12.001 0.5": (",", {}),
-    "1 2 3 4": (",", {}),
-}
 
 
 def one_column(cells: str, delimiter: str, tmp_path: Path) -> None:
@@ -188,14 +185,6 @@ def test_a_sign_that_may_be_a_decimal_or_of_thousands_is_asked(cells: str, tmp_p
     for declared in ({"decimal": ","}, {"thousands": ","}):
         given = {"file": "t.csv", "delimiter": delimiter, **declared}
         assert find_dialect(given, ONE, tmp_path).asked == []
-
-
-@pytest.mark.parametrize("cells", SURE)
-def test_a_cell_that_tells_the_sign_ends_the_question(cells: str, tmp_path: Path) -> None:
-    delimiter, options = SURE[cells]
-    one_column(cells, delimiter, tmp_path)
-    found = find_dialect({"file": "t.csv"}, ONE, tmp_path)
-    assert (found.options, found.asked, found.holes) == (options, [], [])
 
 
 def test_times_and_places_are_found_by_the_columns_they_are_made_of(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def _lost(folder, *kept):
     return spec
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", ["lock", "certificates"])
 def test_a_lost_ledger_is_refused_whatever_knows_of_it(tmp_path, kept):
     spec = _lost(tmp_path, kept)
@@ -168,6 +169,7 @@ def test_the_end_of_a_session_is_told_to_its_own_ledger_only(tmp_path):
         assert not ledger.entries
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", ["r.npz", "run.json"])
 def test_a_folder_that_is_called_as_that_of_a_run_is_not_removed_with_others_files(tmp_path, kept):
     """It was removed whole by the next run, whatever lay in it: a ledger, a paid release."""
@@ -189,6 +191,7 @@ def test_nothing_is_kept_in_a_folder_that_is_called_as_that_of_a_run(tmp_path, o
     assert "OS304" in done.output
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "way", some(["link", "ring of links", "folder", "absolute", "same folder"], 2)
 )
@@ -246,6 +249,7 @@ def test_an_older_copy_of_a_ledger_is_found_by_the_certificates(tmp_path):
 CLOCKS = {"fast": "2090-01-01T00:00:00+00:00", "slow": "1999-01-01T00:00:00+00:00"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_what_a_new_ledger_forgets_hangs_on_no_clock(tmp_path, monkeypatch, clock):
     """Begun under a fast clock, older copies of it were taken until 2090; charged under one, no run was."""
@@ -264,21 +268,6 @@ def test_what_a_new_ledger_forgets_hangs_on_no_clock(tmp_path, monkeypatch, cloc
     with pytest.raises(BudgetError, match="OS407") as caught:
         apply(plan_file(spec))
     assert "an older copy" in caught.value.got
-
-
-def test_a_certificate_from_before_ledgers_had_names_is_of_a_ledger_without_one(tmp_path):
-    spec, place = write_small(tmp_path), tmp_path / "points.ledger"
-    apply(plan_file(spec))
-    with Ledger.open(place) as ledger:
-        start = ledger.start
-        assert not ledger.forgets(start)
-        assert not ledger.forgets(None)
-    place.unlink()
-    assert _run("ledger", "new", spec, "--forget").exit_code == 0
-    with Ledger.open(place) as ledger:
-        assert ledger.forgets(start)
-        assert ledger.forgets(None)
-        assert not ledger.forgets(ledger.start)
 
 
 def test_a_programs_own_certificate_is_seen_among_any_number_of_others(tmp_path, monkeypatch):
@@ -303,6 +292,7 @@ def test_a_budget_of_estimators_is_not_begun_again(tmp_path):
         assert ledger.anew is not None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["folder", "ring"])
 def test_a_file_that_is_none_is_no_certified_one(tmp_path, kind):
     spec = write_small(tmp_path)

@@ -145,20 +145,6 @@ def test_apply_writes_every_output_makes_the_store_and_charges_once(tmp_path):
     assert files(tmp_path) == WHOLE
 
 
-def test_a_session_makes_the_run_first_and_serving_again_charges_nothing(tmp_path):
-    plan, left = plan_file(spec_in(tmp_path)), []
-    with serve(plan, ran=left.append) as served:
-        served.ask(ONE)
-    assert set(left[0].files) == {"distances"}
-    verify(left[0].certificates["distances"], tmp_path / "mixed.yaml")
-    ask(plan)
-    assert charged(tmp_path, plan) == 1
-    with pytest.raises(DataError, match="OS609") as caught:
-        apply(plan)  # it would be paid for twice: everything is there
-    assert "nothing was charged" in caught.value.hint
-    assert charged(tmp_path, plan) == 1
-
-
 def test_another_run_replaces_a_store_only_if_told_to(tmp_path):
     plan = plan_file(spec_in(tmp_path))
     apply(plan)
@@ -211,19 +197,6 @@ def test_a_copy_of_one_store_is_not_another_ones(tmp_path):
     ask(plan, "answers")
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan, "others")
-    assert charged(tmp_path, plan) == 1
-
-
-def test_a_spec_of_sessions_alone_is_applied_too_and_keeps_its_format(tmp_path):
-    plan = plan_file(spec_in(tmp_path, alone()))
-    assert apply(plan).files == {}
-    assert kinds(tmp_path) == ["reserve", "charge"]
-    with Ledger.open(tmp_path / "points.ledger") as ledger:
-        (name,) = {entry.body["store"] for entry in ledger.entries}
-        assert not any("stores" in entry.body for entry in ledger.entries)
-    ask(plan)
-    with stores.place_at(tmp_path / "out/near.session") as place:
-        assert place.mark.name == name
     assert charged(tmp_path, plan) == 1
 
 
@@ -380,6 +353,7 @@ def killed(plan: Plan, where: object, name: str, when: str, action) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.few(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 @pytest.mark.parametrize("kill", tiered(KILLS, FEW.__contains__), ids="-".join)
 def test_killed_at_a_step_the_ledger_holds_the_plans_total(tmp_path, kill):

@@ -40,15 +40,6 @@ def test_the_command_prints_it_beside_the_plan() -> None:
     assert set(parts) == {"noise", "sampling", "maps", "bias", "least", "total"}
 
 
-def test_distances_are_predicted_too() -> None:
-    found = predict_errors(plan_file(SPECS / "cancer-slices.yaml"), reference(TUMOURS), 1300)[
-        "distances"
-    ]
-    assert found.noise > 0
-    assert found.sampling == 0.0
-    assert found.maps > found.bias  # 256 directions of this seed
-
-
 def test_classes_are_refused() -> None:
     for spec in ("digit-density.yaml", "cancer-distances.yaml"):
         points = "digits_test" if spec.startswith("digit") else TUMOURS

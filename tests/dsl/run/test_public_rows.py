@@ -173,6 +173,7 @@ def refused(call):
     return error.value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "form", [dict, lambda t: {"q": t["x"], **t}, lambda t: {"x": t["x"][:30], "y": t["y"][:30]}]
 )

@@ -90,6 +90,7 @@ def charges():
         return sum(entry.kind == "reserve" for entry in ledger.entries)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("far", [1e15, 1e300, -1e300])
 @pytest.mark.parametrize("key", CHAINS)
 def test_one_query_far_away_costs_nothing(key, far):
@@ -133,6 +134,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "key", ["fourier_sketch", "moment_tree", "moments_sketch", "second_moments"]
 )
@@ -356,6 +358,7 @@ def test_a_session_takes_every_finite_query():
     assert charges() == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_session_s_reference_is_refused_before_the_charge_or_never(name):
     with (

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.dsl import apply, plan_file, verify
-from opendp_sim.dsl.run import execute as resume
 from tests.dsl.test_survive_runs import published, state, unfinished
 
 
@@ -26,6 +25,7 @@ def key_file(path):
     return path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stopped_at", "started"),
     [
@@ -69,13 +69,3 @@ def test_the_key_is_in_the_sealed_list(tmp_path, monkeypatch):
         with pytest.raises(ReleaseError, match="OS701"):
             apply(plan_file(spec), sign=other if changed["signer"] else None)
     assert not published(tmp_path)
-
-
-def test_a_list_from_before_keys_were_kept_takes_some_key(tmp_path):
-    class Run:
-        signer = None
-
-    with pytest.raises(ReleaseError, match="OS702"):
-        resume._check_signer(None, Run(), signed=True)
-    Run.signer = Signer(key_file(tmp_path / "a.pem"))
-    resume._check_signer(None, Run(), signed=True)

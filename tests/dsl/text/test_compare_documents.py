@@ -106,6 +106,7 @@ def _moved(value, factor):
     return value * factor if isinstance(value, float) else value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("factor", "taken"), [(1 + 2.0**-45, True), (1 + 2.0**-36, False)])
 def test_every_number_of_a_certificate_may_end_in_other_digits(spec, monkeypatch, factor, taken):
     done = sim.apply(spec)

@@ -8,7 +8,7 @@ import pytest
 
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import catalogue, explain
-from opendp_sim.dsl.text.plain_text import formula_text, plain_text
+from opendp_sim.dsl.text.plain_text import formula_text
 
 MARKUP = re.compile(r":math:|\.\. math|``|\\[a-zA-Z]{2,}")
 
@@ -17,6 +17,7 @@ def prose(page: str) -> str:
     return page.partition("Example")[0] + page.partition("\nParameters")[2]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("key", sorted(REGISTRY))
 def test_no_markup_is_left_in_a_page(key):
     assert not MARKUP.search(prose(explain(key)))
@@ -40,9 +41,3 @@ def test_no_markup_is_left_in_the_catalogue():
 )
 def test_formulas_keep_their_grouping(latex, text):
     assert formula_text(latex) == text
-
-
-def test_a_formula_block_stays_a_paragraph_of_its_own():
-    assert plain_text("Privacy\n    .. math:: \\rho = 1\n\n    in ``s``.") == (
-        "Privacy\n        ρ = 1\n\n    in s."
-    )

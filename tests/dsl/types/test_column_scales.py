@@ -90,14 +90,6 @@ def test_distances_and_projections_too(tmp_path: Path, key: str, steps: str) -> 
     assert text.startswith(f"{key} on stones")
 
 
-def test_neighbours_too(tmp_path: Path) -> None:
-    release = "release: {mechanism: {ind_knn: {queries: 50, size: 600}}, spend: 100%}"
-    np.savez(tmp_path / "asked.npz", carat=np.zeros(3), price=np.zeros(3))
-    serve = "serve: session, store: a.session, public_queries: {npz: asked.npz}"
-    (text,) = said(tmp_path, "", release, serve)
-    assert text.startswith("ind_knn")
-
-
 def test_it_is_quiet_where_units_were_thought_of(tmp_path: Path) -> None:
     for scale in ("range", "unit", "[4.0, 20000.0]"):
         assert said(tmp_path, f"- rescale: {{scale: {scale}}}", FOURIER) == []
@@ -109,16 +101,6 @@ def test_it_is_quiet_where_units_were_thought_of(tmp_path: Path) -> None:
 def planned_at(tmp_path: Path, rescale: str, release: str) -> Path:
     said(tmp_path, rescale, release)
     return tmp_path / "stones.yaml"
-
-
-def test_a_column_that_is_rounded_away_in_chosen_units_is_told(tmp_path: Path) -> None:
-    path = planned_at(tmp_path, "- rescale: {scale: unit}", FOURIER)
-    (text,) = advice(plan_file(path))
-    assert text.startswith(
-        "fourier_sketch on stones: column `carat` has 0 grid steps beside the 4,096"
-    )
-    path = planned_at(tmp_path, "- rescale: {scale: range}", FOURIER)
-    assert advice(plan_file(path)) == []
 
 
 def test_who_skips_the_plan_is_told_too(tmp_path: Path) -> None:

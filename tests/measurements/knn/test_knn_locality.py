@@ -75,6 +75,7 @@ def test_every_record_that_reaches_a_threshold_is_found_and_no_other(normalise):
                 assert found.tolist() == score[true].tolist()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "normalise"),
@@ -219,6 +220,7 @@ class Forced:
         return self.said[-1]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("by_person", [False, True])
 @pytest.mark.parametrize("d_in", [1, 2, 3])
 @pytest.mark.parametrize("seed", some(range(8), 3))

@@ -211,6 +211,7 @@ def compared(seed, monkeypatch, *, kind):
     return spent, d_in**2 * Fraction(mechanism.rho) * (2 if kind == "changed" else 1)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", ["records", "persons", "changed", "hybrid"])
 @pytest.mark.parametrize("seed", some(range(10), 4))
 def test_neighbouring_streams_cost_no_more_than_the_map(seed, kind, monkeypatch):

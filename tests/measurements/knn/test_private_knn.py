@@ -82,6 +82,7 @@ def exact_pairs(scale, rate, queries):
     return p, q
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("scale", "rate", "queries"),
     [
@@ -150,6 +151,7 @@ def test_a_solved_scale_fits_and_is_near_the_least():
         scale_for(1e-6, 1e-9, 10, 1.0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rate"), [(1.0, 1e-5, 1e-6), (50.0, 1e-5, 1.0), (50.0, 1e-5, 0.5)]

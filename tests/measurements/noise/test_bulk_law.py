@@ -119,6 +119,7 @@ def test_float_exponents_keep_their_promise(scale, data):
 # --- the law, measured ------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.audit
 @pytest.mark.parametrize("family", ["laplace", "gaussian", "rounded"])
 @pytest.mark.parametrize("scale", some([*SCALES, *LONE_SCALES], 3), ids=str)
@@ -136,6 +137,7 @@ def test_many_draws_fit_the_law(family, scale):
     assert p > FALSE_ALARM, name
 
 
+@pytest.mark.few(2)
 @pytest.mark.audit
 @pytest.mark.parametrize("family", ["laplace", "gaussian", "rounded"])
 @pytest.mark.parametrize("scale", some(SCALES, 3), ids=str)
@@ -175,6 +177,7 @@ def test_the_tester_refutes_one_digit_off_by_a_thousandth(monkeypatch, sign, tho
     assert not sign or name == f"digit {digit}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.audit
 @pytest.mark.parametrize("twin", ["every candidate", "peak forgotten", "bytes reused"])
 def test_the_tester_refutes_broken_twins(monkeypatch, twin):

@@ -121,6 +121,7 @@ def test_every_cell_gets_noise_of_its_own_run_once(runs):
     assert np.array_equal(out, expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.audit
 @pytest.mark.parametrize("family", some(["laplace", "gaussian", "rounded"], 2))
 def test_each_run_has_its_own_scale(family):
@@ -140,6 +141,7 @@ def test_each_run_has_its_own_scale(family):
         assert tallied(lambda _, mine=mine: mine, wrong, mine.size).worst()[1] < FALSE_ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", ["laplace", "gaussian", "rounded"])
 def test_memory_beyond_the_result_does_not_grow_with_the_cells(family):
     ADD[family](np.zeros(10, np.int64), [(10, Fraction(10**4))])  # tables and thresholds

@@ -118,6 +118,7 @@ def scripts(plan, rng, count):
         yield bytes(data)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("scale", SCRIPTED, ids=str)
 def test_every_draw_is_the_definition_s_and_takes_the_same_bytes(scale):
     plan, rng = rounded_plan(scale), random.Random(5)  # noqa: S311 - test bytes
@@ -206,6 +207,7 @@ MEASURED = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.audit
 @pytest.mark.parametrize("scale", some(MEASURED, 2), ids=str)
 def test_draws_fit_the_law(scale):
@@ -219,6 +221,7 @@ def _width_doubled(plan):
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.audit
 @pytest.mark.parametrize(
     ("twin", "scale"),

@@ -123,6 +123,7 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
 SPLITS = [(1, 0), (0, 1), (1, 1), (2, 0), (0, 2), (2, 1)]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("noise", BOTH)
 @pytest.mark.parametrize("items", [1, 2])
 @pytest.mark.parametrize("split", tiered(SPLITS, lambda at: sum(at) < 3))

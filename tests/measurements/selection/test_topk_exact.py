@@ -91,6 +91,7 @@ def test_choose_k(target):
         assert not fits_zcdp(found, claim.privacy_map(users) / 2, users)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("accounting", ["zcdp", "curve"])
 @pytest.mark.parametrize("scale", [0.6, 1.5])
 def test_stable_set(scale, accounting):
@@ -112,6 +113,7 @@ def peeled_law(k, scale):
     return matrix(lambda coins, h: peeled(coins, votes, h, k, scale), TABLE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("accounting", ["zcdp", "curve"])
 @pytest.mark.parametrize("k", [1, 3])
 def test_peel_winners_and_losers(k, accounting):
@@ -160,6 +162,7 @@ def gated(k, scale, share, delta, distance=1, space=None):
     return claim.privacy_map, draw, gate, threshold
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("k", "scale", "share", "delta", "distance"),
     [
@@ -234,6 +237,7 @@ def test_broken_gates_are_refuted(fault):
     assert max(ratios) > 1.5
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "known"),
     [
@@ -272,6 +276,7 @@ def test_stable_top_k(options, known):
             assert fits_approximate(found, claim.privacy_map(users), users)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("accounting", "known"),
     [

@@ -53,6 +53,7 @@ from tests.measurements.selection.test_topk_exact import (
 dp.enable_features("contrib")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("distance", "labels", "k_max"),
     [

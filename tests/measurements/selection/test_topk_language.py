@@ -191,6 +191,7 @@ outputs:
 """
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("bad", BAD_VOTES)
 def test_bad_votes_of_teachers_are_refused_from_a_file(tmp_path, bad):
     row, code = BAD_VOTES[bad]

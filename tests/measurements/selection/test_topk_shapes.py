@@ -67,6 +67,7 @@ def test_gated_peeling_overtakes_it_where_the_step_is_low(k):
     assert recall(peel(k), counts, k, runs=5) > 0.35
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("k", "drop"), [(10, 100), (500, 140), (10, 5), (200, 5)])
 def test_a_test_before_peeling_takes_the_better_of_both(k, drop):
     """Within .05 of the better one, drawn three times; the benches hold the mean to .02."""

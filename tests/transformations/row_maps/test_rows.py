@@ -96,6 +96,7 @@ def exact_norm_at_most(row: np.ndarray, norm: str, bound: float) -> bool:
     return sum(v * v for v in entries) <= Fraction(bound) ** 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @settings(max_examples=150)
 @given(
@@ -200,6 +201,7 @@ def test_projection_bounds_are_attained_and_norms_hold(form: str) -> None:
     assert -claim.output.lower[0] <= math.isqrt(6 * 81)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["dense", "hadamard"])
 def test_projection_keeps_distances_on_average(form: str) -> None:
     # Mean of |x S|^2 unit'^2 over 400 seeds against |x|^2 unit^2; one seed's ratio has variance

@@ -64,6 +64,7 @@ def column_of(values: list[Any], dtype: str) -> np.ndarray:
     return np.array(values, dtype=object if dtype == "str" else np.int64)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("by_user", [True, False])
 @pytest.mark.parametrize("passes", [1, 3])
 @pytest.mark.parametrize("most", [None, 1, 2])

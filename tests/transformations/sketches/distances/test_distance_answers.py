@@ -98,6 +98,7 @@ def test_intervals_cover_and_errors_are_as_stated(key: str, params: Any, noise: 
     assert np.mean(inside) > 0.9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "key",
     ["threshold_sketch", "moment_tree", pytest.param("distance_tree", marks=pytest.mark.long)],
@@ -118,6 +119,7 @@ def test_interval_counts_cover_the_true_count(key: str) -> None:
     assert inside.min() > 0.9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
 def test_ends_of_a_count_hold_raw_records_about_a_raw_question(key: str) -> None:
     """The grid moved both by up to half a step; next to no noise, so that nothing else is in the ends."""

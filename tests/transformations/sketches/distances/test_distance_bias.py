@@ -49,6 +49,7 @@ def holds(found: Any, true: np.ndarray) -> np.ndarray:
 # --- no noise: every interval holds the truth, and is not idle ---------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("least_squares", [False, True])
 @pytest.mark.parametrize("p", [1.0, 2.0, 2.5])
 @pytest.mark.parametrize("span", SPANS)
@@ -94,6 +95,7 @@ def test_far_queries_do_not_enumerate_far_ends() -> None:
         made.ask(np.array([[2.0**50]]), p=16.0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("span", SPANS)
 def test_queries_between_grid_values_in_the_moment_tree(span: int, p: int) -> None:
@@ -157,6 +159,7 @@ def covered(steps: list[Any], data: np.ndarray, queries: np.ndarray, true: np.nd
     return ((found["lower"] <= true) & (true <= found["upper"]))[:, 0], found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seeds", [24, pytest.param(80, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("clip", some([6.0, 1.0], 2))
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_far_ends_stretch_by_at_most_alpha(p: float, alpha: float, least_squares
     assert np.allclose(again, found[7:9])  # an answer does not depend on its batch
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("key", "params", "how"),
     [
@@ -144,6 +145,7 @@ def test_stated_variances_are_those_of_the_linear_map(key: str, params: Any, how
     assert np.allclose(shared, (answers * counts[:, None]).sum(axis=0), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
 @pytest.mark.parametrize("least_squares", [False, True])
 def test_intervals_are_counted_with_the_stated_variance(key: str, least_squares: bool) -> None:

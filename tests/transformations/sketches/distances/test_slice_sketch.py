@@ -201,6 +201,7 @@ def test_beyond_the_levels_a_query_is_as_far_as_it_is() -> None:
     assert per_cell == pytest.approx(exact / len(rows), rel=0.05)  # the count's noise alone
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("per_label", [False, True])
 def test_bits_do_not_depend_on_layout_batches_or_the_compiled_loop(
     per_label: bool, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +256,7 @@ def test_a_row_outside_the_ball_is_no_member() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("width", "directions"), [(2, 64), (16, 128), pytest.param(40, 200, marks=LONG)]
 )
@@ -281,6 +283,7 @@ def test_the_scatter_over_seeds_is_the_lemmas(width: int, directions: int) -> No
     assert spread[2] > 0.7 * stated[2]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["one point", "beside the query", "a cloud"])
 @pytest.mark.parametrize("directions", [3, *(pytest.param(n, marks=LONG) for n in (30, 600))])
 @pytest.mark.parametrize("mean", [False, True])
@@ -308,6 +311,7 @@ def test_intervals_cover(kind: str, directions: int, mean: bool) -> None:
     assert held.min() >= 49
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("directions", "confidence"), several([(3, 0.95), (8, 0.95), (3, 0.5), (8, 0.8)], 3)
 )

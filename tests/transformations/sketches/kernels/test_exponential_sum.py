@@ -53,6 +53,7 @@ def test_aliasing_is_the_gamma_series(step: float) -> None:
     assert _aliasing(step) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("distance", ["l2", "l2_squared", "l1"])
 def test_fourier_terms_estimate_the_rational_kernel(distance: str) -> None:
     """Fixed seeds: within 4 standard errors and the stated accuracy."""

@@ -16,6 +16,7 @@ from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.transformations.sketches.kernels._impl import fourier as module
 from opendp_sim.transformations.sketches.kernels._impl.fourier import phase_table
 from opendp_sim.transformations.sketches.kernels._impl.kernels import GaussianKernel
+from tests._seeded import stream
 from tests._tiers import some
 from tests.transformations.sketches.kernels._kernel_data import (
     KERNELS,
@@ -66,6 +67,7 @@ def test_features_are_the_exact_rational_phases(kernel: Any) -> None:
     assert np.array_equal(built(claim, rows)["features"][0], expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("phases", [4, 64])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_estimates_are_unbiased_however_coarse_the_phases(kernel: Any, phases: int) -> None:
@@ -90,6 +92,7 @@ def test_estimates_are_unbiased_however_coarse_the_phases(kernel: Any, phases: i
     ).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kernel", some(KERNELS, 3), ids=str)
 def test_sampling_error_is_its_formula(kernel: Any) -> None:
     """Root mean square over 400 seeds within 10 % of the exact pairwise formula.
@@ -166,9 +169,9 @@ def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     assert scale * reader.noise_factor() == pytest.approx(1 / math.sqrt(2 * rho), rel=0.05)
     queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (20, 4)).astype(float))
     size = sketch.size  # type: ignore[attr-defined]
-    found = []
+    found, source = [], stream(1)
     for _ in range(400):
-        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),))
+        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),), source)
         found.append(reader.estimate(sketch.split(noise), queries).groups[0, 0])  # type: ignore[attr-defined]
     assert np.std(found) == pytest.approx(scale * reader.noise_factor(), rel=0.04)
 

@@ -73,6 +73,7 @@ def misplaced(values: Any, offset: int) -> Any:
 # --- a record's features are the record's own ---------------------------------------------------
 
 
+@pytest.mark.few(2)
 @EACH
 def test_features_do_not_depend_on_memory_company_or_threads(key: str, params: Any) -> None:
     """Each record alone, at every alignment, in every order, beside others: the same bits."""
@@ -107,6 +108,7 @@ def test_features_do_not_depend_on_memory_company_or_threads(key: str, params: A
             )
 
 
+@pytest.mark.few(2)
 @KINDS
 def test_workers_and_blocks_change_no_bit(key: str, params: Any) -> None:
     space = RealRows(width=3, lower=(-1.0,), upper=(1.0,))
@@ -125,6 +127,7 @@ def test_workers_and_blocks_change_no_bit(key: str, params: Any) -> None:
 # --- no sum leaves the integers -----------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bits", [1, 20, 24])
 @EACH
 def test_the_largest_rows_of_the_finest_grid_are_exact_or_refused(
@@ -194,6 +197,7 @@ def test_distances_up_to_int64_and_not_beyond(key: str, params: Any) -> None:
 # --- intervals ----------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("estimator", some(["mean", "median_of_means"], 2))
 @pytest.mark.parametrize("rho", some([0.005, None], 2), ids=["noise", "no noise"])
 @pytest.mark.parametrize("repetitions", some([2, 5, 20], 3))
@@ -356,6 +360,7 @@ def write(folder: Path, key: str, params: Any, **parts: str) -> Path:
     return folder / "edges.yaml"
 
 
+@pytest.mark.few(2)
 @KINDS
 def test_noiseless_only_for_public_data(key: str, params: Any, tmp_path: Path) -> None:
     private = PRIVACY % (1, "row")
@@ -371,6 +376,7 @@ def test_noiseless_only_for_public_data(key: str, params: Any, tmp_path: Path) -
     assert caught.value.code == "OS306"
 
 
+@pytest.mark.few(2)
 @KINDS
 def test_more_records_a_unit_cost_as_much_more_noise(key: str, params: Any, tmp_path: Path) -> None:
     """zCDP: the scale solved for d records, or for persons of at most d records, is d times as large."""
@@ -398,6 +404,7 @@ def test_persons_without_a_bound_are_refused(key: str, params: Any, tmp_path: Pa
     assert "bound_contributions" in str(caught.value)
 
 
+@pytest.mark.few(2)
 @KINDS
 def test_a_person_moves_the_sums_by_no_more_than_its_bound(key: str, params: Any) -> None:
     """Ten rows of one person, all alike and at a corner: at most max_rows times the sensitivity."""

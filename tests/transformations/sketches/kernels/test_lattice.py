@@ -144,6 +144,7 @@ def test_noise_is_one_query_s_price(columns: int, bandwidth: float):
     assert price < 1.026
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [2, 5])
 def test_noise_of_answers_is_its_formula(columns: int):
     """400 fixed draws of 40 spread queries: deviation within 4 %, the share of the tail too."""

@@ -29,6 +29,7 @@ from opendp_sim.transformations.sketches.kernels._impl.hash_families import (
     SignedProjections,
 )
 from opendp_sim.transformations.sketches.kernels.race_sketch import RaceReader, RaceSketch
+from tests._seeded import stream
 
 FAMILIES: list[Any] = [
     {"p_stable_l2": {"width": 1.5}},
@@ -65,6 +66,7 @@ def exact(reader: RaceReader) -> np.ndarray[Any, Any]:
     return reader.kernel(distances(reader))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_estimates_are_unbiased_for_the_stated_kernel(family: Any) -> None:
     """Fixed seed: the mean z-score over 20 queries is within 4 of zero, rehash collisions included."""
@@ -102,13 +104,12 @@ def test_far_queries_are_answered() -> None:
     assert abs(found) < 4 * math.sqrt(400 * 400 / 64 / 800)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("repetitions", [100, 400, pytest.param(1600, marks=pytest.mark.deep)])
 def test_noise_of_a_density_is_one_query_s_price(repetitions: int) -> None:
     """zCDP: deviation 1/sqrt(2 rho) within 5 %, whatever R.
 
-    60 releases of 200 answers; far-apart queries share almost no cell, so about 12,000 normals, whose
-    sample deviation has relative deviation 1/sqrt(24000) = 0.65 %. The two-sided slack of 4 % on the
-    exact formula is six of those: false-alarm rate below 1e-8.
+    60 releases of 200 answers, from a fixed stream; far-apart queries share few cells.
     """
     rho = 0.5
     sharp = {"p_stable_l2": {"width": 0.02}}
@@ -117,9 +118,9 @@ def test_noise_of_a_density_is_one_query_s_price(repetitions: int) -> None:
     scale = math.sqrt(float(sketch.sensitivity.l2_squared) / (2 * rho))
     queries = release.queries(np.random.default_rng(6).uniform(-2, 2, (200, 4)))
     clean = reader.estimate(release.arrays, queries).groups[0, 0]
-    errors = []
+    errors, source, runs = [], stream(1), ((sketch.size, _fraction(scale)),)
     for _ in range(60):
-        noisy = add_gaussian(np.zeros(sketch.size, np.int64), ((sketch.size, _fraction(scale)),))
+        noisy = add_gaussian(np.zeros(sketch.size, np.int64), runs, source)
         arrays = {n: release.arrays[n] + a for n, a in sketch.split(noisy).items()}
         errors.append(reader.estimate(arrays, queries).groups[0, 0] - clean)
     deviation = np.std(np.concatenate(errors))

@@ -18,6 +18,7 @@ from opendp_sim.domains.rows import Rows
 from opendp_sim.dsl import Refused, plan_file
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.transformations.sketches.kernels.fourier_sketch import shares
+from tests._seeded import stream
 from tests._small import write_small
 from tests._tiers import some
 from tests.transformations.sketches.kernels._kernel_data import (
@@ -56,6 +57,7 @@ def sketch(terms: Any, frequencies: int, seed: int, width: int = 3, **params: An
     )
 
 
+@pytest.mark.few(2)
 @ALL
 def test_sums_are_unbiased_and_their_standard_error_is_theirs(terms: Any) -> None:
     """Fixed seed, no noise: every query within 4 standard errors of brute force."""
@@ -105,7 +107,7 @@ def test_signs_cost_no_sampling_error_between_the_terms() -> None:
 
 @SOME
 def test_noise_is_the_sum_of_the_weights_times_one_query_s_price(terms: Any) -> None:
-    """zCDP: (sum |w|) / sqrt(2 rho) within 5 %; measured over 200 draws of 40 queries within 5 %."""
+    """zCDP: (sum |w|) / sqrt(2 rho) within 5 %; measured over 200 fixed draws of 40 queries within 5 %."""
     rho, mass = 0.5, sum(abs(weight) for weight, _ in terms)
     claim = sketch(terms, 500, seed=1)
     reader, sensitivity = claim.capabilities["kernel_sums"], claim.sensitivity
@@ -113,9 +115,9 @@ def test_noise_is_the_sum_of_the_weights_times_one_query_s_price(terms: Any) -> 
     assert scale * reader.noise_factor() == pytest.approx(mass / math.sqrt(2 * rho), rel=0.05)
     queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (40, 3)).astype(float))
     size = claim.output.size
-    found, reported = [], []
+    found, reported, source = [], [], stream(1)
     for _ in range(200):
-        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),))
+        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),), source)
         one = reader.estimate(claim.output.split(noise), queries)
         found.append(one.groups[0, 0])
         reported.append(one.variance[0] / one.repetitions)
@@ -190,6 +192,7 @@ def test_spec_round_trip_and_refusals() -> None:
         sketch([[1.0, {"gaussian": {"bandwidth": 0.0}}]], 100, seed=1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("term", "place"),
     [
@@ -221,6 +224,7 @@ def test_a_finding_points_into_the_wrong_term(
     assert finding.path[-len(place) - 1] == "terms"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("terms", [SHARP, [[1.0, SCALES[1][1]], [1.0, SCALES[1][1]]]])
 def test_intervals_cover_however_few_frequencies_a_term_has(terms: Any) -> None:
     """Two frequencies a term: 95 % intervals cover at least 91 % over 100 fixed seeds x 20 queries.
