@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.plan.expected_error import safe_deviations
 from opendp_sim.dsl.run.answer import answer_notes, ask, records_note, reference
 from tests._cli import run as _run
 
@@ -67,11 +66,6 @@ def test_queries_outside_of_the_bounds_are_counted(folder):
         "2 of 3 queries lie outside of the declared bounds of `age`, where no record can be" in said
     )
     assert "outside of" not in _run(*words, folder / "near.csv").output
-
-
-def test_a_lead_is_safe_among_all_classes_as_plans_say_it():
-    assert safe_deviations(2) == 2.0
-    assert safe_deviations(10) == pytest.approx(2.80, abs=0.02)
 
 
 SPEC = """spec: opendp_sim/1

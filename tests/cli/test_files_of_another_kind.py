@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.system.file_kinds import kind_of_file
-from opendp_sim.core.system.regular_files import decode_text
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.csv_files import csv_source
 from opendp_sim.io.file_spec import FileOptions
@@ -173,13 +172,6 @@ def test_a_wrong_file_is_told_by_its_kind_and_what_it_is_for(
 def test_a_file_has_a_kind(tmp_path: Path, content: bytes, name: str) -> None:
     (tmp_path / "a").write_bytes(content)
     assert kind_of_file(tmp_path / "a").name == name
-
-
-def test_what_is_a_text() -> None:
-    assert decode_text("é\r\n".encode()) == "é\r\n"
-    assert decode_text(b"") == ""
-    for raw in (b"\xff", b"a\0b", b"SQLite format 3\0", b"SQLite format 3"):
-        assert decode_text(raw) is None
 
 
 DAMAGE = {

@@ -15,13 +15,10 @@ from hypothesis import given, settings, strategies as st
 
 import opendp_sim as sim
 from opendp_sim import __version__
-from opendp_sim.cli import COMMANDS, EXIT_CODES, GROUPS, loaded
-from opendp_sim.cli._run import EXITS
-from opendp_sim.cli._stop import CLOSED, FULL
+from opendp_sim.cli import COMMANDS, loaded
 from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.dsl.files.write import formula_note, write_output
-from opendp_sim.dsl.grammar.pages import CHOOSING
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import plan_of
 from opendp_sim.dsl.run.execute import apply
@@ -92,20 +89,6 @@ def test_help_and_version_have_short_forms_everywhere():
     assert _run("-h").stdout == _run("--help").stdout
     assert _run("-V").stdout == _run("--version").stdout == f"opendp-sim {__version__}\n"
     assert "OS303" in _run("explain", "--", "-V").output, "what follows -- is no option"
-
-
-def test_help_groups_commands_and_lists_every_exit_code():
-    text = _run("-h").stdout
-    places = [text.index(f"─ {group} ─") for group in GROUPS]
-    assert places == sorted(places)
-    for group, entries in GROUPS.items():
-        part = text[text.index(f"─ {group} ─") :].partition("╰")[0]
-        shown = {line.split()[1] for line in part.splitlines()[1:] if line[2:3] != " "}
-        assert shown == set(entries), group
-    known = {*EXITS.values(), CLOSED, FULL, 0, 2, 129, 130, 143}
-    assert known <= EXIT_CODES.keys()
-    for code, meaning in EXIT_CODES.items():
-        assert f"{code:>4}  {meaning}\n" in text
 
 
 def _leaves(name):
@@ -201,13 +184,6 @@ def test_what_is_quoted_and_what_has_no_blank_is_not_folded(text):
     assert folded(text, 80) == text
 
 
-def test_what_was_wrapped_where_it_was_written_is_one_paragraph():
-    text = f"    {WORDS}\n    and more of it.\n\n    Another."
-    head, _, tail = folded(text, 80).partition("\n")
-    assert f"{head} {tail}".replace("\n    and", " and").count("and more of it.") == 1
-    assert tail.endswith("and more of it.\n\n    Another.")
-
-
 def test_piped_output_is_eighty_columns_wide(release):
     certificate = release / "release.npz.certificate.json"
     for words in (
@@ -222,13 +198,6 @@ def test_piped_output_is_eighty_columns_wide(release):
     ):
         for line in _run(*words).output.splitlines():
             assert len(line) <= 80 or " " not in line.strip(), (words, line)
-
-
-@pytest.mark.parametrize("word", ["epsilon", "delta", "bounds", "dtype", "unit", "ledger"])
-def test_a_page_ends_with_how_to_choose_in_eighty_columns(word):
-    page = _run("explain", word).output
-    assert page.rstrip().endswith(CHOOSING[word])
-    assert max(map(len, CHOOSING[word].splitlines())) <= 80
 
 
 def test_a_warning_is_one_plain_line():
@@ -259,13 +228,6 @@ def test_a_plan_says_first_what_promises_nothing_and_which_data_is_missing(tmp_p
         assert "the data file of `points`, points.npz, is not there now" in said
     (tmp_path / "points.npz").touch()
     assert "not there now" not in _run("check", spec).output
-
-
-def test_the_help_of_a_refusal_is_no_continuation():
-    """It was glued to a long line before it."""
-    long = "   = got " + "a text of many words " * 5
-    assert "\n   = help: do so" in folded(f"{long.rstrip()}\n   = help: do so", 80)
-    assert "\n   = help: do so" in folded(f"{long[:78].rstrip()}\n   = help: do so", 80)
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,6 @@ def test_a_terminal_has_one_line_which_is_empty_at_the_end(monkeypatch):
     assert (last.strip(), cursor) == ("", "")
 
 
-def test_short_work_shows_nothing(monkeypatch):
-    for stream in (io.StringIO(), _Terminal()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with progress("planning"):
-            pass
-        assert stream.getvalue() == ""
-
-
 def test_quiet_shows_nothing(monkeypatch):
     hush(on=True)
     try:
@@ -71,14 +63,6 @@ def test_a_stream_that_takes_nothing_ends_no_work(monkeypatch):
             raise OSError(28, text)
 
     assert _shown(monkeypatch, Full()) == ""
-
-
-def test_the_end_of_work_that_fails_is_an_end(monkeypatch):
-    stream = _Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with pytest.raises(ValueError, match="refused"), progress("planning"):
-        raise ValueError("refused")
-    assert stream.getvalue() == ""
 
 
 @pytest.mark.parametrize(("more", "lines"), [([], True), (["--quiet"], False)])

@@ -262,6 +262,7 @@ def _closed(*arguments: object, lines: int) -> tuple[int, str]:
     return process.wait(timeout=60), said
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="pipes of a POSIX system")
 def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None:
     """Quietly with 141; where a charge was made, the last line names it."""

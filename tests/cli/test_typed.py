@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.cli import _typed
-from opendp_sim.cli._typed import TypedInput, typed_text
+from opendp_sim.cli._typed import typed_text
 
 SECONDS = 20
 
@@ -88,15 +87,6 @@ def test_what_was_there_is_put_back(stream):
     assert {path.name for path in Path("/proc/self/fd").iterdir()} == opened
 
 
-def test_other_streams_are_left_as_they_are():
-    words = io.StringIO("one\n")
-    with typed_text(words) as lines:
-        assert lines is words
-    no_file = io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")
-    with typed_text(no_file) as lines:
-        assert lines.readline() == "\udcff\n"
-
-
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16", "utf-8"])
 def test_lines_are_utf_8_whatever_the_code_page_is(encoding):
     """A deletion answered "ok" and deleted nobody, since the insertion had come from another terminal."""
@@ -122,13 +112,3 @@ def test_another_thread_has_the_stream_as_it_is(stream):
     thread.start()
     thread.join()
     assert found == [stream[0]]
-
-
-def test_a_system_without_poll_has_the_stream_as_it_is(stream, monkeypatch):
-    monkeypatch.delattr(_typed.select, "poll")
-    with typed_text(stream[0]) as lines:
-        assert lines is stream[0]
-
-
-def test_the_reader_says_what_it_is():
-    assert TypedInput(0, 1).readable()

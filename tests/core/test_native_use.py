@@ -244,6 +244,7 @@ def test_one_value_without_a_name_is_the_only_one_that_is_missing():
             build()
 
 
+@pytest.mark.long
 def test_a_context_of_frames_and_one_of_ours_run_side_by_side():
     """In one environment: OpenDP reads plans of one version of Polars only, which the extra names."""
     pl = pytest.importorskip("polars")

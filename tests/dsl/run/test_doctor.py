@@ -170,8 +170,8 @@ def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path
         ("name: ???", "name: air"),
         ("co: {dtype: float64, bounds: [???, ???]}", "co: {dtype: float64, bounds: [0, 10]}"),
         ("[???, ???]", "[-50, 50]"),
-        ("limit: {epsilon: 3.0", "limit: {epsilon: 9999.0"),
-        ("budget: {epsilon: 1.0", "budget: {epsilon: 1000.0"),
+        ("limit: {epsilon: 3.0", "limit: {epsilon: 999999.0"),
+        ("budget: {epsilon: 1.0", "budget: {epsilon: 100000.0"),
     ):
         assert hole in text
         text = text.replace(hole, value)
