@@ -12,6 +12,7 @@ import numpy as np
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.encoded import day, day_text
+from opendp_sim.dsl.plan.kernel_choice import grid_bits
 
 Bounds = Mapping[str, tuple[Any, Any]]
 """Column name to its public bounds: values outside are clamped, and missing ones cost the record.
@@ -54,6 +55,11 @@ def declared(columns: Bounds) -> dict[str, dict[str, Any]]:
         else:
             told[name] = {"dtype": "float64", "bounds": [low, high]}
     return told
+
+
+def grid(columns: Bounds) -> dict[str, Any]:
+    """Return the step from columns to their grid."""
+    return {"quantize": {"bits": grid_bits(len(bounds_of(columns)))}}
 
 
 def _ends(pair: Any) -> tuple[float, float]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.api.columns import Bounds
-from opendp_sim.api.kernel_steps import BITS
+from opendp_sim.api.columns import Bounds, grid
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
 from opendp_sim.core.errors import ParameterError
@@ -57,4 +56,4 @@ def distances(
             hint="of squared distances `sim.means` is for.",
         )  # fmt: skip
     told = None if label is None else (label, keys)
-    return recipe("distances", columns, told, [{"quantize": {"bits": BITS}}, *steps[norm]], privacy)
+    return recipe("distances", columns, told, [grid(columns), *steps[norm]], privacy)

@@ -6,13 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opendp_sim.api.columns import Bounds, bounds_of
+from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe_spec import StepDicts
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.plan.kernel_choice import gaussian_kernel_step
-
-BITS = 14
-"""Binary digits of the grid: rounding is far below any noise."""
 
 
 def kernel_steps(
@@ -24,8 +21,7 @@ def kernel_steps(
     pure: bool,
 ) -> tuple[StepDicts, Mapping[str, Any]]:
     """Return the row maps and the sketch of a Gaussian kernel density."""
-    grid: Mapping[str, Any] = {"quantize": {"bits": BITS}}
-    rows: StepDicts = [grid]
+    rows: StepDicts = [grid(columns)]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
     if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
         raise ParameterError(
@@ -34,11 +30,7 @@ def kernel_steps(
         )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}
     if not isinstance(bandwidth, Mapping):
-        sigma, rows, longest = (
-            bandwidth * math.sqrt(2.0),
-            [grid],
-            max(lengths.values(), default=0.0),
-        )
+        sigma, longest = bandwidth * math.sqrt(2.0), max(lengths.values(), default=0.0)
     elif set(bandwidth) != set(columns):
         raise ParameterError(
             "OS102", "bandwidth", expected=f"one bandwidth for each of {', '.join(columns)}",
@@ -47,7 +39,7 @@ def kernel_steps(
         )  # fmt: skip
     else:
         scale = [float(bandwidth[name]) for name in columns]
-        sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, grid]
+        sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, *rows]
         longest = max(length / scale[at] for at, length in enumerate(lengths.values()))
     step, _ = gaussian_kernel_step(
         sigma, len(columns), longest, pure=pure, seed=seed, per_label=per_label

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.api.columns import Bounds, bounds_of
-from opendp_sim.api.kernel_steps import BITS
+from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
 
@@ -40,4 +39,4 @@ def means(
     rows: StepDicts = [] if len(set(bounds_of(columns).values())) == 1 else [{"rescale": {}}]
     step = {"moments_sketch": {"per_label": label is not None}}
     told = None if label is None else (label, keys)
-    return recipe("means", columns, told, [*rows, {"quantize": {"bits": BITS}}, step], privacy)
+    return recipe("means", columns, told, [*rows, grid(columns), step], privacy)

