@@ -17,7 +17,7 @@ from unittest import mock
 from benchmarks._run_cases import Case
 from opendp_sim.accounting.certificate.certificate import digest_of, read_certificate
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.postgres import mark_at
 from opendp_sim.accounting.session.store import SessionStore
 from tests._forks import Ended
 
@@ -61,7 +61,7 @@ class Seen:
                 for entry in ledger.entries:
                     found = entry.body.get("files", {})
                     seen.charged |= {f["sha256"] for f in found.values() if isinstance(f, dict)}
-        if (folder / "people.session").exists() and mark_of(folder / "people.session"):
+        if (folder / "people.session").exists() and mark_at(folder / "people.session"):
             seen._look_at_store(folder / "people.session")
         return seen
 

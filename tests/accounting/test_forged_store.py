@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.postgres import mark_at
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
 from tests._edited_stores import MECHANISMS, EditedStores
@@ -82,7 +82,7 @@ def _rehash(db):
 def _used(path):
     """Do all that a service does with a store; a refusal is one of a store, anything else is raised."""
     try:
-        mark_of(path)
+        mark_at(path)
         with SessionStore(path, "identity", forgets=True) as store:
             _ = store.purses(), store.answered, store.head
             store.transcript()

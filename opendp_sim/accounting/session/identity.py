@@ -35,14 +35,6 @@ class Mark:
     ledger: str = ""
 
 
-def mark_of(path: str | Path) -> Mark | None:
-    """Return a closed store's mark, or None without a file (OS407)."""
-    if not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file, and no error here
-        return None
-    with StorePlace(path) as place:
-        return place.mark
-
-
 class StorePlace:
     """Lock the place of a store before its kind is known.
 
@@ -63,7 +55,7 @@ class StorePlace:
         self.path, self.mark = Path(path), None
         with suppress(sqlite3.Error, OSError, ValueError, TypeError), ExitStack() as undo:
             undo.callback(claimed(self.path).release)
-            if os.path.exists(self.path):  # noqa: PTH110 - as above
+            if os.path.exists(self.path):  # noqa: PTH110 - a name that is too long is no file
                 self.mark = _read_mark(self.path)
             self._lock = undo.pop_all()
             return

@@ -35,14 +35,7 @@ from opendp_sim.accounting.ledger.postgres_connection import (
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import Payload, PurseCharge
 from opendp_sim.accounting.session._tables import create_store, write_about
-from opendp_sim.accounting.session.identity import (
-    LOCKED,
-    Mark,
-    StorePlace,
-    mark_in,
-    mark_of,
-    store_refusal,
-)
+from opendp_sim.accounting.session.identity import LOCKED, Mark, StorePlace, mark_in, store_refusal
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.interrupts import signals_blocked
@@ -246,9 +239,9 @@ def place_at(path: str | Path) -> StorePlace:
 
 def mark_at(path: str | Path) -> Mark | None:
     """Return a closed store's mark, or None without a store (OS407)."""
-    if not is_shared(path):
-        return mark_of(path)
-    with SharedPlace(path) as place:
+    if not is_shared(path) and not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file
+        return None
+    with place_at(path) as place:
         return place.mark
 
 

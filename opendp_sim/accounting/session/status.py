@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opendp_sim.accounting.ledger._durable import claimed, has_tables
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, store_refusal
+from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, mark_in, store_refusal
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,5 @@ def _read(db: sqlite3.Connection) -> SessionStanding:
     last = chain.check_chain(db, folded)
     if last != chain.read_chain_head(db):
         raise ValueError("the head")
-    mark = Mark(about["name"], about["turn"], about["before"], about.get("ledger", ""))
     later = db.execute("SELECT coalesce(sum(answers), 0) FROM entry").fetchone()[0]
-    return SessionStanding(mark, int(later) + folded.answers, last.place, last.hash)
+    return SessionStanding(mark_in(about), int(later) + folded.answers, last.place, last.hash)

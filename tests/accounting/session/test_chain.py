@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.postgres import mark_at
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError, SimError
@@ -206,4 +206,4 @@ def test_a_session_and_its_parts_are_never_copied(tmp_path, act):
 
 def test_a_name_that_no_file_can_have_is_no_store(tmp_path):
     """``session --store`` with 300 characters ended as an error of ours (OS903)."""
-    assert mark_of(tmp_path / ("n" * 300)) is None
+    assert mark_at(tmp_path / ("n" * 300)) is None

@@ -19,7 +19,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.postgres import mark_at
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
@@ -357,4 +357,4 @@ def test_a_store_with_anything_but_its_tables_is_refused(tmp_path, what):
     with pytest.raises(BudgetError, match="OS407"):
         kill.opened(path)
     with pytest.raises(BudgetError, match="OS407"):
-        mark_of(path)
+        mark_at(path)
