@@ -1,14 +1,12 @@
 """Read outputs as plain Python values.
 
-Attributes, cells, and the items of iterators.
-
-Somebody who is given an object has all of it, not only what it prints. What is not read is kept by name.
+Somebody who is given an object has all of it, not only what it prints. So attributes and slots are
+read, the cells of functions, and of objects written in C the parts that a copy is made from
+(``__reduce_ex__``). What is not read is recorded by name.
 """
 
 from __future__ import annotations
 
-import array
-import collections
 import contextlib
 import copy
 import datetime as dt
@@ -16,240 +14,44 @@ import decimal
 import enum
 import fractions
 import functools
-import io
 import pathlib
 import sys
 import types
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.outputs.attributes import (
-    attributes_of,
-    class_parts,
-    function_parts,
-    is_local,
-    own_text,
-    properties_of,
-    state_in_c,
-)
 from opendp_sim.audit.outputs.errstate import as_chosen
-from opendp_sim.audit.outputs.exceptions import Raised
+from opendp_sim.audit.outputs.exceptions import Raised, without_addresses
 from opendp_sim.audit.state.reachable import is_users
 from opendp_sim.audit.work import metered
 
-# --------------------------------------------------------------------------------------------------
-# Values of known kinds in plain Python: numbers, arrays, frames, and what stands beside their values.
-
-NOTHING: Any = object()
-"""Stands for no value."""
-VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_DEEPEST, _LONGEST, _BITS, _MOST_NAMES = 5, 300, 13_000, 4
+"""Levels that are read, values of an iterator, bits of a number that is written in decimals, and names in
+a note."""
+_ALL_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+_AS_THEY_ARE = frozenset({bytearray, range, np.float64, np.int64, np.bool_, *_ALL_PLAIN})
+_TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, pathlib.PurePath)
+_INNER = frozenset({"__dict__", "__weakref__", "__orig_class__", "__notes__", "__opendp_dict__"})
+"""Attributes of Python and of OpenDP, which are no part of an output."""
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (int, int.__pos__),
     (float, float.__pos__),
     (str, str.__str__),
     (bytes, lambda value: bytes.__getitem__(value, slice(None))),
     (bytearray, lambda value: bytes(memoryview(value))),
-    (array.array, array.array.tolist),
 )
-_SEQUENCES: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter("")),
-    type(iter("\u0101")),
-    type(iter(b"")),
-)
-_DIGITS, _BITS = 4000, 13_000
-"""Of a decimal number that is taken as a fraction, and of a whole number that is written in decimals."""
-_BARE: tuple[type, ...] = (
-    *(type(iter(range(1))), type(iter({})), type(iter(set())), type(iter(bytearray()))),
-    *(type(iter({}.values())), type(iter({}.items()))),
-)
-
-
-def base_value(value: Any) -> Any:
-    """Return a number or text subclass's value in the base type."""
-    for base, plain in _BASES:
-        if isinstance(value, base):
-            return plain(value)
-    return NOTHING
-
-
-def yields_all_of(iterator: Any) -> Any:
-    """Return the sequence of an advanced iterator, or None.
-
-    ``NOTHING`` is returned for iterators that keep more than they yield.
-    """
-    if type(iterator) in _SEQUENCES:
-        _, (whole, *_), *at = iterator.__reduce__()
-        return whole if at and at[0] else None
-    return None if type(iterator) in _BARE else NOTHING
-
-
-def name_of(value: Any) -> str:
-    """Return the name of a value's class, with its module."""
-    home = type(value).__module__
-    return type(value).__name__ if home == "builtins" else f"{home}.{type(value).__name__}"
-
-
-def written(value: Any) -> Any:
-    """Return a very long whole number in hexadecimals, other values unchanged."""
-    return hex(value) if type(value) is int and value.bit_length() > _BITS else value
-
-
-def numeric_parts(value: Any) -> Any:
-    """Return a number or an array as plain parts."""
-    if isinstance(value, np.ndarray):
-        out = _masked(value) if isinstance(value, np.ma.MaskedArray) else _array(np.asarray(value))
-        if value.dtype.metadata:
-            return {"array": out, "metadata": dict(value.dtype.metadata)}
-        return out
-    if isinstance(value, (complex, np.complexfloating)):
-        return {"real": float(value.real), "imag": float(value.imag)}
-    if isinstance(value, decimal.Decimal) and not value.is_finite():
-        return str(value)
-    if isinstance(value, decimal.Decimal) and abs(value.adjusted()) > _DIGITS:
-        return {"text": str(value)}  # as a fraction it may have a milliard digits
-    exact = fractions.Fraction(value)
-    whole = exact.numerator // exact.denominator
-    return {"whole": whole, "rest": float(exact - whole), "text": str(value)}
-
-
-def _masked(value: Any) -> dict[str, Any]:
-    told = {"data": value.data.tolist(), "mask": np.ma.getmaskarray(value).tolist()}
-    return told | {"fill": np.asarray(value.fill_value).tolist()}
-
-
-def plain_array(value: Any) -> bool:
-    """Return whether an array owns its floats' memory."""
-    dtype = value.dtype
-    if dtype.kind not in "fiub" or dtype.metadata or value.base is not None:
-        return False
-    return dtype.itemsize <= 8 and (dtype.kind not in "iu" or dtype.itemsize < 8 or _exact(value))
-
-
-def _array(value: Any) -> Any:
-    kind, wide = value.dtype.kind, value.dtype.itemsize
-    if value.dtype.names is not None:
-        return {name: value[name].copy() for name in value.dtype.names}
-    if kind == "c":
-        return {"real": value.real.copy(), "imag": value.imag.copy()}
-    if kind in "mM":
-        return {"values": value.astype(np.int64), "unit": str(value.dtype)}
-    if kind == "f" and wide > 8:
-        near = value.astype(float)
-        return {"values": near, "rest": (value - near).astype(float)}
-    if kind in "OSUV" or (kind in "iu" and wide == 8 and not _exact(value)):
-        return value.tolist()  # as floats such numbers would lose their last digits
-    return value
-
-
-def _exact(value: Any) -> bool:
-    return not value.size or bool(int(value.min()) >= -(2**53) and int(value.max()) <= 2**53)
-
-
-def shows_part(view: Any) -> bool:
-    """Return whether a view is of larger, reachable memory."""
-    base = view.obj if isinstance(view, memoryview) else view.base
-    if base is None:
-        return False
-    size = getattr(base, "nbytes", None)
-    try:
-        return int(memoryview(base).nbytes if size is None else size) > int(view.nbytes)
-    except TypeError:
-        return True
-
-
-def frame_home(kind: type) -> str:
-    """Return the package of a frame, series or index, or nothing."""
-    homes = [str(base.__module__).split(".")[0] for base in kind.__mro__]
-    return next((home for home in homes if home in ("pandas", "polars")), "")
-
-
-def frame_parts(value: Any, home: str) -> dict[str, Any] | None:
-    """Return the contents of a frame, series or index, or None.
-
-    Its types included; ``None`` of other values.
-    """
-    if home == "polars":
-        return _polars(value)
-    if type(value).__name__ == "Categorical":
-        kinds = {"categories": value.categories.tolist(), "ordered": bool(value.ordered)}
-        return {"values": value.tolist(), **kinds}
-    if hasattr(value, "columns") and hasattr(value, "iloc") and hasattr(value, "attrs"):
-        return _table(value)
-    if not hasattr(value, "to_frame"):
-        return None
-    out: dict[str, Any] = {"values": value.tolist(), "dtype": _kind(value.dtype)}
-    if hasattr(value, "index"):
-        out["index"], out["index names"] = value.index.tolist(), list(value.index.names)
-    else:
-        out["names"] = list(value.names)
-    out["name"] = value.name
-    return _short(out, value)
-
-
-def _table(value: Any) -> dict[str, Any]:
-    columns = [value.iloc[:, i] for i in range(value.shape[1])]
-    lists = [column.tolist() for column in columns]
-    names = [name if isinstance(name, (str, int)) else str(name) for name in value.columns]
-    unique = len(set(names)) == len(names)
-    out: dict[str, Any] = {
-        "columns": dict(zip(names, lists, strict=True)) if unique else lists,
-        "index": value.index.tolist(),
-        "dtypes": [_kind(column.dtype) for column in columns],
-        "names": [] if unique and names == [*value.columns] else value.columns.tolist(),
-        "index names": [*value.index.names, *value.columns.names],
-    }
-    return _short(out, value)
-
-
-def _short(out: dict[str, Any], value: Any) -> dict[str, Any]:
-    """Add a frame's attributes, and drop absent parts."""
-    if getattr(value, "attrs", None):
-        out["attrs"] = dict(value.attrs)
-    named = ("index names", "name", "names")
-    return {k: v for k, v in out.items() if k not in named or _any(v)}
-
-
-def _any(value: Any) -> bool:
-    return value is not None and (not isinstance(value, list) or any(v is not None for v in value))
-
-
-def _kind(dtype: Any) -> Any:
-    """Return the name of a type of cells, with its categories."""
-    categories = getattr(dtype, "categories", None)
-    if categories is None:
-        return str(dtype)
-    return [str(dtype), list(categories), bool(getattr(dtype, "ordered", False))]
-
-
-def _polars(value: Any) -> dict[str, Any] | None:
-    if hasattr(value, "collect"):
-        value = value.collect()
-    if hasattr(value, "get_columns"):
-        columns = value.get_columns()
-        cells: dict[str, Any] = {column.name: column.to_list() for column in columns}
-        return cells | {"dtypes": [str(column.dtype) for column in columns]}
-    if not hasattr(value, "to_list"):
-        return None
-    return {value.name: value.to_list(), "dtype": str(value.dtype)}
-
-
-# --------------------------------------------------------------------------------------------------
-
-_DEEPEST, _LONGEST = 5, 300
-_ALL_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
-_AS_THEY_ARE = frozenset({bytearray, range, np.float64, np.int64, np.bool_, *_ALL_PLAIN})
-_NUMBERS = (np.ndarray, decimal.Decimal, fractions.Fraction, complex, np.complexfloating)
-_TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, pathlib.PurePath)
-_NAMES = (
-    *(types.ModuleType, type, types.BuiltinFunctionType, types.MethodDescriptorType),
-    *(types.MethodWrapperType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
-)
+_OF_FUNCTIONS = frozenset({"function", "defaults", "constants", "code"})
+_PROPERTIES = (property, functools.cached_property)
+_LARGEST = 2**53
+"""The largest whole number up to which floats tell all of them apart."""
+_HEAP = 1 << 9
+"""In the flags of a class: it was made at run time."""
 
 
 class Reader:
@@ -284,149 +86,175 @@ class Reader:
         try:
             return self._opened(value, kind, depth)
         except Exception as error:  # noqa: BLE001 - reading is a part of the output, too
-            self._tell(f"{name_of(value)} (reading it raised {type(error).__name__})")
+            self._tell(f"{_name_of(value)} (reading it raised {type(error).__name__})")
             return Raised.of(error)
 
     def _opened(self, value: Any, kind: type, depth: int) -> Any:
-        if kind in (list, tuple):
-            return self._sequence(value, depth)
-        if kind is dict:
-            return self._mapping(value, depth)
-        if kind is np.ndarray and plain_array(value):
-            return value
         home = str(kind.__module__).split(".")[0]
-        if home == "opendp_sim" or (isinstance(value, np.generic) and home == "numpy"):
-            return self._numeric(value, depth) if kind.__name__.startswith("complex") else value
         if home == "opendp":
             return self._named(value)
-        if isinstance(value, enum.Enum):
-            return self._member(value, kind, depth)
-        special = self._special(value, depth)
-        if special is not NOTHING:
-            return special
-        kept = self._kept(value, kind, depth)
+        if isinstance(value, (complex, np.complexfloating)):
+            return {"real": float(value.real), "imag": float(value.imag)}
+        if home == "opendp_sim" or isinstance(value, np.generic):
+            return value
+        for known, reads in self._readers():
+            if isinstance(value, known):
+                return reads(value, depth)
+        if _frame_home(kind):
+            return self._frame(value, depth)
+        if isinstance(value, _TOLD) and not is_users(kind):
+            return value
+        return self._object(value, kind, depth)
+
+    def _readers(self) -> tuple[tuple[Any, Callable[[Any, int], Any]], ...]:
+        """Return the readers of known kinds."""
+        native = (types.BuiltinFunctionType, types.MethodWrapperType)
+        return (
+            (np.ndarray, self._array),
+            ((decimal.Decimal, fractions.Fraction), _number),
+            (enum.Enum, self._member),
+            (types.FunctionType, self._function),
+            (types.MethodType, lambda v, d: self._parts(_method(v.__func__, v), d)),
+            (native, self._native),
+            (type, self._class),
+            (types.ModuleType, self._module),
+            (_VIEWS, lambda v, d: self._parts({"view": [*v], "of": dict(v.mapping)}, d)),
+            (memoryview, self._memory),
+        )
+
+    def _object(self, value: Any, kind: type, depth: int) -> Any:
+        """Return attributes with a base class's value or a copy's parts."""
+        kept = self._parts(state_of(value), depth, kind.__name__)
+        if is_users(kind) and any(_is_property(part) for k in kind.__mro__ for part in _vars(k)):
+            self._tell(f"{kind.__module__}.{kind.__name__} (its properties were not computed)")
+        if is_local(kind) and (parts := _class_parts(kind)):
+            kept["class"] = self._parts(parts, depth, f"class {kind.__name__}")
         if kept and isinstance(value, Iterator):  # what it keeps may change while it yields
             with contextlib.suppress(Exception):
                 kept = copy.deepcopy(kept)
-        if (found := self._held(value, kind, home, depth)) is NOTHING:
-            return self._object(value, kept)
-        return {"value": found, "attributes": kept} if kept else found
-
-    def _special(self, value: Any, depth: int) -> Any:
-        """Read functions, methods, classes, modules and views."""
-        if isinstance(value, types.FunctionType):
-            self._tell("function (what it keeps was read; it was not called)")
-            return self._parts(function_parts(value), depth, "function")
-        if isinstance(value, types.MethodType):
-            return self._parts({"method": value.__func__, "self": value.__self__}, depth)
-        if isinstance(value, _NAMES):
-            return self._by_name(value, depth)
-        if isinstance(value, functools.partial):
-            parts = {"function": value.func, "arguments": value.args, **value.keywords}
-            parts |= attributes_of(value)
-            return self._parts(parts, depth, "partial")
-        if isinstance(value, VIEWS):
-            view: Any = value
-            return self._parts({"view": list(view), "of": dict(view.mapping)}, depth)
-        if isinstance(value, memoryview):
-            if shows_part(value):
-                self._tell("memoryview (of more than it shows)")
-            return value.tobytes()
-        if isinstance(value, slice):
-            return self.read([value.start, value.stop, value.step], depth + 1)
-        return NOTHING
-
-    def _by_name(self, value: Any, depth: int) -> Any:
-        """Return the name of a class, module or compiled function."""
-        owner = getattr(value, "__self__", None)
-        if isinstance(value, types.ModuleType):
-            if sys.modules.get(value.__name__) is not value:
-                return self._parts({k: v for k, v in vars(value).items() if k[:2] != "__"}, depth)
-            self._tell("module")
-            return f"<module {value.__name__}>"
-        if isinstance(value, type):
-            if is_local(value):
-                parts = self._parts(class_parts(value), depth, f"class {value.__name__}")
-                return {"class": value.__qualname__, **parts}
-            self._tell("type")
-            return f"<class {value.__module__}.{value.__qualname__}>"
-        if owner is None or isinstance(owner, types.ModuleType):
-            return f"<{getattr(value, '__qualname__', name_of(value))}>"
-        return self._parts({"method": value.__name__, "self": owner}, depth)
-
-    def _member(self, value: Any, kind: type, depth: int) -> Any:
-        """Read an enumeration's member, with all members of local ones."""
-        if not is_local(kind) or isinstance(value, int):
-            return value
-        members = {name: member.value for name, member in kind.__members__.items()}  # type: ignore[attr-defined]
-        return {"member": value.name, "members": self.read(members, depth + 1)}
-
-    def _kept(self, value: Any, kind: type, depth: int) -> dict[str, Any]:
-        """Read attributes, and the state of a local class."""
-        own = attributes_of(value)
-        out = self._parts(own, depth, kind.__name__) if own else {}
-        if is_users(kind):
-            for what in properties_of(kind):
-                self._tell(what)
-            if parts := class_parts(kind):
-                out["class"] = self._parts(parts, depth, f"class {kind.__name__}")
-        return out
-
-    def _parts(self, parts: dict[str, Any], depth: int, owner: str = "") -> dict[str, Any]:
-        if owner and len(self.kept) < _LONGEST:
-            self.kept.update(dict.fromkeys(parts, owner))
-        return {name: self.read(part, depth + 1) for name, part in parts.items()}
-
-    def _object(self, value: Any, kept: dict[str, Any]) -> Any:
-        """Return an object's attributes, and its text where its class writes one."""
-        if isinstance(value, BaseException):
-            return self._exception(value, kept)
+        found = self._held(value, kind, depth)
+        if found is not _NOTHING:
+            return {"value": found, "attributes": kept} if kept else found
         if not kept:
             return self._named(value)
-        if state_in_c(type(value)):
-            self._tell(f"{name_of(value)} (its attributes were read, not its state in C)")
-        text = own_text(value)
+        if not is_users(kind) and _copied_from(value) is None:
+            self._tell(f"{_name_of(value)} (its attributes were read, not its state in C)")
+        text = _own_text(value)
         return {**kept, "repr": text} if text else kept
 
-    def _exception(self, value: BaseException, kept: dict[str, Any]) -> Any:
-        if value.__traceback__ is not None:
-            self._tell("traceback of an exception (its frames)")
-        text = Raised.of(value).text
-        if not kept and all(type(p) in _ALL_PLAIN and str(p) in text for p in value.args):
-            return text
-        return {"exception": text, "args": self.read(value.args, 1), **kept}
-
-    def _held(self, value: Any, kind: type, home: str, depth: int) -> Any:
-        if isinstance(value, _NUMBERS):
-            return self._numeric(value, depth)
-        if isinstance(value, _TOLD):
-            if is_users(type(getattr(value, "tzinfo", None))):
-                self._tell(f"{name_of(value)} (its time zone)")
-            return repr(value) if is_users(kind) and home != "pandas" else value
-        if isinstance(value, (Mapping, list, tuple, set, frozenset, collections.deque)):
-            return self._collected(value, depth)
-        if (plain := base_value(value)) is not NOTHING:
-            return plain
-        if isinstance(value, (io.StringIO, io.BytesIO)):
-            whole, at = value.getvalue(), value.tell()
-            return whole if at == len(whole) else {"text": whole, "at": at}
-        if isinstance(value, Iterator):
-            return self._yielded(value, kind, depth)
-        if frame := frame_home(kind):
-            return self._frame(value, frame, depth)
-        return NOTHING
-
-    def _collected(self, value: Any, depth: int) -> Any:
+    def _held(self, value: Any, kind: type, depth: int) -> Any:
+        """Return a base class's value, or the parts of a copy."""
+        if isinstance(value, BaseException):
+            return self._exception(value)
         if isinstance(value, Mapping):
             return self._mapping(value, depth)
         if isinstance(value, (list, tuple)):
             return self._sequence(value, depth)
-        if isinstance(value, collections.deque):
-            return self.read(list(collections.deque.__iter__(value)), depth)
-        parts = [self.read(part, depth + 1) for part in value]
-        if all(mine is part for mine, part in zip(parts, value, strict=True)):
+        if isinstance(value, (set, frozenset)):
+            parts = [self.read(part, depth + 1) for part in value]
+            same = all(mine is part for mine, part in zip(parts, value, strict=True))
+            return value if same else {"members": sorted(parts, key=repr)}
+        for base, plain in _BASES:
+            if isinstance(value, base):
+                return plain(value)
+        if isinstance(value, _TOLD):
+            return repr(value)
+        if isinstance(value, Iterator) and (is_users(kind) or _copied_from(value) is None):
+            return self._yielded(value, depth)
+        return _NOTHING if is_users(kind) else self._copied(value, depth)
+
+    def _copied(self, value: Any, depth: int) -> Any:
+        """Return the parts that a copy of an object is made from."""
+        made = _copied_from(value)
+        if made is None:
+            return _NOTHING
+        _, args, state, items, pairs = (*made, None, None, None)[:5]
+        state = state if isinstance(state, tuple) else () if isinstance(state, dict) else (state,)
+        held = [_without_inner(part) if isinstance(part, dict) else part for part in state]
+        given = [part for part in args if not isinstance(part, type)]
+        parts = [
+            *given,
+            *(part for part in held if part is not None),
+            *(items or ()),
+            *(pairs or ()),
+        ]
+        if not parts:
+            return _NOTHING
+        read = [self.read(part, depth + 1) for part in parts]
+        return read[0] if len(read) == 1 else read
+
+    def _array(self, value: Any, _depth: int) -> Any:
+        if value.base is not None and getattr(value.base, "nbytes", 0) > value.nbytes:
+            self._tell("numpy.ndarray (the larger array that it is a view of)")
+        plain, dtype = np.asarray(value), value.dtype
+        out: Any = plain
+        if dtype.kind == "c":
+            out = {"real": plain.real.copy(), "imag": plain.imag.copy()}
+        elif dtype.kind not in "fiub" or dtype.itemsize > 8 or not _exact(plain):
+            out = self.read(plain.tolist(), 1)
+        if isinstance(value, np.ma.MaskedArray):
+            fill = np.asarray(value.fill_value).tolist()
+            out = {"data": out, "mask": np.ma.getmaskarray(value).tolist(), "fill": fill}
+        more = {"metadata": dict(dtype.metadata)} if dtype.metadata else {}
+        if type(value) not in (np.ndarray, np.ma.MaskedArray):
+            more |= self._parts(_without_inner(getattr(value, "__dict__", {})), 1, "array")
+        return {"array": out, **more} if more else out
+
+    def _function(self, value: Any, depth: int) -> Any:
+        self._tell("function (what it keeps was read; it was not called)")
+        code, scope = value.__code__, value.__globals__
+        parts = {"function": value.__name__, **_cells_and_defaults(value)}
+        if constants := [part for part in _constants(code) if part is not None]:
+            parts["constants"] = constants
+        if marks := _without_inner(vars(value)):
+            parts["attributes"] = marks
+        home = sys.modules.get(str(scope.get("__name__")))
+        if home is None or vars(home) is not scope:
+            names = (name for name in code.co_names if name in scope and name != "__builtins__")
+            parts["globals"] = {name: scope[name] for name in names}
+        if home is None or code.co_filename[:1] == "<":
+            told = repr((code.co_names, code.co_varnames, value.__qualname__, value.__doc__))
+            parts["code"] = zlib.crc32(code.co_code + told.encode("utf-8", "surrogatepass"))
+        return self._parts(parts, depth, "function")
+
+    def _native(self, value: Any, depth: int) -> Any:
+        owner = getattr(value, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            return f"<{getattr(value, '__qualname__', _name_of(value))}>"
+        return self._parts(_method(value.__name__, value), depth)
+
+    def _class(self, value: type, depth: int) -> Any:
+        if is_local(value):
+            parts = self._parts(_class_parts(value), depth, f"class {value.__name__}")
+            return {"class": value.__qualname__, **parts}
+        self._tell("type")
+        return f"<class {value.__module__}.{value.__qualname__}>"
+
+    def _module(self, value: types.ModuleType, depth: int) -> Any:
+        if sys.modules.get(value.__name__) is not value:
+            return self._parts({k: v for k, v in vars(value).items() if k[:2] != "__"}, depth)
+        self._tell("module")
+        return f"<module {value.__name__}>"
+
+    def _member(self, value: Any, depth: int) -> Any:
+        """Read an enumeration's member, with all members of local ones."""
+        if not is_local(type(value)) or isinstance(value, int):
             return value
-        return {"members": sorted(parts, key=repr)}
+        members = {name: member.value for name, member in type(value).__members__.items()}
+        return {"member": value.name, "members": self.read(members, depth + 1)}
+
+    def _memory(self, value: memoryview, _depth: int) -> bytes:
+        if memoryview(value.obj).nbytes > value.nbytes:
+            self._tell("memoryview (of more than it shows)")
+        return value.tobytes()
+
+    def _exception(self, value: BaseException) -> Any:
+        if value.__traceback__ is not None:
+            self._tell("traceback of an exception (its frames)")
+        text = Raised.of(value).text
+        if all(type(part) in _ALL_PLAIN and str(part) in text for part in value.args):
+            return text
+        return {"exception": text, "args": self.read(value.args, 1)}
 
     def _sequence(self, value: Any, depth: int) -> Any:
         held = (list if isinstance(value, list) else tuple).__getitem__(value, slice(None))
@@ -448,39 +276,188 @@ class Reader:
             return value
         return {key: mine for key, _, _, mine in read}
 
-    def _numeric(self, value: Any, depth: int) -> Any:
-        if isinstance(value, np.ndarray) and shows_part(value):
-            self._tell("numpy.ndarray (the larger array that it is a view of)")
-        if type(parts := numeric_parts(value)) is np.ndarray:
-            return parts
-        return self.read(parts, depth if isinstance(parts, dict) else depth + 1)
-
-    def _yielded(self, value: Iterator[Any], kind: type, depth: int) -> Any:
-        whole = yields_all_of(value)
-        if whole is NOTHING and not is_users(kind):
-            self._tell(f"{name_of(value)} (what it yields was read, not what it keeps)")
+    def _yielded(self, value: Iterator[Any], depth: int) -> Any:
+        if not is_users(type(value)):
+            self._tell(f"{_name_of(value)} (what it yields was read, not what it keeps)")
         out = [self.read(part, depth + 1) for part in islice(value, _LONGEST + 1)]
         if len(out) > _LONGEST:
-            self._tell(f"{name_of(value)} beyond {_LONGEST} values")
-        if whole is NOTHING or whole is None:
-            return out[:_LONGEST]
-        return {"yields": out[:_LONGEST], "of": self.read(whole, depth + 1)}
+            self._tell(f"{_name_of(value)} beyond {_LONGEST} values")
+        return out[:_LONGEST]
 
-    def _frame(self, value: Any, home: str, depth: int) -> Any:
-        if home == "polars" and hasattr(value, "collect"):
-            self._tell(f"{name_of(value)} (what it collects was read, not its plan)")
-        parts = frame_parts(value, home)
-        return self._named(value) if parts is None else self._parts(parts, depth)
+    def _frame(self, value: Any, depth: int) -> Any:
+        """Return the cells, types, categories and names of a frame or series."""
+        if hasattr(value, "collect"):
+            self._tell(f"{_name_of(value)} (what it collects was read, not its plan)")
+            value = value.collect()
+        if hasattr(value, "categories") and not hasattr(value, "to_frame"):
+            return {"values": value.tolist(), "categories": value.categories.tolist()}
+        if hasattr(value, "to_frame"):
+            value = value.to_frame()
+        if not hasattr(value, "to_dict"):
+            return self._named(value)
+        polars = hasattr(value, "get_columns")
+        cells = value.to_dict(as_series=False) if polars else value.to_dict(orient="tight")
+        kinds = [[str(d), *getattr(d, "categories", ())] for d in [*value.dtypes]]
+        return self._parts({**cells, "dtypes": kinds, **getattr(value, "attrs", {})}, depth)
+
+    def _parts(self, parts: Mapping[str, Any], depth: int, owner: str = "") -> dict[str, Any]:
+        if owner and len(self.kept) < _LONGEST:
+            self.kept.update(dict.fromkeys(parts, owner))
+        return {name: self.read(part, depth + 1) for name, part in parts.items()}
 
     def _tell(self, name: str) -> None:
         self.unread[name] = None
 
     def _named(self, value: Any) -> str:
         """Return a placeholder for an unread value, and record its name."""
-        self._tell(name := name_of(value))
+        self._tell(name := _name_of(value))
         return f"<{name}>"
 
 
 def read(value: Any) -> Any:
     """Return the whole content of an output as plain values."""
     return Reader().read(value)
+
+
+def written(value: Any) -> Any:
+    """Return a very long whole number in hexadecimals, other values unchanged."""
+    return hex(value) if type(value) is int and value.bit_length() > _BITS else value
+
+
+def kept_words(kept: dict[str, str], event: str | None) -> str:
+    """Return a note that the object's holder can read a finding."""
+    told = {name: owner for name, owner in kept.items() if name not in _OF_FUNCTIONS}
+    if event is not None:
+        told = {name: owner for name, owner in told.items() if repr(name) in event}
+    if not told:
+        return ""
+    names = ", ".join(f"`{name}`" for name in list(told)[:_MOST_NAMES])
+    owner = next(iter(told.values()))
+    return (
+        f"; the output keeps {names} ({owner}), which whoever is handed it can read: what only "
+        "answers questions is a queryable (`dp.new_queryable`)"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+
+_NOTHING: Any = object()
+"""Stands for no value."""
+
+
+def state_of(value: Any) -> dict[str, Any]:
+    """Return an instance's attributes and slots, whatever its class says of copies."""
+    held = object.__getstate__(value)
+    parts = [part for part in (held if isinstance(held, tuple) else (held,)) if part]
+    return _without_inner({str(k): v for part in parts for k, v in dict(part).items()})
+
+
+def _without_inner(parts: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {name: part for name, part in parts.items() if name not in _INNER}
+
+
+def _copied_from(value: Any) -> tuple[Any, ...] | None:
+    """Return what Python makes a copy from, or None."""
+    try:
+        made = value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001 - it has no copies
+        return None
+    return made if isinstance(made, tuple) else None
+
+
+def is_local(kind: type) -> bool:
+    """Return whether a class was defined inside a user's function."""
+    if not (kind.__flags__ & _HEAP and is_users(kind)):
+        return False
+    found: Any = sys.modules.get(str(kind.__module__))
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not kind
+
+
+def _class_parts(kind: type) -> dict[str, Any]:
+    """Return the values and closures of local classes."""
+    out: dict[str, Any] = {}
+    for base in filter(is_local, kind.__mro__ if not hasattr(kind, "_fields") else ()):
+        for name, part in vars(base).items():
+            functions = _functions(part)
+            if functions:
+                held: Any = [one for one in map(_cells_and_defaults, functions) if one]
+            else:
+                inner = name[:2] == "__" and name != "__doc__"
+                held = None if inner or hasattr(type(part), "__get__") else part
+            if name == "__doc__" and hasattr(base, "__dataclass_fields__"):
+                held = None  # written by Python, with addresses
+            if held not in (None, []):
+                out.setdefault(name, held)
+    return out
+
+
+def _functions(part: Any) -> list[Any]:
+    """Return the functions of a method or a property."""
+    parts = [getattr(part, name, None) for name in ("fget", "fset", "fdel", "__func__")]
+    found = [one for one in (*parts, part) if isinstance(one, types.FunctionType)]
+    return [one for one in found if one.__code__.co_filename[:1] != "<"]
+
+
+def _cells_and_defaults(function: types.FunctionType) -> dict[str, Any]:
+    """Return a function's variables of closures, and its defaults."""
+    out: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not filled
+            if name != "__class__":
+                out[name] = cell.cell_contents
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return {**out, "defaults": defaults} if defaults else out
+
+
+def _constants(code: types.CodeType) -> Iterator[Any]:
+    for part in code.co_consts:
+        yield from _constants(part) if isinstance(part, types.CodeType) else (part,)
+
+
+def _method(name: Any, value: Any) -> dict[str, Any]:
+    return {"method": name, "self": value.__self__}
+
+
+def _number(value: Any, _depth: int) -> Any:
+    """Return an exact number as a float and as a text."""
+    try:
+        return {"near": float(value), "text": str(value)}
+    except OverflowError:
+        return {"text": str(value)}
+
+
+def _exact(value: Any) -> bool:
+    """Return whether all whole numbers of an array are floats."""
+    small = value.dtype.kind not in "iu" or value.dtype.itemsize < 8 or not value.size
+    return small or bool(int(value.min()) >= -_LARGEST and int(value.max()) <= _LARGEST)
+
+
+def _frame_home(kind: type) -> str:
+    """Return the package of a frame, series or index, or nothing."""
+    homes = [str(base.__module__).split(".")[0] for base in kind.__mro__]
+    return next((home for home in homes if home in ("pandas", "polars")), "")
+
+
+def _is_property(part: Any) -> bool:
+    return isinstance(part, _PROPERTIES)
+
+
+def _vars(kind: type) -> list[Any]:
+    return list(vars(kind).values()) if is_users(kind) else []
+
+
+def _own_text(value: Any) -> str:
+    """Return an object's own class text, or nothing."""
+    held: Any = type(value).__repr__
+    if held is object.__repr__ or hasattr(value, "__dataclass_fields__"):
+        return ""
+    text = repr(value)
+    return "" if "object at 0x" in text else without_addresses(text)
+
+
+def _name_of(value: Any) -> str:
+    """Return the name of a value's class, with its module."""
+    home = type(value).__module__
+    return type(value).__name__ if home == "builtins" else f"{home}.{type(value).__name__}"

@@ -11,7 +11,6 @@ import enum
 import functools
 import io
 import itertools
-import random
 import types
 from collections.abc import Callable
 from typing import Any
@@ -23,24 +22,10 @@ import pytest
 from opendp_sim.audit import audit
 from opendp_sim.audit.claims.curves import pure_curve
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.outputs.attributes import (
-    class_parts,
-    function_parts,
-    is_local,
-    kept_words,
-    state_in_c,
-)
 from opendp_sim.audit.outputs.encoding import encode, outcome, structure
 from opendp_sim.audit.outputs.exceptions import Raised
 from opendp_sim.audit.outputs.literals import imports_of, literal
-from opendp_sim.audit.outputs.reading import (
-    NOTHING,
-    Reader,
-    base_value,
-    plain_array,
-    read,
-    yields_all_of,
-)
+from opendp_sim.audit.outputs.reading import Reader, is_local, kept_words, read
 from tests._tiers import some
 from tests.audit.growing import shown, witnessed
 from tests.audit.report.test_counterexample import _certified, _measurement
@@ -259,14 +244,12 @@ class Asked:
     [
         (caught([]), "traceback"),
         ((v for v in [7]), "generator"),
-        (map(abs, [7]), "map"),
         (np.arange(9)[:1], "larger array"),
         (memoryview(bytes(9))[:1], "more than it shows"),
         (int, "type"),
         (io, "module"),
         (Asked(), "properties"),
-        (random.Random(1), "state in C"),  # noqa: S311
-        (functools.lru_cache(total), "state in C"),
+        (functools.lru_cache(total), "lru_cache"),
         ([object()], "object"),
     ],
 )
@@ -299,12 +282,7 @@ def test_what_was_read_in_full_names_nothing() -> None:
     assert read(values[2]) is values[2]
     assert read(values[0]) == {"value": 7}
     assert is_local(Local)
-    assert class_parts(Local) == {}
-    assert not state_in_c(Local)
-    assert "function" in function_parts(total)
-    assert base_value(dt) is NOTHING
-    assert plain_array(np.zeros(3))
-    assert yields_all_of(iter([1])) is None
+    assert "function" in read(total)
 
 
 def test_addresses_and_freshly_made_parts_are_no_event() -> None:
