@@ -89,11 +89,6 @@ def _unfit(subject: Subject, data: Any) -> str:
 def settled(report: Report, case: LayerInput, again: Callable[[], Report]) -> Report:
     """Return what the finding of an audit with a declaration comes to.
 
-    Args:
-        report: the audit with the declaration.
-        case: what it was given.
-        again: the audit without it.
-
     Raises:
         AuditError: OS501, releases do not lie around the declared noiseless part, and nothing else
             refutes the object.

@@ -20,8 +20,8 @@ from opendp_sim.audit.generators.datasets import records_of
 from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair, PairSpace
 from opendp_sim.audit.generators.spaces import metric_name, person_place, space_of
 from opendp_sim.audit.outputs.encoding import Encoded
+from opendp_sim.audit.seeds.blocks import guided
 from opendp_sim.audit.seeds.constants import Mined
-from opendp_sim.audit.seeds.from_code import guided
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import metered
 from opendp_sim.core import dp
@@ -108,24 +108,24 @@ class WithPairs:
     """A space whose corners begin with given pairs."""
 
     def __init__(self, given: tuple[Pair, ...], space: PairSpace) -> None:
-        self._given, self._space = given, space
+        self._given, self.space = given, space
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
         """Return a random pair of the space."""
-        return self._space.draw(rng, distance)
+        return self.space.draw(rng, distance)
 
     def corners(self, rng: np.random.Generator) -> Any:
         """Yield the given pairs, then the structured ones."""
         yield from self._given
-        yield from self._space.corners(rng)
+        yield from self.space.corners(rng)
 
     def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
         """Return a similar pair; a given pair as it is."""
-        return pair if pair.genome is None else self._space.mutate(pair, rng)
+        return pair if pair.genome is None else self.space.mutate(pair, rng)
 
     def simpler(self, pair: Pair) -> Any:
         """Return smaller pairs; none of a given pair."""
-        return () if pair.genome is None else self._space.simpler(pair)
+        return () if pair.genome is None else self.space.simpler(pair)
 
 
 def searched_space(
@@ -176,11 +176,6 @@ _USUAL = {"composed": False, "trace": True, "mine": True}
 
 def checked_options(seed: Any, noise: Any, **functions: Any) -> None:
     """Refuse what is of no kind that an audit can use.
-
-    Args:
-        seed: a whole number, not negative.
-        noise: a law, an OpenDP measurement, a declaration of our own, or nothing.
-        functions: what has to be callable where it is given, by the name of its option.
 
     Raises:
         AuditError: OS501.

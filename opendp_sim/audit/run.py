@@ -28,7 +28,6 @@ from opendp_sim.audit.declaration import OF_DECLARATIONS, REST, check_declaratio
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import on_its_own
 from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
-from opendp_sim.audit.generators.spaces import metric_name
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.reset_state import Kept
 from opendp_sim.audit.instrument.tape import Tape
@@ -44,14 +43,12 @@ from opendp_sim.audit.options import (
     scored,
     searched_space,
 )
-from opendp_sim.audit.outputs.attributes import kept_words
 from opendp_sim.audit.outputs.errstate import numpys_own
-from opendp_sim.audit.outputs.reading import Reader
+from opendp_sim.audit.outputs.reading import Reader, kept_words
 from opendp_sim.audit.report.counterexample import Witness, find_witness, outcome
 from opendp_sim.audit.report.report import Report, versions
 from opendp_sim.audit.report.repro_script import Shown, imported
 from opendp_sim.audit.seeds.constants import Mined, mined
-from opendp_sim.audit.seeds.missing_values import with_nan
 from opendp_sim.audit.size_limit import paced
 from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
@@ -304,12 +301,11 @@ def audit(
     check_unconditional(obj)
     d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
     driver = default_driver(obj, d_in, mine=mine) if drive is None else drive
-    metric, domain = (getattr(obj, f"input_{kind}", None) for kind in ("metric", "domain"))
-    given = given_pairs(pairs, d_in, metric, domain)
+    given = given_pairs(
+        pairs, d_in, *(getattr(obj, f"input_{k}", None) for k in ("metric", "domain"))
+    )
     if isinstance(driver, Driver):
         given += driver.pairs
-    if domain is not None and metric is not None and generator is None:
-        given += with_nan(metric_name(metric), quiet_member(domain), d_in)
     subject = _subject(obj, d_in, driver, core, noise, sample)
     found = mined(functions, arguments_of(obj)) if functions and mine else Mined()
     space = searched_space(subject, d_in, given, generator, found if functions and mine else None)

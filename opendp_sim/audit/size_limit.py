@@ -77,15 +77,7 @@ def paced(
     seconds: float,
     tape: Tape | None = None,
 ) -> PairSpace:
-    """Return the pairs within a run's time limit.
-
-    Args:
-        space: all pairs.
-        run: the object.
-        rng: what chooses records.
-        seconds: what one run may take.
-        tape: what the run's draws of noise are on: there the number of draws has an end.
-    """
+    """Return the pairs within a run's time limit."""
     drawn = [space.draw(rng).left for _ in range(_DRAWS)]
     if not all(isinstance(data, list) for data in drawn):
         return space

@@ -26,7 +26,6 @@ from opendp_sim.audit.instrument.permutations import picked, shown
 from opendp_sim.audit.instrument.prefetch import Ahead, bits_ahead
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.seeds.constants import Mined
-from opendp_sim.audit.seeds.from_code import guided
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.statistics.score_bets import lean_bets
 from opendp_sim.audit.subject import read_subject
@@ -339,13 +338,3 @@ def test_an_event_that_no_bet_reaches_is_priced() -> None:
 def test_what_is_exactly_within_its_claim_is_not(name: str) -> None:
     pair = BY_NAME[name]
     assert audit(pair.make(False), pair.d_in, BRIEF).verdict == "not refuted"
-
-
-def test_a_record_before_as_many_as_the_code_names_pushes_one_out() -> None:
-    made = BY_NAME["first_two_visits"].make(True)
-    space = space_of(made.input_domain, made.input_metric, 1)
-    rows = guided(space, made.input_domain, Mined(numbers={2.0})).corners(np.random.default_rng(0))
-    pushed = [p for p, _ in zip(rows, range(24), strict=False) if len(p.left) == 2]
-    assert any(
-        p.left[-1][1] < -4 and p.right[0][1] > 4 and p.left[0][0] == p.right[0][0] for p in pushed
-    )

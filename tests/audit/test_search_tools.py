@@ -10,15 +10,13 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.claims.curves import pure_curve
-from opendp_sim.audit.generators.atoms import atom_source
 from opendp_sim.audit.generators.datasets import guessed_source, records_of
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.native_laws import Law, Laws
 from opendp_sim.audit.instrument.noise_pool import MOST_ENTRIES, NoiseTable, Pools
 from opendp_sim.audit.outputs.encoding import Raised, encode, unordered
 from opendp_sim.audit.outputs.predicates import plain_events
-from opendp_sim.audit.seeds.constants import Mined, counted, joined, mined, repeated
-from opendp_sim.audit.seeds.from_code import _overflowing
+from opendp_sim.audit.seeds.constants import mined
 from opendp_sim.audit.statistics.score_bets import text_of
 from opendp_sim.audit.statistics.scores import Leaning, rows_of, surplus_of_shift
 from opendp_sim.audit.trace import draw_tree
@@ -123,15 +121,6 @@ def test_an_exception_is_an_output_of_a_glance() -> None:
     assert excess(UNIT, [], []) < 1
 
 
-def test_words_are_joined_by_the_marks_that_a_code_takes_apart() -> None:
-    assert "x;x" in joined({"x", ";"})
-    assert "a b" in joined({"a", "b", "split"})
-    assert joined({"a", "b"}) == []
-    assert {"bab", "bab" + "ab" * 7, "cac"} <= set(joined({"a", "b", "c", "split"}))
-    assert "abab" in repeated({"ab", "count"})
-    assert repeated({"ab"}) == []
-
-
 class _Made:
     """What the laws read of a measurement, and how often it was released."""
 
@@ -206,17 +195,6 @@ def test_records_of_a_domain_that_only_says_what_a_member_is_are_found_by_asking
     assert guessed_source(lambda _: False) is None
     with pytest.raises(AuditError, match="generator="):
         records_of(dp.user_domain("nothing", lambda _: False))
-
-
-def test_a_text_with_a_unit_is_tried_where_the_code_looks_at_its_end() -> None:
-    assert {"50k", "7k", "k7"} <= set(counted({"k", "endswith", "a long word"}, {50.0, 0.5}))
-    assert counted({"k"}, {50.0}) == []
-
-
-def test_sums_of_a_clamp_in_the_code_pass_the_limits_of_narrow_types() -> None:
-    unbounded = atom_source(dp.atom_domain(T=int))
-    assert {33, 66} <= set(_overflowing(unbounded, Mined({1000, 0.5})))
-    assert not {33, 66} & set(_overflowing(unbounded, Mined()))
 
 
 def test_what_was_never_seen_is_outside_of_what_was() -> None:

@@ -40,18 +40,7 @@ def costliest_analyst(
     pairs: Iterable[Pair],
     rng: np.random.Generator,
 ) -> Driver:
-    """Return the driver with the largest excess for its length.
-
-    Of the driver and its ``others``.
-
-    Args:
-        subject: the measurement, with its claim.
-        driver: the usual conversation.
-        d_in: the distance.
-        functions: the user's functions, whose noise is put on the tape.
-        pairs: neighbours on which conversations are priced.
-        rng: of the tape.
-    """
+    """Return the driver with the largest excess for its length."""
     claimed = None if subject.privacy_map is None else subject.privacy_map(d_in)
     claim = None if claimed is None else claim_of(subject.measure, claimed)
     if not driver.others or claim is None or subject.outer is None:

@@ -51,16 +51,7 @@ def of_keys(
     *,
     anything: bool = False,
 ) -> Driver | None:
-    """Return a driver that asks a few public keys, or None.
-
-    ``None`` when the queryable accepts other queries.
-
-    Args:
-        queryable: a release.
-        member: whether a dataset is in the domain; records that are keys themselves are what differs.
-        distance: how many records differ.
-        anything: whether a queryable whose queries have no declared type is asked numbers or texts.
-    """
+    """Return a driver that asks a few public keys, or None."""
     kind = str(getattr(queryable, "query_type", ""))
     keys = _KEYS.get(kind)
     if keys is None and kind[:1] in ("i", "u") and kind[1:2].isdigit():
@@ -134,8 +125,6 @@ Number = Callable[[Any], float]
 
 def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
     """Return a driver that spends the remaining budget again and again.
-
-    Until nothing is accepted or six queries were answered.
 
     Raises:
         AuditError: OS501, it takes no measurement on its own space.
@@ -311,13 +300,6 @@ _KINDS, _OF_A_KIND, _LEAST = 6, 40, 1e-3
 
 def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
     """Return the default driver of an object, or None.
-
-    None when the object answers no queries.
-
-    Args:
-        obj: a measurement, an odometer, or anything else.
-        d_in: the distance of the claim.
-        mine: whether words of its code may be a part of a question.
 
     Raises:
         AuditError: OS501, it answers questions of a kind that no default driver can ask.

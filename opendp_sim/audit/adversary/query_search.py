@@ -170,13 +170,7 @@ _LAST = 4
 
 
 class Turns:
-    """Asks two questions in turns, if answers are bare yes or no.
-
-    Args:
-        first: a question.
-        second: another one, about other records.
-        known: cells of answers to the first; the first of their texts counts as 1, others as 0.
-    """
+    """Asks two questions in turns, if answers are bare yes or no."""
 
     def __init__(self, first: Any, second: Any, known: list[tuple[Any, ...]]) -> None:
         self.first, self.second = first, second
@@ -186,14 +180,7 @@ class Turns:
         without noise of their own are answered by no there, and by yes to the first, on one side only."""
 
     def __call__(self, heard: list[tuple[Any, ...]], ask: Heard) -> tuple[float, float, float]:
-        """Return the numbers of ones for each query, after their difference.
-
-        As (difference, first, second).
-
-        Args:
-            heard: what was answered before.
-            ask: asks, and returns the cells of an answer.
-        """
+        """Return the numbers of ones for each query, after their difference."""
         if not _yes_or_no(heard):
             return 0.0, 0.0, 0.0
         sums, met = [0.0, 0.0], set[tuple[Any, ...]]()
@@ -235,10 +222,7 @@ behind may be more than there was."""
 
 @dataclass(frozen=True)
 class Shape:
-    """Describe the parts of a query and their values.
-
-    And the keys of a mapping, or a text's separator; without either the query is a tuple.
-    """
+    """Describe the parts of a query and their values."""
 
     kinds: str
     values: tuple[tuple[Any, ...], ...]
@@ -314,13 +298,7 @@ _UNKNOWN = "?"
 def repeated_queries(
     shape: Shape, texts: Sequence[str], numbers: Iterable[float]
 ) -> Iterator[list[Any]]:
-    """Yield conversations, as lists of questions.
-
-    Args:
-        shape: a question that is answered.
-        texts: what may be a part of one.
-        numbers: of the code; questions cost as much, or a little less.
-    """
+    """Yield conversations, as lists of questions."""
     usual = [values[0] for values in shape.values]
     for cost in _costs_insistent(shape, numbers):
         yield [shape.of(_costing(shape, usual, cost))] * _TIMES
@@ -409,19 +387,7 @@ def of_shapes(
     numbers: Iterable[float] = (),
     claim: float = 1.0,
 ) -> Driver | None:
-    """Return a driver with queries of several parts, or None.
-
-    ``None`` where none is answered.
-
-    Args:
-        releases: each makes a queryable of a synthetic dataset; the next one is for a queryable that
-            answers nothing about the first.
-        member: whether a dataset is in the domain; records that are asked about are what differs.
-        distance: how many records differ.
-        words: texts that may be a part of a question.
-        numbers: what a question may cost, beside the usual costs.
-        claim: the loss that is claimed, of which questions cost parts.
-    """
+    """Return a driver with queries of several parts, or None."""
     numbers = tuple(numbers)
     texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
     costs = _costs(numbers, claim)

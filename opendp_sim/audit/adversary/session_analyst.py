@@ -58,13 +58,6 @@ def of_service(
 ) -> Driver:
     """Return the driver of a service.
 
-    Args:
-        obj: the service, with whatever is chained before it.
-        domain: the rows that the service itself takes, which its queries are rows of.
-        d_in: how many records the neighbours differ by.
-        priced: whether every transcript must stay within the loss.
-        before: what is chained before the service; nothing for the service itself.
-
     Raises:
         AuditError: OS501, no record of the domain becomes a row of the service.
     """

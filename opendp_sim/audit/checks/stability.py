@@ -163,15 +163,6 @@ class StabilitySearch:
     """Search counterexamples to a stability map, in several rounds.
 
     A short look first, the rest after the noise tests.
-
-    Args:
-        subject: what is audited.
-        space: where pairs come from.
-        d_in: the input distance of the claim.
-        budget: how many pairs it may try in all.
-        rng: of the walk.
-        beta: risk of the coupling tests, over all looks together.
-        output_distance: distance of two outputs, for a metric the auditor does not know.
     """
 
     def __init__(

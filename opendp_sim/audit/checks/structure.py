@@ -67,10 +67,7 @@ class _DivergedError(Exception):
 def recorded_calls(
     calls: list[Call], outer: dp.Measurement | None, frozen: list[Any] | None = None
 ) -> Iterator[None]:
-    """Log the calls of inner measurements.
-
-    All but ``outer``; with ``frozen``, return those releases.
-    """
+    """Log the calls of inner measurements."""
     call, invoke = dp.Measurement.__call__, dp.Measurement.invoke
     inside = [False]
 

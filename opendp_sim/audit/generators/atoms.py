@@ -152,7 +152,7 @@ def _float_corners(
     corners = [float(v) for v in wanted if low <= v <= high]
     if single:
         corners = [v for v in corners if float(np.float32(v)) == v]
-    return (*corners, math.nan) if nan else tuple(corners)
+    return (*corners[:2], math.nan, *corners[2:]) if nan else tuple(corners)
 
 
 def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> ValueSource:

@@ -269,13 +269,6 @@ def space_of(
 ) -> PairSpace:
     """Return the space of neighbouring pairs of a claim.
 
-    Args:
-        domain: the input domain.
-        metric: the input metric.
-        d_in: the input distance of the claim.
-        pairs: the user's own pairs, used alone when nothing else is known.
-        generator: makes a dataset; its records are edited as the metric says.
-
     Raises:
         AuditError: OS501, neither the domain nor the user says what a dataset is.
     """

@@ -87,15 +87,7 @@ def _is_plain(out: Any) -> bool:
 def asked_directly(
     outer: Any, drive: Callable[[Any], Any], end: Callable[[], None]
 ) -> Callable[[Any], Any] | None:
-    """Return an interactive release's conversation as a function.
-
-    Of the dataset.
-
-    Args:
-        outer: the measurement, a user's own, behind transformations or not.
-        drive: what asks the queryable.
-        end: called where a run says nothing.
-    """
+    """Return an interactive release's conversation as a function."""
     parts = TakenApart()
     try:
         start = parts.measurement(outer)

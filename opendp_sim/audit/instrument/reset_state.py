@@ -247,10 +247,7 @@ class Kept:
             self._put(now)
 
     def fresh(self, run: Callable[[Any], Any], data: Any) -> bool:
-        """Return whether first calls differ, or have a public seed.
-
-        On one dataset; else all of the noise was put back.
-        """
+        """Return whether first calls differ, or have a public seed."""
         stated, end = set[str](), work_seconds() + _SECONDS
         with self.lent():
             for number in range(_RUNS):

@@ -30,14 +30,6 @@ def best_bet(
     """Choose event, eps and stake on held-out outputs.
 
     The score was not learned from them.
-
-    Args:
-        scores: candidate scores.
-        left: outputs of the side whose probability is claimed not to be large.
-        right: outputs of the other side.
-        curve: the claim.
-        hold_out: the outputs that learned scores have not seen; raw ones may use all.
-        coupled: the two outputs of a round have their noise in common.
     """
     found: Bet | None = None
     epsilons = curve.grid

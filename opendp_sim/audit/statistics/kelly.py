@@ -55,12 +55,6 @@ def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet
     """Join a bet with one of the opposite direction.
 
     Each player sets both stakes anew.
-
-    Args:
-        bet: the stronger bet, on ``left`` being too likely.
-        other: the bet on ``right`` being too likely, if there is one.
-        left: past outputs, from which the dependence of the two events is read.
-        right: past outputs of the other side.
     """
     if other is None:
         return bet

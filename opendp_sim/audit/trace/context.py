@@ -15,9 +15,10 @@ import numpy as np
 from opendp_sim.audit.findings import Effort, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.common_noise import Common
-from opendp_sim.audit.instrument.compare_tapes import claim_of, decode
+from opendp_sim.audit.instrument.compare_tapes import claim_of, decode, look
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape, TapeEndError
+from opendp_sim.audit.seeds.blocks import block_space, explore
 from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.state.reachable import arguments_of
 from opendp_sim.audit.subject import Subject
@@ -28,7 +29,7 @@ from opendp_sim.audit.work import work_seconds
 BARE = "an output without noise depends on the data"
 UNSEEN = "outputs of neighbours differ more than noise that is on no tape hides"
 """What a pair without a draw on its tape shows: where all that is random is on it, and where not."""
-_CALLS, _CLEAR = 6, 1.02
+_CALLS, _CLEAR, _EXPLORED, _RECORDS = 6, 1.02, 0.3, 600
 
 
 @dataclass
@@ -161,7 +162,8 @@ class Tracer:
         self.hidden = self.hidden or self.tape.unseen
 
     def look_around(self) -> None:
-        """Scan pairs along their tapes."""
+        """Explore records, and scan pairs along their tapes."""
+        self._explore()
         seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), work_seconds()
         runs = self.tape.runs
         self.seen = scan(
@@ -178,6 +180,25 @@ class Tracer:
         if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
             self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
         self.seconds_a_run = (work_seconds() - begin) / max(self.tape.runs - runs, 1)
+
+    def _explore(self) -> None:
+        """Fill the space with the costliest records of each path."""
+        space = block_space(self.space)
+        if space is None:
+            return
+        end = work_seconds() + min(_EXPLORED * self.budget.scan_seconds, self.left(0.2))
+
+        def price(pair: Pair) -> tuple[float, str]:
+            view = look(self.tape, self.function, pair, self.claim)
+            return view.loss, view.finding
+
+        explore(
+            space,
+            price,
+            self.functions,
+            self.rng,
+            lambda runs: runs < min(_RECORDS, self.budget.scan_pairs) and work_seconds() < end,
+        )
 
     def _decides(self, found: Found) -> bool:
         """Return whether a pair needs no better one."""
