@@ -5,30 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from opendp_sim.core.about import options_of
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import (
-    MISSING,
-    REGISTRY,
-    TOO_FEW,
-    Mechanism,
-    Option,
-    current_key,
-    one_of,
-)
+from opendp_sim.core.mechanism import MISSING, REGISTRY, TOO_FEW, Mechanism, current_key
 from opendp_sim.dsl.grammar.section import HOLE, hole_in, value_text
 from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, suggest
 
 
 def read_steps(
-    value: Any, path: Path, notes: Notes, rooms: Collection[str]
+    value: list[Any], path: Path, notes: Notes, rooms: Collection[str]
 ) -> tuple[Mechanism, ...] | None:
     """Return the mechanisms of steps, or None."""
-    if not isinstance(value, list):
-        if value is not HOLE:
-            notes.error("OS304", f"`{path[-1]}` must be a list of steps", path,
-                        label=f"got {value_text(value)}",
-                        help="write one `- step: {...}` a line.")  # fmt: skip
-        return None
     steps = [_step(item, (*path, place), notes, rooms) for place, item in enumerate(value)]
     found = tuple(step for step in steps if step is not None)
     return found if len(found) == len(steps) else None
@@ -182,12 +169,10 @@ def _option_words(
     return bool(strange)
 
 
-def _options(cls: type[Mechanism]) -> Iterator[type[Option]]:
+def _options(cls: type[Mechanism]) -> Iterator[Any]:
     """Yield every alternative of every parameter that is a choice between records."""
     for info in cls.model_fields.values():
-        for metadata in info.metadata:
-            if isinstance(metadata, one_of):
-                yield from metadata.known.values()
+        yield from options_of(info).values()
 
 
 def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:
