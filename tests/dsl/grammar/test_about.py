@@ -18,6 +18,7 @@ SAID = {
     "purpose": "to see where delays are",
     "date": "2026-11-22",
 }
+LABELS = {"date": "Spec dated"}
 
 
 def told(folder, **words):
@@ -43,9 +44,9 @@ def test_a_page_prints_what_is_said_and_leaves_a_line_for_the_rest(tmp_path):
     assert "to see where delays are" in page
     missing = '</dt><dd class="missing">not stated</dd>'
     for word in FORM:
-        assert (f"<dt>{word.capitalize()}{missing}" in page) == (word not in SAID)
+        assert (f"<dt>{LABELS.get(word, word.capitalize())}{missing}" in page) == (word not in SAID)
     empty = page_of(write_small(tmp_path))
-    assert all(f"<dt>{word.capitalize()}{missing}" in empty for word in FORM)
+    assert all(f"<dt>{LABELS.get(word, word.capitalize())}{missing}" in empty for word in FORM)
     assert "<h1>Small</h1>" in empty
     assert "<h1>Where delays are</h1>" in page_of(told(tmp_path, title="Where delays are"))
 
