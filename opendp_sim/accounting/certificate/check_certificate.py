@@ -1299,10 +1299,8 @@ def check_words(found: Checked) -> None:
     must(c["owner"] == about.get("owner"), "owner is not the program's")
     for name, told in plan["outputs"].items():
         mine = program["outputs"][name]
-        must(
-            told["from"] == mine["from"] and told["save"] == mine.get("save"),
-            f"plan.outputs.{name}",
-        )
+        for word in ("from", "save", "serve"):
+            must(told[word] == mine.get(word), f"plan.outputs.{name}.{word}")
         at = mine["from"]
         while at in program["outputs"]:
             at = program["outputs"][at]["from"]
@@ -1413,11 +1411,16 @@ def or_gap(found: Checked, test: Callable[..., Any], *what: Any) -> Any:
 def check_stage(found: Checked, name: str) -> None:
     """Compare a stage's stability and sensitivities."""
     told, steps = found.plan["stages"][name], found.steps(name)
+    node, entry = found.program["flow"][name], found.source(name)
+    must(told["from"] == node["from"], f"{name}: it comes from elsewhere")
+    must(found.program["data"].get(told["source"]) == entry, f"{name}: another source")
+    must(told["public"] is bool(entry.get("public")), f"{name}: public")
+    must(told["released"] is ("release" in node), f"{name}: released")
     must([step["step"] for step in told["steps"]] == [key for key, _, _ in steps], f"{name}: steps")
     state = (steps[-1][2] if steps else found.start(found.source(name))).known()
     must(told["stability"] == state.stability, f"{name}: stability {told['stability']}")
-    must(bool(told["faces"]) == bool(state.blocks), f"{name}: faces")
-    if told["faces"]:
+    must((told["faces"] is not None) == bool(state.blocks), f"{name}: faces")
+    if state.blocks:
         k = state.stability
         must(
             near(told["faces"]["l1"], float(k * state.norm("l1")), 1e-12), f"{name}: L1 sensitivity"
@@ -1565,11 +1568,13 @@ def check_derivation(
     last = r["maps"][-1][1] if r["maps"] else d_in
     must(told[-1]["inputs"] == {"distance": last}, f"{name}: derivation's distance")
     for line in told:
-        hexadecimal = re.fullmatch(r"[0-9a-f]{64}", line["page"] or "")
+        key, page = line["step"], line["page"]
+        known = key in STEPS or key in LOSSES
         must(
-            hexadecimal and line["formula"] == f"{line['step']}/1",
-            f"{name}: another formula's version",
+            line["formula"] == (f"{key}/1" if known else None), f"{name}: another formula of {key}"
         )
+        a_page = page is None and not known
+        must(a_page or re.fullmatch(r"[0-9a-f]{64}", page or ""), f"{name}: no page of {key}")
 
 
 def all_near(stated: Iterable[Any], derived: Iterable[Any]) -> bool:
@@ -1584,6 +1589,10 @@ def facts(where: str, told: Json, rows: Any) -> None:
         must(told.get("touched") == touched, f"{where}: touched")
         return
     must(told["width"] == rows.width, f"{where}: width is not {rows.width}")
+    norm, stated = rows.norm, told.get("norm")
+    must((stated is None) == (norm is None), f"{where}: norm is not {norm}")
+    if norm is not None and stated is not None:
+        must(stated[0] == norm[0] and near(stated[1], norm[1]), f"{where}: norm is not {norm}")
     for word in ("lower", "upper", "unit", "l2"):
         mine = getattr(rows, word)
         if mine is None or word not in told:

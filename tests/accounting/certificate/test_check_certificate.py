@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -31,7 +32,13 @@ from opendp_sim.dsl.run.certificate import signed_certificate, statement
 from tests._plans import planned
 from tests._small import write_small
 from tests._tiers import tiered
-from tests.accounting.certificate._forgeries import BY_ARITHMETIC, NEEDS_SIGNATURE, SELECT, forged
+from tests.accounting.certificate._forgeries import (
+    BY_ARITHMETIC,
+    NEEDS_SIGNATURE,
+    SELECT,
+    fix,
+    forged,
+)
 
 ALL = BY_ARITHMETIC | NEEDS_SIGNATURE
 FEW = {"writers-density", "digits-linear", "digit-density"}
@@ -100,6 +107,49 @@ def test_the_honest_certificates_are_derived(spec, tmp_path):
         check_certificate(path, program="0" * 64)
 
 
+ON_TRUST = re.compile(
+    r"time|versions\.|evidence\.|mechanisms\.\d+\.what|derivation\.\w+\.\d+\.(lemma|page)"
+    r"|derivation\.\w+\.4\.inputs\.(lower|upper|l2)|derivation\.\w+\.\d+\.inputs\.blocks\.\d+\.[01]$"
+    r"|plan\.memory_bytes|plan\.releases\.noisy\.(cells|deviation|sampler|mechanism\.laplace\.sampler)"
+    r"|plan\..*\.(expected\..*|advice\.\d+|type|metric|numerics|evidence|monotone|own_steps)$"
+)
+"""What the checker says is on trust, in `writers-density`: words, times, accuracy, a projection's bounds."""
+
+
+def leaves(value, path=()):
+    """Yield the path and value of everything that is no list or object."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None  # fmt: skip
+    if inner is None:
+        yield path, value
+        return
+    for key, part in inner:
+        yield from leaves(part, (*path, key))
+
+
+@pytest.mark.parametrize("part", tiered(range(8), lambda part: part == 0))
+def test_every_value_but_those_on_trust_is_compared(part, tmp_path):
+    """Another value in any one place, digests made to fit, is refused; of what is not, the list is known."""
+    whole = json.loads(written("writers-density"))
+    for path, value in list(leaves(whole))[part::8]:
+        name = ".".join(map(str, path))
+        if value == 0.0 or path[0] == "program" or name in ("plan.program", "privacy.program"):
+            continue  # another program is another program
+        c = json.loads(written("writers-density"))
+        held = c
+        for key in path[:-1]:
+            held = held[key]
+        other = value + "x" if isinstance(value, str) else "x" if value is None else value * 0.5
+        held[path[-1]] = not value if isinstance(value, bool) else other
+        if path[0] == "plan":
+            fix(c)
+        try:
+            check_certificate(placed(tmp_path, json.dumps(c)))
+        except WrongError:
+            assert not re.fullmatch(r"time|versions\..*", name), name
+        else:
+            assert ON_TRUST.match(name), f"{name} can be changed, and nothing says so"
+
+
 def test_the_former_format_is_derived_too(tmp_path):
     c = json.loads(written("writers-density"))
     c.pop("derivation")
@@ -107,21 +157,22 @@ def test_the_former_format_is_derived_too(tmp_path):
     assert not check_certificate(placed(tmp_path, json.dumps(c))).gaps
 
 
-def test_what_has_no_formula_is_a_gap_and_not_accepted(tmp_path, capsys):
+@pytest.mark.parametrize("key", ["race_sketch", "laplace"])
+def test_what_has_no_formula_is_a_gap_and_not_accepted(key, tmp_path, capsys):
     """A mechanism that the table does not have, as a plugin's."""
-    c = json.loads(written("writers-density"))
-    text = (
-        json.dumps(c)
-        .replace("race_sketch", "somebodys_sketch")
-        .replace('"somebodys_sketch/1"', "null")
-    )
-    c = json.loads(text)
-    digest = checker.sha256(checker.canonical(c["program"]))
-    c["plan"]["program"] = c["privacy"]["program"] = digest
+    text = written("writers-density").replace(key, "somebodys_own")
+    c = json.loads(text.replace('"somebodys_own/1"', "null"))
+    fix(c)
     path = placed(tmp_path, json.dumps(c))
-    assert any("somebodys_sketch: no formula" in gap for gap in check_certificate(path).gaps)
+    assert any("somebodys_own: no formula" in gap for gap in check_certificate(path).gaps)
     assert main([str(path)]) == GAPS
-    assert "not derived: noisy: somebodys_sketch" in capsys.readouterr().out
+    assert "not derived: noisy: somebodys_own" in capsys.readouterr().out
+    claimed = text.replace('"somebodys_own/1"', '"race_sketch/1"')
+    c = json.loads(claimed)
+    fix(c)
+    if key == "laplace":
+        with pytest.raises(WrongError, match="another formula"):
+            check_certificate(placed(tmp_path, json.dumps(c)))
 
 
 def test_it_is_one_file_that_imports_the_standard_library_alone():
