@@ -8,7 +8,7 @@ audit, 6 data and files, 7 release, 9 internal. A code is never reused. ``CATALO
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 from opendp_sim.core.system.escape_text import escape
 
@@ -106,6 +106,12 @@ class SimError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep only the message's parts when a worker's error is pickled."""
         return _again, (type(self), self.code, self.where, self.expected, came(self.got), self.hint)
+
+    def restated(self, **parts: Any) -> Self:
+        """Return the same refusal with other parts, such as its hint."""
+        named = {name: getattr(self, name) for name in ("code", "where", "expected", "got", "hint")}
+        named |= parts
+        return type(self)(named.pop("code"), named.pop("where"), **named)
 
     def alone(self) -> NoReturn:
         """Raise without the current exception, which could contain a record.

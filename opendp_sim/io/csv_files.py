@@ -604,21 +604,16 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
         layout_of(place, records, header)
     except DataError as error:
         if header is not None and not place.dialect.header and np.isfinite(reals(header)).any():
-            error = DataError(
-                error.code, error.where, expected=error.expected, got=NO_HEADER,
-                hint="write a first line with the names of the columns, or list them in the "
-                "source's `header`.",
-            )  # fmt: skip
+            hint = "write a first line with the names of the columns, or list them in the source's"
+            error = error.restated(got=NO_HEADER, hint=f"{hint} `header`.")
         if kind_by_bytes(place.file) is not None:
             error = DataError(
                 "OS601", str(place.file), expected="a .csv file", got="a file of another kind",
                 hint=kind_hint(place.file, ".csv"),
             )  # fmt: skip
         if "".join((header or [])[:1]).startswith(_UTF16):
-            error = DataError(
-                error.code, error.where, expected=error.expected, got="a file in UTF-16",
-                hint="write `encoding: utf-16` beside its `file`.",
-            )  # fmt: skip
+            hint = "write `encoding: utf-16` beside its `file`."
+            error = error.restated(got="a file in UTF-16", hint=hint)
         error.alone()
 
 

@@ -200,11 +200,10 @@ def _names(
         refused = error
     if part.file != place.file:
         given = ", ".join(part.keys) or "none"
-        refused = DataError(
-            refused.code, refused.where, expected=refused.expected,
+        refused = refused.restated(
             got=f"no such column in the files, nor in the names of their folders ({given})",
             hint=f"a folder called `year=2026` gives its files a column `year`; {refused.hint}",
-        )  # fmt: skip
+        )
     raise refused
 
 

@@ -102,11 +102,8 @@ def pay(
     except BudgetError as error:
         if error.code != "OS402":
             raise
-        raise BudgetError(
-            "OS402",
-            where,
-            expected=error.expected,
-            got=error.got,
+        raise error.restated(
+            where=where,
             hint="lower its epsilon, or raise the limit of a new budget. Before a search or "
             "cross-validation budget.reserve(cost_of(search).charges) takes all fits, or none.",
         ) from None

@@ -102,15 +102,10 @@ class ColumnWords(Section):
             part = next((word for said, word in about if said in error.expected), "dtype")
             if part == "dtype" and self.dtype in _MEANT:
                 meant = _MEANT[self.dtype]
-                error = SpecError(
-                    error.code, error.where, expected=error.expected, got=error.got,
-                    hint=f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`.",
-                )  # fmt: skip
+                hint = f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`."
+                error = error.restated(hint=hint)
             elif part == "dtype" and (near := suggest(self.dtype.partition("[")[0], DTYPES)):
-                error = SpecError(
-                    error.code, error.where, expected=error.expected, got=error.got,
-                    hint=f"{near} {error.hint}",
-                )  # fmt: skip
+                error = error.restated(hint=f"{near} {error.hint}")
             notes.from_error(error, (*path, part) if part in self.model_fields_set else path)
 
 

@@ -253,10 +253,7 @@ def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
         found.found = find_dialect(given, entry.records, File(folder))
     except DataError as error:
         known = _header(entry.source, folder)
-        raise DataError(
-            error.code, error.where, expected=error.expected, got=f"the first line {known}",
-            hint=error.hint,
-        ) from None  # fmt: skip
+        raise error.restated(got=f"the first line {known}") from None
     if found.found.options:
         with suppress(SimError):
             declared = Look(entry.name, entry.ingest)

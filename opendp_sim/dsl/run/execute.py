@@ -485,12 +485,8 @@ def _made_releases(
 def _beside(refused: SimError, done: Applied) -> SimError:
     """Return one output's refusal, with the run's other results."""
     names = ", ".join(str(done.files.get(name, name)) for name in done.results)
-    told = type(refused)(
-        refused.code,
-        refused.where,
-        expected=refused.expected,
-        got=refused.got,
-        hint=f"{refused.hint} The charge stands, and the other outputs are released: {names}.",
+    told = refused.restated(
+        hint=f"{refused.hint} The charge stands, and the other outputs are released: {names}."
     )
     told.results = dict(done.results)
     return told

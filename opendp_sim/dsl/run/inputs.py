@@ -197,7 +197,7 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
     missing = error.got == NO_FILE and str(argument) != error.where  # relative to which folder?
     if missing or str(argument) not in error.where:
         where += f": {error.where}"
-    return DataError(error.code, where, expected=error.expected, got=error.got, hint=error.hint)
+    return error.restated(where=where)
 
 
 def open_points(output: OutputType, folder: str, memory: Memory, *, private: Origin) -> Block:

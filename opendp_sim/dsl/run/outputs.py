@@ -155,9 +155,7 @@ def _tried(where: str, step: Callable[[], Any]) -> Any:
         if error.code != "OS902":
             hint = error.hint if "charge" in error.hint else f"{error.hint} Nothing was charged."
             place = where if error.where.startswith(where) else f"{where}: {error.where}"
-            failed = type(error)(
-                error.code, place, expected=error.expected, got=error.got, hint=hint
-            )
+            failed = error.restated(where=place, hint=hint)
         else:
             failed = _broken(where, "a failure inside the mechanism")
     except Exception as error:  # noqa: BLE001 - a package's step may raise anything

@@ -192,11 +192,10 @@ def _kept() -> Iterator[None]:
     except UnavailableError as error:
         failed = error
     if failed is not None:
-        raise UnavailableError(
-            failed.code, failed.where, expected=failed.expected, got=failed.got,
+        raise failed.restated(
             hint="the outputs are kept: run the command again when the ledger can be had. It goes on "
-            "from them and charges nothing more.",
-        )  # fmt: skip
+            "from them and charges nothing more."
+        )
 
 
 def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
