@@ -64,6 +64,12 @@ def near(stated: float, derived: float, room: float = CLOSE) -> bool:
     return stated == derived or abs(stated - derived) <= room * max(abs(stated), abs(derived))
 
 
+def exact(text: Any) -> Fraction:
+    """Return a whole number or a fraction from its text."""
+    must(re.fullmatch(r"\d{1,3000}(/\d{1,3000})?", str(text)), f"{str(text)[:40]} is no fraction")
+    return Fraction(str(text))
+
+
 # --------------------------------------------------------------------------------------------------
 # Reading: canonical JSON and digests.
 
@@ -1305,6 +1311,7 @@ def check_words(found: Checked) -> None:
         while at in program["outputs"]:
             at = program["outputs"][at]["from"]
         must(told["stage"] == at, f"plan.outputs.{name}.stage")
+        must(at in plan["releases"], f"output {name} is of a stage that is not released")
     saved = program["outputs"][output].get("save")
     must(saved and Path(saved).name == c["file"]["name"], "file.name is not the output's")
     stage = plan["outputs"][output]["stage"]
@@ -1557,7 +1564,7 @@ def check_derivation(
             same_ = len(blocks) == len(mine) and all(map(all_near, blocks, mine))
             must(same_, f"{where}: blocks are not {mine}")
             factor = {n: state.norm(n) for n in ("l1", "l2_squared", "linf")}
-            told_ = {n: Fraction(v) for n, v in line["factor"].items()}
+            told_ = {n: exact(v) for n, v in line["factor"].items()}
             must(told_.keys() == factor.keys(), f"{where}: norms")
             must(all_near(told_.values(), factor.values()), f"{where}: factor")
         else:
@@ -1611,9 +1618,9 @@ def check_claim(plan: Json, budget: Json, measure: str) -> None:
     g = plan["gaussian"]
     must((g is not None) == (measure == "gdp"), "plan.gaussian")
     if g is not None:
-        square = Fraction(g["mu_squared"])
+        square = exact(g["mu_squared"])
         must(square == 2 * Fraction(total_[0]), "mu_squared is not twice the total")
-        must(near(float(Fraction(g["by_types"])), float(square)), "gaussian.by_types")
+        must(near(float(exact(g["by_types"])), float(square)), "gaussian.by_types")
     must((claim is None) == (delta is None), "a claim and a conversion_delta come together")
     stated = total_ if measure in ("pure", "approx") else claim
     must(measure not in ("pure", "approx") or claim is None, "a claim beside an epsilon")
@@ -1677,8 +1684,8 @@ def check_solved(found: Checked, budget: Json, measure: str) -> None:
         )
         if not is_solved or not limits:
             continue
-        must(Fraction(r["spend"]) == Fraction(node["spend"]), f"{name}: spend is not the program's")
-        share = min(limits) * float(Fraction(r["spend"]))
+        must(exact(r["spend"]) == exact(node["spend"]), f"{name}: spend is not the program's")
+        share = min(limits) * float(exact(r["spend"]))
         room = 1e-5 if PARTS[measure] == 1 else 0.02
         used = r["loss"][0] >= share * (1 - room)
         must(used, f"{name}: its loss {r['loss'][0]} is not its share {share} of the budget")
@@ -1762,7 +1769,7 @@ def coins_keep(p: float, q: float, rho: float) -> bool:
 
 def charged_part(text: str) -> Fraction:
     """Return a part of a charge, a hexadecimal float or a fraction."""
-    return Fraction(text) if "/" in text else Fraction(float.fromhex(text))
+    return exact(text) if "/" in text else Fraction(float.fromhex(text))
 
 
 def statement_of(c: Json) -> str:

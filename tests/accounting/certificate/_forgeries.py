@@ -285,6 +285,12 @@ BY_ARITHMETIC = {
     "a given scale": (SELECT, put("plan.releases.peeled.mechanism.peel.scale", 40.0), True),
     "another file's name": (RACE, put("file.name", "../other"), False),
     "stages that come from each other": (RACE, put("program.flow.vectors.from", "sketch"), True),
+    "a fraction that takes forever": (RACE, put("plan.gaussian.by_types", "1e999999999"), True),
+    "an output of what is not released": (
+        RACE,
+        both(*(put(f"{p}.outputs.densities.from", "vectors") for p in ("plan", "program")), put("plan.outputs.densities.stage", "vectors")),
+        True,
+    ),
     "fewer candidates": (
         SELECT, lambda c: c["program"]["data"]["digits"]["columns"]["pixel"]["keys"].__delitem__(slice(5, None)), True,
     ),
