@@ -64,7 +64,7 @@ def near(stated: float, derived: float, room: float = CLOSE) -> bool:
     return stated == derived or abs(stated - derived) <= room * max(abs(stated), abs(derived))
 
 
-def exact(text: Any) -> Fraction:
+def read_fraction(text: Any) -> Fraction:
     """Return a whole number or a fraction from its text."""
     must(re.fullmatch(r"\d{1,3000}(/\d{1,3000})?", str(text)), f"{str(text)[:40]} is no fraction")
     return Fraction(str(text))
@@ -1564,7 +1564,7 @@ def check_derivation(
             same_ = len(blocks) == len(mine) and all(map(all_near, blocks, mine))
             must(same_, f"{where}: blocks are not {mine}")
             factor = {n: state.norm(n) for n in ("l1", "l2_squared", "linf")}
-            told_ = {n: exact(v) for n, v in line["factor"].items()}
+            told_ = {n: read_fraction(v) for n, v in line["factor"].items()}
             must(told_.keys() == factor.keys(), f"{where}: norms")
             must(all_near(told_.values(), factor.values()), f"{where}: factor")
         else:
@@ -1618,9 +1618,9 @@ def check_claim(plan: Json, budget: Json, measure: str) -> None:
     g = plan["gaussian"]
     must((g is not None) == (measure == "gdp"), "plan.gaussian")
     if g is not None:
-        square = exact(g["mu_squared"])
+        square = read_fraction(g["mu_squared"])
         must(square == 2 * Fraction(total_[0]), "mu_squared is not twice the total")
-        must(near(float(exact(g["by_types"])), float(square)), "gaussian.by_types")
+        must(near(float(read_fraction(g["by_types"])), float(square)), "gaussian.by_types")
     must((claim is None) == (delta is None), "a claim and a conversion_delta come together")
     stated = total_ if measure in ("pure", "approx") else claim
     must(measure not in ("pure", "approx") or claim is None, "a claim beside an epsilon")
@@ -1684,8 +1684,11 @@ def check_solved(found: Checked, budget: Json, measure: str) -> None:
         )
         if not is_solved or not limits:
             continue
-        must(exact(r["spend"]) == exact(node["spend"]), f"{name}: spend is not the program's")
-        share = min(limits) * float(exact(r["spend"]))
+        must(
+            read_fraction(r["spend"]) == read_fraction(node["spend"]),
+            f"{name}: spend is not the program's",
+        )
+        share = min(limits) * float(read_fraction(r["spend"]))
         room = 1e-5 if PARTS[measure] == 1 else 0.02
         used = r["loss"][0] >= share * (1 - room)
         must(used, f"{name}: its loss {r['loss'][0]} is not its share {share} of the budget")
@@ -1769,7 +1772,7 @@ def coins_keep(p: float, q: float, rho: float) -> bool:
 
 def charged_part(text: str) -> Fraction:
     """Return a part of a charge, a hexadecimal float or a fraction."""
-    return exact(text) if "/" in text else Fraction(float.fromhex(text))
+    return read_fraction(text) if "/" in text else Fraction(float.fromhex(text))
 
 
 def statement_of(c: Json) -> str:
