@@ -163,6 +163,7 @@ def _bound(mechanism, domain, metric, what):
     return claim
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "key",
     tiered(
@@ -203,6 +204,7 @@ def _unspoken(built) -> list[str]:
     return out
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     "key", sorted(k for k, c in CASES.items() if c.mechanism.room in ("rows", "measurements"))
 )

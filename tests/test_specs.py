@@ -47,6 +47,7 @@ def test_spec_means_what_it_meant(spec: Path) -> None:
     compare(f"specs/{spec.stem}.json", json.dumps(kept, indent=1, sort_keys=True))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "spec", tiered(SPECS, lambda spec: spec.stem in FEW), ids=lambda path: path.stem
 )

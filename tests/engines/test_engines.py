@@ -70,6 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "name",
     tiered(
@@ -140,6 +141,7 @@ def shuffled(sent: list[list[bytes]]) -> None:
     sent[0][0] = replace(read_message(other), bucket=0, parts=head.parts).bytes()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("harm", [doubled, lost, foreign, renamed, shuffled])
 @pytest.mark.parametrize("name", some(["persons", "race", "votes"], 2))
 def test_results_that_are_not_each_tasks_once_are_found(

@@ -60,6 +60,7 @@ def noisy(request: Any) -> list[Release]:
     return releases(request.param, clusters(EACH, 0))
 
 
+@pytest.mark.few(1)
 def test_an_empty_class_does_not_win_on_noise(noisy: list[Release]) -> None:
     """Every release, not only their mean: without the floor the worst is near 0.3, the mean 0.7.
 
@@ -78,6 +79,7 @@ def test_an_empty_class_does_not_win_on_noise(noisy: list[Release]) -> None:
         assert right["max_likelihood"] > 0.97
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("rule", ["max_likelihood", "map"])
 def test_labels_from_densities_are_those_of_the_release(
@@ -93,6 +95,7 @@ def test_labels_from_densities_are_those_of_the_release(
     assert through["score"] == pytest.approx(direct["score"], rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.few(1)
 def test_means_of_an_empty_class_are_small_and_say_so(noisy: list[Release]) -> None:
     """Lemma 2 of density.md: noise divided by least_records; the interval holds every mean."""
     for of in noisy:
@@ -117,6 +120,7 @@ def test_means_of_an_empty_class_are_small_and_say_so(noisy: list[Release]) -> N
         assert (means["upper"] - means["lower"])[:, :2].max() < 0.6
 
 
+@pytest.mark.few(1)
 def test_the_floor_is_public(noisy: list[Release]) -> None:
     """The floor is the same for other data and other noise: it closes over parameters only."""
     of = noisy[0]

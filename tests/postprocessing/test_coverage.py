@@ -31,6 +31,7 @@ def release(steps, box, data, scale=0.01):
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "key", ["threshold_sketch", "moment_tree", "distance_tree", "moments_sketch"]
 )
@@ -51,6 +52,7 @@ def test_distances_cover_rows_between_the_steps(key, bits):
         assert found["lower"][0, 0] <= truth <= found["upper"][0, 0]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clusters", [1, 3])
 @pytest.mark.parametrize("buckets", [16, 64])
 def test_densities_cover_few_clusters_far_away(buckets, clusters):
@@ -81,6 +83,7 @@ def test_densities_cover_few_clusters_far_away(buckets, clusters):
     assert (covered >= 27).all(), covered
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "bits", "dimension"),
     [
@@ -101,12 +104,14 @@ def test_densities_cover_rows_between_the_steps(monkeypatch, name, bits, dimensi
         assert campaign.lattice(name, bits, dimension, 2) < 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("map_name", ["jl_projection", "l1_embedding", "slice_sketch"])
 def test_distances_behind_projections_cover_rounded_rows(map_name):
     """A step of 1/8 in each of 16 columns, on records in one point."""
     assert campaign.projected(map_name, 4, "one point", 4) == 1.0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("confidence", [0.5, 0.999])
 @pytest.mark.parametrize("groups", [1, 9])
 def test_densities_cover_unequal_clusters(groups, confidence):
@@ -114,6 +119,7 @@ def test_densities_cover_unequal_clusters(groups, confidence):
     assert campaign.race((200, 60, 30, 10), 45, groups, confidence, 0.01, 8) >= confidence
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("box", [900.0, 30.0, 3.0])
 @pytest.mark.parametrize("sizes", [(10,) * 30, (250, *(1,) * 50), (1,) * 300], ids=len)
 def test_densities_cover_many_clusters_near_and_far(sizes, box):
@@ -154,6 +160,7 @@ def test_the_interval_covers_every_law_on_three_values(repetitions, confidence):
     assert least_coverage(repetitions, confidence) >= confidence - 1e-9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", campaign.CUSPS)
 @pytest.mark.parametrize(("frequencies", "groups"), [(16, 1), (64, 9)])
 def test_fourier_densities_cover_beside_a_cluster(name, frequencies, groups):
@@ -164,6 +171,7 @@ def test_fourier_densities_cover_beside_a_cluster(name, frequencies, groups):
     assert campaign.beside(campaign.CUSPS[name], frequencies, 0.95, groups, 20) >= 0.85
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", campaign.APART)
 def test_densities_with_public_points_cover_beside_them(name):
     """What records and points have in common cancels, and with it went what no repetition shows.

@@ -55,6 +55,7 @@ def points(count: int, seed: int) -> np.ndarray[Any, Any]:
     return np.clip(rng.choice([2.0, 5.0], (count, 1)) + rng.normal(0, 1.0, (count, WIDTH)), 0, 8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "bits"),
     [pytest.param("fourier", 3, marks=pytest.mark.long), ("laplacian", 12), ("race", 12)],

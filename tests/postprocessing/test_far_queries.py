@@ -47,6 +47,7 @@ def of_grid(kernel: str) -> Release:
     return release([sketch], GRID, Rows(np.zeros((N, 2))))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("power", [8, 20, 31, 32, 33, 40, 45, 48, 50])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_far_away_the_density_is_about_zero(kernel, power):
@@ -60,6 +61,7 @@ def test_far_away_the_density_is_about_zero(kernel, power):
     assert at_home[0, 0] == pytest.approx(N, rel=0.1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("power", [51, 60, 1023])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_beyond_the_grid_every_query_refuses(kernel, power):

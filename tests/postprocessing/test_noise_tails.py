@@ -65,6 +65,7 @@ def errors_of(name: str) -> np.ndarray:
     return errors
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99, 0.999])
 def test_intervals_cover_where_one_cell_has_most_of_the_noise(name: str, confidence: float) -> None:

@@ -46,6 +46,7 @@ def kernel_of(of: Release) -> Any:
     return of.released.capability("kernel_sums", "test").kernel  # type: ignore[attr-defined]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kernel", some([GAUSS, {"rational": {"bandwidth": 1.0}}], 2))
 @pytest.mark.parametrize("beside", [-0.0005, 0.002])
 def test_points_a_hair_beside_the_data_hide_nothing(kernel: dict[str, Any], beside: float) -> None:
@@ -102,6 +103,7 @@ PLANNED: list[tuple[str, dict[str, Any], float, int, bool]] = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("key", "params", "mu", "size", "public"), several(PLANNED, 2))
 def test_what_is_planned_is_what_is_measured(
     key: str, params: dict[str, Any], mu: float, size: int, public: bool

@@ -76,6 +76,7 @@ def exact(of: Release, data: Any, queries: Any) -> Any:
     return sums.kernel(cdist(seen[0], seen[1], metric)).sum(axis=0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", SKETCHES)
 def test_points_that_are_the_data_are_answered_exactly(key: str):
     """Nothing is left to sample: the answer is the sum itself, for any seed."""

@@ -42,6 +42,7 @@ def released(family: str, scale: float) -> tuple[Released, np.ndarray]:
     return Released(claim.output, claim.capabilities, noise, GRID), exact
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_cell_is_held_as_often_as_it_says(family: str, confidence: float) -> None:
@@ -52,6 +53,7 @@ def test_one_cell_is_held_as_often_as_it_says(family: str, confidence: float) ->
         assert held >= confidence - 1e-12, (scale, held)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cells", [2, 3, 5, 12])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sums_of_a_few_cells_are(family: str, cells: int) -> None:
@@ -66,6 +68,7 @@ def test_sums_of_a_few_cells_are(family: str, cells: int) -> None:
             assert total[np.abs(FAR) <= far + 1e-9].sum() >= confidence, (scale, confidence)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", FAMILIES[:2])
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 def test_a_count_in_an_interval_is(family: str, scale: float) -> None:

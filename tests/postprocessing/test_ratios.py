@@ -37,6 +37,7 @@ def chain(key: str, words: dict[str, Any]) -> Any:
     return bind_steps(real, Symmetric(), [lookup("quantize")(bits=14), lookup(key)(**words)])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SKETCHES)
 def test_sum_and_number_covary_as_stated(name):
     """Both are linear in the cells: their covariance is a sum over single cells, without a draw."""
@@ -62,6 +63,7 @@ def test_the_ends_are_the_roots_of_their_inequality():
     assert (low[0], high[0]) == (-np.inf, np.inf)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [10.0, 100.0, 1000.0])
 def test_the_error_of_a_ratio_is_that_of_its_draws(size):
     """400,000 draws of a fixed seed: never fails by chance."""
@@ -101,6 +103,7 @@ def measured(
     return hits / runs, error, expected.total, math.sqrt(np.square(told).mean())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", some([15, 20, 30, 60], 3))
 def test_mean_distances_of_few_records_cover_and_are_expected(size):
     """.88 to .94 covered, and the error of a ratio of two noises was anything. Fixed seeds."""
@@ -110,6 +113,7 @@ def test_mean_distances_of_few_records_cover_and_are_expected(size):
     assert expected == pytest.approx(error, rel=0.08)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", some([300, 110, 30], 2))
 @pytest.mark.parametrize("name", some(["lattice", "random"], 2))
 def test_mean_kernel_values_cover_and_are_expected(name, size):

@@ -158,6 +158,7 @@ def gram_of(columns: int, count: int, share: float, seed: int) -> Any:
     return z.T @ z
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("columns", "count", "noise"),
     [
@@ -185,6 +186,7 @@ def test_no_relation_costs_little_over_the_released_mean(
     assert ours < 1.05 * mean
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0, 30.0, 120.0, 500.0])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.95])
 def test_a_relation_is_used_and_never_hurts(share: float, noise: float) -> None:
@@ -274,6 +276,7 @@ def test_surrogate_finds_a_strong_relation() -> None:
     assert error < 0.5 * data[:, 3].var()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["second_moments", "paired_projections"])
 def test_the_plan_s_noise_is_measured(key: str) -> None:
     """4,000 draws of noise (fixed seed): the stated deviation within 5 %, four of its errors."""

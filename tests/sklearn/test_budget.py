@@ -234,6 +234,7 @@ def test_a_search_uses_what_was_reserved_for_it_by_hand():
     assert budget.total.loss[0] == pytest.approx(2 * before[0])
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(20))
 def test_reserves_pay_for_as_many_fits_as_they_can_in_any_order(seed):
     draw = np.random.default_rng(seed)

@@ -40,6 +40,7 @@ FAST = {
 """One fit each at most, and what a pipeline or a search stands on."""
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("est", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_a_slice_of_the_checks(est):
     ran = set()

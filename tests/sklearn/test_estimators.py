@@ -81,6 +81,7 @@ def _numpys(value, form):
     return np.array(value) if isinstance(value, tuple | list) else form(value)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("form", [lambda v: np.array(v)[()], np.array], ids=["scalars", "0-d"])
 @pytest.mark.parametrize("est", [*ALL, *MORE], ids=lambda e: type(e).__name__)
 def test_numpy_s_numbers_make_the_program_of_python_s(est, form):

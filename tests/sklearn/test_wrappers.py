@@ -124,6 +124,7 @@ def bags(budget, **more):
     return BaggingClassifier(est, n_estimators=2, random_state=0, **more)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     "wrapper", [*holders(), *(pytest.param(e, id=n) for n, e in NESTED.items())]
 )
