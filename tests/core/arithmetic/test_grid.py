@@ -158,17 +158,6 @@ def test_universal_hash_collides_as_often_as_it_says() -> None:
         assert abs(met - mean) < 6 * (mean * (1 - 1 / buckets)) ** 0.5
 
 
-def test_count_ids_counts() -> None:
-    generator = np.random.default_rng(5)
-    ids, labels = generator.integers(0, 6, size=(3, 100)), generator.integers(0, 2, size=100)
-    out = np.zeros((3, 2, 6), dtype=np.int64)
-    count_ids(ids.copy(), labels, out)
-    for column in range(3):
-        for label in range(2):
-            expected = np.bincount(ids[column][labels == label], minlength=6)
-            assert np.array_equal(out[column, label], expected)
-
-
 @pytest.mark.parametrize(("columns", "classes"), [(1, 1), (7, 2), (300, 3)])
 def test_grouped_counts_are_the_plain_ones(columns: int, classes: int) -> None:
     generator = np.random.default_rng(columns)

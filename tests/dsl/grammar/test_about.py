@@ -7,8 +7,7 @@ import json
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.grammar.about import FORM, Provenance
-from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.verification.verify import verify
 from opendp_sim.report.page import page_of
 from tests._small import write_small
@@ -26,16 +25,6 @@ def told(folder, **words):
     body = "".join(f"  {name}: {json.dumps(text)}\n" for name, text in words.items())
     spec.write_text(spec.read_text() + f"about:\n{body}")
     return spec
-
-
-def test_what_people_are_told_changes_no_number(tmp_path):
-    plain = plan_file(write_small(tmp_path))
-    plan = plan_file(told(tmp_path, **SAID))
-    assert plan.program.about == Provenance(**SAID)
-    assert plan.program.plain()["about"] == SAID
-    assert plan.program.hash != plain.program.hash
-    assert (plan.total, plan.claim) == (plain.total, plain.claim)
-    assert "about" not in plain.program.plain()
 
 
 def test_a_page_prints_what_is_said_and_leaves_a_line_for_the_rest(tmp_path):

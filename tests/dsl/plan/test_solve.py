@@ -42,20 +42,6 @@ def test_it_ends_at_the_float_that_bisection_finds(loss, sensitivity, budget):
     assert loss(found, sensitivity)[0] <= budget < loss(math.nextafter(found, 0), sensitivity)[0]
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda v: (max(0.25, 1.0 / v) if v < 3 else 0.01,),  # a step
-        lambda v: (1.0 / v, 0.0 if v > 7.5 else 1e-3),  # the second part decides
-        lambda v: (math.inf if v < 2.25 else 0.3 / v,),  # an overflow below
-    ],
-)
-def test_a_loss_that_is_no_power_is_searched_as_before(loss):
-    most = (0.2, 1e-6)[: len(loss(9.0))]
-    fits = lambda v: all(a <= b for a, b in zip(loss(v), most, strict=math.isfinite(loss(v)[0])))  # noqa: E731
-    assert solve(loss, most, "here") == least_value(fits, "here")
-
-
 def test_a_value_beyond_what_a_mechanism_takes_is_no_refusal():
     def loss(scale: float) -> tuple[float, ...]:
         if scale > 64:  # the secants of this loss go further than the search by doubling

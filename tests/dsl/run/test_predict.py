@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,6 @@ from opendp_sim.dsl.run.predict import predict_errors
 
 SPECS = Path(__file__).parents[3] / "specs"
 CITIES, TUMOURS = (str(SPECS / "data" / f"{name}-queries.csv") for name in ("cities", "cancer"))
-
-
-def test_a_plan_says_what_it_will_be_off_by() -> None:
-    plan = plan_file(SPECS / "cities-smooth.yaml")
-    few, many = (predict_errors(plan, reference(CITIES), size) for size in (400, 4000))
-    for name in ("mixture_density", "sum_density"):
-        assert few[name].noise == many[name].noise > 0
-        assert few[name].sampling < many[name].sampling
-        parts = (many[name].noise, many[name].sampling, many[name].maps, many[name].bias)
-        assert many[name].total == pytest.approx(math.hypot(*parts))
-        assert many[name].maps < many[name].noise  # a fine grid
 
 
 def test_the_command_prints_it_beside_the_plan() -> None:

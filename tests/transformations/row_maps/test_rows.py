@@ -9,11 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import opendp_sim.prelude as sim
 from opendp_sim.core.errors import DataError, InternalError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve, stability
@@ -540,33 +538,6 @@ def test_bounding_refuses_spaces_without_persons(
     with pytest.raises(SpaceError) as refused:
         lookup("bound_contributions")(max_rows=1, **params).bind(domain, metric)
     assert refused.value.code == code
-
-
-def test_native_chain_through_every_row_map() -> None:
-    space = (
-        dp.numpy.array2_domain(num_columns=8, nan=False, T=float)
-        if hasattr(dp, "numpy")
-        else __import__("opendp.extras.numpy", fromlist=["x"]).array2_domain(
-            num_columns=8, nan=False, T=float
-        ),
-        dp.symmetric_distance(),
-    )
-    chain = (
-        space
-        >> sim.then_clip_rows(norm="l2", bound=2.0)
-        >> sim.then_quantize(bits=12)
-        >> sim.then_jl_projection(dimension=4, seed=3, form="hadamard")
-        >> sim.then_race_sketch(
-            repetitions=8,
-            buckets=16,
-            family={"p_stable_l2": {"width": 1.0}},
-            seed=11,
-            count_weight=0,
-        )
-        >> dp.m.then_laplace(scale=8.0)
-    )
-    assert chain.map(1) == 1.0
-    assert len(chain(np.random.default_rng(0).normal(size=(50, 8)))) == 8 * 16
 
 
 @pytest.mark.parametrize("kind", ["O", "f2", "f4", "f8", "i1", "i8", "g"])

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.errors import DataError, ParameterError, SpaceError
-from opendp_sim.domains.counts import USERS, KnownCounts, OpenCounts
+from opendp_sim.domains.counts import USERS, OpenCounts
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
@@ -111,15 +111,6 @@ def test_a_universe_stores_only_what_occurs():
     assert found["item"].tolist() == [7, 2**39]
     assert found["votes"].tolist() == [1, 1]
     assert claim.output_metric == USERS
-
-
-def test_a_category_is_a_catalogue():
-    records = Records((Column("who", "int64"), Column("word", "category", keys=("x", "y", "w"))))
-    claim = VoteCounts(item="word").bind(records, BY_USER)
-    assert isinstance(claim.output, KnownCounts)
-    assert claim.output.items == ("x", "y", "w")
-    found = whole_function(claim)({"who": np.array([1, 2, 2]), "word": np.array([2, 2, 0])})
-    assert found.tolist() == [1, 0, 2]
 
 
 def test_empty_data():

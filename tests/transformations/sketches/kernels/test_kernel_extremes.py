@@ -488,15 +488,6 @@ def test_a_projection_says_what_it_saves_and_what_it_costs() -> None:
     assert not lookup("jl_projection")(dimension=4, seed=1).bind(grid(1500), Symmetric()).advice
 
 
-def test_an_l2_kernel_behind_the_l1_embedding_is_advised_against() -> None:
-    embed = lookup("l1_embedding")(directions=8, seed=1, clip=5.0)
-    for kernel, warned in ((GAUSSIAN, True), (L1, False)):
-        sketch = lookup("fourier_sketch")(**FOURIER | {"kernel": kernel})
-        claim = bind_steps(grid(5), Symmetric(), [embed, sketch])[-1].claim
-        assert isinstance(claim, Stable)
-        assert any("kernel of l1 here" in text for text in claim.advice) == warned
-
-
 def test_the_plan_prints_the_advice(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
