@@ -37,6 +37,13 @@ def test_every_dataset_and_output_is_told(spec):
     assert all(told.values())
 
 
+def test_the_page_says_how_many_rows_of_a_person_are_used():
+    told = dict(handed_out(planned(next(p for p in SPECS if p.stem == "writers-density"))))
+    (data,) = (text for name, text in told.items() if name.startswith("in: "))
+    assert "of one `writer` at most 2 rows are used" in data
+    assert "writer (names who is protected)" in data
+
+
 @pytest.mark.parametrize(
     ("name", "output", "told"),
     [
