@@ -36,7 +36,7 @@ def large_delta(delta: float | None, size: int | None = None) -> str | None:
     of = "people" if size is None else f"records, of which the program expects {size:,}"
     runs = 1.0 / delta
     return (
-        f"delta {number_text(delta)} is too large: the claim would still hold if a record were published "
+        f"delta {delta:g} is too large: the claim would still hold if a record were published "
         f"outright with that chance, once in {runs:,.3g} runs; take it well below one over the number "
         f"of {of}"
     )

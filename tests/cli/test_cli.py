@@ -132,9 +132,9 @@ def test_apply_prints_plan_files_and_ledger(tmp_path):
     # Silent on standard error where that is no terminal.
     assert result.stderr == ""
     words = [line[:9].strip() for line in result.stdout.splitlines() if line.strip()]
-    assert words == ["done", "who", "privacy", "error", "cost", "next"]
+    assert words == ["done", "who", "privacy", "error", "cost", "next", "records", "records"]
     assert "epsilon 1, delta 1e-6 spent; the ledger has room for" in result.stdout
-    assert result.stdout.endswith("density.csv.certificate.json\n")
+    assert "density.csv.certificate.json\n" in result.stdout
     assert "in the place" not in result.stdout
     assert "strong: attackers guess right 55.6% of the time at most (coin: 50%)" in result.stdout
     again = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere", "-v")
