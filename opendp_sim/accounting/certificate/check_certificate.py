@@ -61,13 +61,26 @@ def must(holds: object, what: str) -> None:
 
 def near(stated: float, derived: float, room: float = CLOSE) -> bool:
     """Return whether two numbers agree but for rounding."""
-    return stated == derived or abs(stated - derived) <= room * max(abs(stated), abs(derived))
+    largest = max(abs(stated), abs(derived))
+    return stated == derived or (largest < math.inf and abs(stated - derived) <= room * largest)
+
+
+def covers(stated: float, derived: float) -> bool:
+    """Return whether a stated loss is no less than its formula, and no more than a search leaves."""
+    return near(stated, derived) or (stated > derived and near(stated, derived, SEARCH))
+
+
+def shown(text: str) -> str:
+    """Return a text in printable ASCII: names from a certificate may hold escapes."""
+    return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
 
 
 def read_fraction(text: Any) -> Fraction:
-    """Return a whole number or a fraction from its text."""
-    must(re.fullmatch(r"\d{1,3000}(/\d{1,3000})?", str(text)), f"{str(text)[:40]} is no fraction")
-    return Fraction(str(text))
+    """Return an exact number from its text, with a short exponent at most."""
+    spelt = r"-?\d{1,3000}(/\d{1,3000}|(\.\d{1,99})?(e[-+]?\d{1,3})?)"
+    fits = isinstance(text, str) and re.fullmatch(spelt, text, re.ASCII)
+    must(fits, f"{str(text)[:40]} is no fraction")
+    return Fraction(text)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -175,7 +188,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def pure_as_gaussian(epsilon: float) -> float:
     """Return ``mu**2 / 2`` with ``Q(mu / 2) = 1 / (1 + e**epsilon)``."""
-    chance = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    if epsilon > 700:
+        raise GapError("an epsilon above 700 has no Gaussian equal in doubles")
+    chance = 1 / (1 + math.exp(epsilon))
     return (2 * least_number(lambda x: normal_tail(x) <= chance)) ** 2 / 2 if epsilon else 0.0
 
 
@@ -278,6 +293,11 @@ class State:
         return sum((Fraction(b.l2_squared, b.weight**2) for b in self.blocks), Fraction(0))
 
 
+ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9][0-9]{0,6})\s*\]")
+"""How a column of vectors is spelt."""
+_WIDEST = 2**20
+
+
 def select(p: Json, state: State) -> Any:
     """Return the rows of the chosen columns."""
     names = [p["features"]] if isinstance(p["features"], str) else p["features"]
@@ -286,11 +306,14 @@ def select(p: Json, state: State) -> Any:
     whole = True
     for name in names:
         column = state.data["columns"][name]
-        array = re.fullmatch(r"array\[(\w+), (\d{1,6})\]", column["dtype"])
+        array = ARRAY.fullmatch(column["dtype"])
         kind, width = (array[1], int(array[2])) if array else (column["dtype"], 1)
         bounds = (0, 1) if kind == "bool" else column.get("bounds")
-        if bounds is None or kind == "date":
+        if not bounds or not (array or kind in ("int64", "float64", "bool")):
             raise GapError(f"column {name}: no numeric bounds")
+        must(len(bounds) == 2 and bounds[0] < bounds[1], f"column {name}: bounds that do not rise")
+        if len(lower) + width > _WIDEST:
+            raise GapError(f"select: rows of more than {_WIDEST} columns")
         lower += [float(bounds[0])] * width
         upper += [float(bounds[1])] * width
         whole = whole and re.fullmatch(r"u?int\d+|[iu]\d+", kind) is not None
@@ -320,6 +343,7 @@ def rescale(p: Json, state: State) -> Any:
         else [b - a for a, b in zip(low, high, strict=True)] if scale == "range"
         else given(scale)
     )  # fmt: skip
+    must(all(v > 0 for v in size), "rescale: a scale that is not above 0")
     moved = [
         tuple((v - c) / s + 0.0 for v, c, s in zip(end, middle, size, strict=True))
         for end in (low, high)
@@ -342,6 +366,7 @@ def rescale(p: Json, state: State) -> Any:
 
 def clip_rows(p: Json, state: State) -> Any:
     """Return rows of a bounded norm, whose bounds hold 0."""
+    must(p["norm"] in ("l1", "l2", "linf"), "clip_rows: another norm")
     rows, bound = state.type, p["bound"]
     low = rows.lower or (-bound,) * rows.width
     high = rows.upper or (bound,) * rows.width
@@ -359,6 +384,8 @@ def quantize(p: Json, state: State) -> Any:
     given = p["bounds"] if p["bounds"] is not None else (rows.lower, rows.upper)
     ends = [list(v) if isinstance(v, list | tuple) else [v] for v in given]
     lower, upper = ([float(x) for x in v] * (rows.width // len(v)) for v in ends)
+    rise = len(lower) == len(upper) == rows.width and all(map(float.__le__, lower, upper))
+    must(rise and min(lower) < max(upper), "quantize: bounds that do not rise, or of other columns")
     unit = (max(upper) - min(lower)) / 2.0 ** p["bits"]
     if rows.lattice is not None and rows.lattice / 2**64 < unit < 2 * rows.lattice:
         own = float(rows.lattice)
@@ -404,7 +431,8 @@ def fourier_features(p: Json, state: State) -> Any:
 def vote_counts(p: Json, state: State) -> Any:
     """Return counts, of listed candidates or of whatever occurs."""
     column = state.data["columns"][p["item"]]
-    keys, by_row = column.get("keys"), state.by == "row"
+    keys, by_row = column.get("keys"), state.by in ("row", "bounded")
+    must(column["dtype"] in ("str", "int64", "category"), "vote_counts: a column of no items")
     items, universe = p["items"], p["universe"]
     known = keys if items is None and universe is None and keys else None
     known = items if items is not None and universe is None and not keys else known
@@ -454,6 +482,8 @@ def distance_tree(p: Json, state: State) -> Any:
 
 def moment_tree(p: Json, state: State) -> Any:
     """Moments of one node of each level and column."""
+    if state.type.width * p["levels"] * p["p"] > 2**20:
+        raise GapError("moment_tree: more moments than this file enumerates")
     power = 2 / 3 if p["tuned_for"] == "laplace" else 1 / 2
     cells = []  # (largest moment, ideal share)
     for low, high in state.type.bounds:
@@ -521,6 +551,8 @@ def second_moments(p: Json, state: State) -> Any:
 
 def gauss_transform_sketch(p: Json, state: State) -> Any:
     """The moments of a residual in its cell."""
+    if state.type.width * math.log(p["order"]) > math.log(2**22):
+        raise GapError("gauss_transform_sketch: more moments than this file enumerates")
     exponents = itertools.product(range(p["order"]), repeat=state.type.width)
     most = [2**16 >> sum(each) for each in exponents]
     l2 = sum(m * m for m in most)
@@ -592,6 +624,8 @@ def shells(steps: list[int], limit: int, most: int) -> Iterable[int]:
     sums = [0]
     for j in steps:
         reach = math.isqrt(limit) // j
+        if reach * len(sums) > 2**24:
+            raise GapError("fourier_sketch: a lattice of many vectors is not enumerated here")
         squares = [(m * j) ** 2 for m in range(-reach, reach + 1)]
         sums = [a + b for a in sums for b in squares if a + b <= limit]
         if len(sums) > 64 * most:
@@ -665,6 +699,8 @@ def public_words(seed: int, *purpose: str) -> Iterator[int]:
 def slice_sketch(p: Json, state: State) -> Any:
     """Features of public directions, the count and the squared length."""
     d, T = state.type.width, p["thresholds"]
+    if T > 2**12:
+        raise GapError("slice_sketch: more thresholds than this file enumerates")
     k = p["directions"] // d * d or p["directions"]
     m = normal_length(d)
     e = min(4.0, m)
@@ -725,7 +761,7 @@ WHOLE = {
         "order",
     ),
     *("dimension", "directions", "frequencies", "phases", "k", "k_max", "labels", "queries"),
-    *("max_items", "steps"),
+    *("max_items", "steps", "tau", "p"),
 }
 """Parameters that are whole numbers above 0."""
 REAL = {
@@ -741,7 +777,11 @@ REAL = {
     "side",
 }
 """Parameters that are numbers above 0."""
-_WIDEST = 2**20
+MOST = {
+    **dict.fromkeys(("bits", "levels", "p", "order"), 64),
+    **dict.fromkeys(("phases", "directions", "frequencies"), 2**17),
+}
+"""The most of a step that this file enumerates; beyond it names a gap."""
 
 
 def in_range(key: str, p: Json) -> None:
@@ -752,6 +792,8 @@ def in_range(key: str, p: Json) -> None:
         elif word in WHOLE and value is not None:
             least_ = 0 if (key, word) == ("race_sketch", "count_weight") else 1
             must(type(value) is int and least_ <= value <= 2**62, f"{key}: {word} is {value}")
+            if key in STEPS and value > MOST.get(word, value):
+                raise GapError(f"{key}: {word} of more than {MOST[word]} takes this file too long")
         elif word == "distance" and not isinstance(value, str):
             must(type(value) is int and value >= 1, f"{key}: distance is {value}")
         elif word in REAL and isinstance(value, int | float):
@@ -808,9 +850,9 @@ def gaussian_tail(s: float) -> Callable[[int], float]:
     return tail
 
 
-def least_level(tail: Callable[[int], float], delta: float) -> int:
-    """Return the least integer j >= 1 with ``tail(j) <= delta``."""
-    low, high = 0, 1
+def least_level(tail: Callable[[int], float], delta: float, room: float = 1e-9) -> int:
+    """Return the least integer j >= 1 with ``tail(j) (1 + room) <= delta``."""
+    low, high, delta = 0, 1, delta / (1 + room)
     while tail(high) > delta:
         low, high = high, 2 * high
         must(high < 2**62, "no threshold is rare enough")
@@ -979,7 +1021,10 @@ def stable_top_k(p: Json, state: State, d: int) -> Any:
 def gated_peel(p: Json, state: State, d: int) -> Any:
     """Return a test's loss and that of the draws after a failure."""
     r, s, w, c = rounds(p, state.type), p["scale"], p["share"], p["distance"]
+    must(r, "gated_peel: nothing to choose")
     t = 2 * s * math.sqrt((1 - w) / (w * r))
+    if p["accounting"] == "curve" and t > 2**13:
+        raise GapError("gated_peel: noise of so many votes takes this file too long")
     if p["accounting"] != "curve":
         tail = gaussian_tail(t)
         T = least_level(tail, p["delta"]) + c
@@ -991,7 +1036,7 @@ def gated_peel(p: Json, state: State, d: int) -> Any:
         middle = (low + high) / 2
         low, high = (low, middle) if alone(middle) <= p["delta"] else (middle, high)
     passes, fails = gate(c / high, t)
-    T = least_level(passes, p["delta"] / 10) + c
+    T = least_level(passes, p["delta"] / 10, 3e-9) + c
     must(d < T, "the threshold does not cover the distance")
     rest, far = peeling(r, d / s), math.floor(1.5 * t) + math.ceil(12 * t) + d
 
@@ -1071,7 +1116,7 @@ def noise_threshold(p: Json, state: State, d: int) -> Any:
         return -math.expm1(-u * rate) if u else 0.0
 
     c = p["distance"]
-    T = c + least_level(lambda j: one_side(c, c + j, c * L), p["delta"])
+    T = c + least_level(lambda j: one_side(c, c + j, c * L), p["delta"], 2e-12)
     must(d < T, "the threshold does not cover the distance")
     if p["accounting"] != "curve":
         rho = (L * d / s) ** 2 / 2 if plain else L * d * d / (2 * s * s)
@@ -1134,6 +1179,7 @@ def top_stable(p: Json, state: State, d: int) -> Any:
 
 def pate_labels(p: Json, state: State, d: int) -> Any:
     """Return the loss of stable sets, or of noisy counts."""
+    must(state.type.width % p["labels"] == 0, "pate_labels: a width that is no multiple of labels")
     s, T = p["scale"], state.type.width // p["labels"]
     ((rule, about),) = p["rule"].items()
     if rule == "gaussian":
@@ -1148,7 +1194,7 @@ def pate_labels(p: Json, state: State, d: int) -> Any:
 def top_k(p: Json, state: State, d: int) -> Any:
     """Return the loss of the mechanism that the public rule chooses."""
     votes, k = state.type, p["k"]
-    own = {"fill": "none", "share": 0.1, "noise": "gaussian", **p}
+    own = {**p, "fill": "none", "share": 0.1, "noise": "gaussian"}
     if k is None:
         return stable_top_k(own, state, d)
     if votes.candidates is None:
@@ -1179,6 +1225,8 @@ NORMS = {
     **dict.fromkeys(("gaussian", "rounded_gaussian", "gaussian_top_k"), ("l2",)),
 }
 """The norm that a mechanism's distance is in; others take records, or users."""
+ON_GRID = {"ind_knn", "hybrid_knn", "linear_model"}
+"""Mechanisms on rows on a grid."""
 BY_PERSON = {"ind_knn"}
 """Mechanisms on rows that take a person with all of their records."""
 
@@ -1293,6 +1341,7 @@ def check_words(found: Checked) -> None:
     fields = FIELDS - ({"derivation"} if c["format"] == FORMATS[0] else set())
     must(c["format"] in FORMATS, f"another format than {' and '.join(FORMATS)}")
     must(set(c) == fields, f"fields: {', '.join(sorted(set(c) ^ fields))}")
+    must(program["spec"] == "opendp_sim/1", "a program in another language")
     digest = sha256(canonical(program))
     must(digest == plan["program"], "plan.program is not the sha256 of the program")
     output = c["output"]
@@ -1308,8 +1357,9 @@ def check_words(found: Checked) -> None:
         for word in ("from", "save", "serve"):
             must(told[word] == mine.get(word), f"plan.outputs.{name}.{word}")
         at = mine["from"]
-        while at in program["outputs"]:
-            at = program["outputs"][at]["from"]
+        for _ in program["outputs"]:
+            at = program["outputs"][at]["from"] if at in program["outputs"] else at
+        must(at not in program["outputs"], f"{name}: outputs that come from each other")
         must(told["stage"] == at, f"plan.outputs.{name}.stage")
         must(at in plan["releases"], f"output {name} is of a stage that is not released")
     saved = program["outputs"][output].get("save")
@@ -1324,6 +1374,10 @@ def check_words(found: Checked) -> None:
     must([m["key"] for m in c["mechanisms"]] == keys, "mechanisms are not the steps of the output")
     must(set(c["evidence"]) == set(keys), "evidence is not about the mechanisms")
     must(all(e["tier"] in TIERS for e in c["evidence"].values()), "a tier of evidence that is none")
+    asked = sorted({key for name in program["outputs"] for key in queries(program, name)})
+    must(not {*STEPS, *LOSSES} & {*asked}, "a mechanism among the queries of an output")
+    if asked:
+        found.trust.append(f"that queries read releases and public data alone: {', '.join(asked)}")
     found.trust.append(
         "the evidence, the sentences about mechanisms, `values`, `versions` and `time`"
     )
@@ -1361,6 +1415,12 @@ def check_assumptions(found: Checked) -> None:
 def check_privacy(found: Checked) -> None:
     """Derive every release, the total, the claim and the attackers."""
     c, plan, program = found.whole, found.plan, found.program
+    check_sources(found)
+    for name, node in program["flow"].items():
+        must(
+            ("release" in node) == (name in plan["releases"]),
+            f"{name} is released in one place alone",
+        )
     if plan["privacy"] is None:
         used = [found.source(name) for name in plan["releases"]]
         must(all(entry.get("public") for entry in used), "private data without a privacy claim")
@@ -1371,12 +1431,9 @@ def check_privacy(found: Checked) -> None:
     d_in = 2 * unit["replace"] if "replace" in unit else unit["add_remove"]
     must(type(d_in) is int and d_in >= 1 and len(unit) == 2 and "of" in unit, "the unit")
     must(plan["privacy"] == {**own, "d_in": d_in}, "plan.privacy is not the program's")
-    for name, node in program["flow"].items():
-        must(
-            ("release" in node) == (name in plan["releases"]),
-            f"{name} is released in one place alone",
-        )
     must(set(plan["stages"]) == set(program["flow"]), "plan.stages are not the program's")
+    private = {name for name, r in plan["releases"].items() if r["mechanism"] != "none"}
+    must(set(c.get("derivation", private)) == private, "a derivation of what is no private release")
     for name in plan["stages"]:
         or_gap(found, check_stage, name)
     ones = [or_gap(found, check_release, name, d_in) for name in plan["releases"]]
@@ -1392,7 +1449,10 @@ def check_privacy(found: Checked) -> None:
     check_claim(plan, own["budget"], measure)
     check_solved(found, own["budget"], measure)
     repeated = {name: plan[name] for name in ("total", "claim", "program")}
-    must(c["privacy"] == {**repeated, "unit": unit, "d_in": d_in, "measure": measure}, "privacy")
+    whole = {**repeated, "unit": unit, "d_in": d_in, "measure": measure}
+    stage = plan["outputs"][c["output"]]["stage"]
+    public = plan["releases"][stage]["mechanism"] == "none"
+    must(c["privacy"] == ({"public": True} if public else whole), "privacy")
     exact = measure == "gdp" and all(
         r["mechanism"] == "none" or next(iter(r["mechanism"])) in GAUSSIAN
         for r in plan["releases"].values()
@@ -1403,6 +1463,26 @@ def check_privacy(found: Checked) -> None:
     else:
         one = [math.fsum(parts) for parts in zip(*(o for o in ones if o), strict=True)]
         check_attacker(plan["attackers"]["one"], measure, one, exact, "one")
+
+
+def check_sources(found: Checked) -> None:
+    """Require that public data and queries are not read from a private dataset's source."""
+    data, outputs = found.program["data"], found.program["outputs"]
+    for entry in data.values():
+        must(type(entry.get("public", False)) is bool, "a dataset is public, or it is not")
+    private = [entry["source"] for entry in data.values() if not entry.get("public")]
+    shared = [entry["source"] for entry in data.values() if entry.get("public")]
+    words = ("query", "queries", "public_queries", "public")
+    shared += [o[word] for o in outputs.values() for word in words if o.get(word) is not None]
+    must(not any(source in private for source in shared), "private data is read as public")
+    public = sorted(name for name, entry in data.items() if entry.get("public"))
+    found.trust += [f"that these datasets are public: {', '.join(public)}"] if public else []
+    mine = found.source(found.plan["outputs"][found.whole["output"]]["stage"])
+    others = {entry["ingest"] for entry in data.values()} - {mine["ingest"], "refuse"}
+    found.trust += [INGEST[ingest] for ingest in sorted(others)]
+    privacy = found.program.get("privacy") or {}
+    if privacy.get("numerics", "exact") != "exact":
+        found.trust.append("that doubles do what real numbers would: the program's numerics")
 
 
 def or_gap(found: Checked, test: Callable[..., Any], *what: Any) -> Any:
@@ -1445,9 +1525,9 @@ def check_release(found: Checked, name: str, d_in: int) -> Any:
         return ()
     must(not found.source(name).get("public"), f"{name}: noise on public data")
     ((key, p),) = r["mechanism"].items()
-    check_parameters(name, key, p, node["release"])
     in_range(key, p)
     state = (steps[-1][2] if steps else found.start(found.source(name))).known()
+    check_parameters(name, key, p, node["release"], found.plan["privacy"], state)
     check_maps(name, r, steps, d_in)
     if found.whole["format"] != FORMATS[0]:
         check_derivation(found.whole["derivation"][name], name, key, steps, r, d_in)
@@ -1456,6 +1536,14 @@ def check_release(found: Checked, name: str, d_in: int) -> Any:
     if key == "top_k" and r["norm"] == "l2":  # the rule's choice where a user has few items
         must(state.blocks[0].l1 < 0.41 * rounds(p, state.type), f"{name}: top_k at an L2 distance")
         key = "gaussian_top_k"
+    kind = state.type
+    fits = (
+        bool(state.blocks) if key in NORMS
+        else isinstance(kind, RowType) and (key not in ON_GRID or kind.unit is not None)
+        if key in ON_GRID or key == "pate_labels"
+        else isinstance(kind, VoteType)
+    )  # fmt: skip
+    must(fits, f"{name}: `{key}` on what it does not take")
     want = NORMS.get(key, ("linf", None))
     must(r["norm"] in want, f"{name}: `{key}` at a distance in {r['norm']}")
     whole = isinstance(state.type, VoteType) or r["norm"] is None
@@ -1474,7 +1562,7 @@ def check_release(found: Checked, name: str, d_in: int) -> Any:
     loss = in_measure(key, have, own, measure, tuple(r["loss"]))
     must(len(loss) == len(r["loss"]), f"{name}: loss has the wrong parts")
     for stated, value in zip(r["loss"], loss, strict=True):
-        must(near(stated, value, SEARCH), f"{name}: loss {stated!r} is not {value!r}")
+        must(covers(stated, value), f"{name}: loss {stated!r} is not {value!r}")
     if d_in == 1:
         return loss
     have, one = at(1)
@@ -1496,8 +1584,7 @@ def check_own_loss(name: str, key: str, told: str, own: Loss, have: str, derived
         check_curve(name, derived, own)
         return
     must(len(own) == len(derived), f"{name}: own.loss has the wrong parts")
-    room = CLOSE if have in (PURE, ZCDP) else SEARCH
-    for stated, value in zip(own, derived, strict=True):
+    for room, stated, value in zip((CLOSE, SEARCH), own, derived, strict=False):
         must(near(stated, value, room), f"{name}: own.loss {stated!r} is not {value!r} ({key})")
 
 
@@ -1521,20 +1608,67 @@ def check_curve(name: str, curve: Curve, own: Loss) -> None:
     )
 
 
-def check_parameters(name: str, key: str, p: Json, node: Json) -> None:
-    """Compare a mechanism's parameters with the program's."""
+DEFAULTS: Json = {"ranked": False, "fill": "none", "noise": "gaussian", "k": None, "k_max": None}
+SHARES = {"gated_peel": 0.1, "top_stable": 0.37}
+SOLVED = {
+    **dict.fromkeys(("ind_knn", "hybrid_knn", "linear_model"), "rho"),
+    **dict.fromkeys(("top_stable", "private_knn"), "epsilon"),
+}
+"""The parameter that is solved, where it is not `scale`."""
+
+
+def check_parameters(name: str, key: str, p: Json, node: Json, privacy: Json, state: State) -> None:
+    """Compare a mechanism's parameters with the program's, and what it leaves out with defaults."""
     if "mechanism" in node:
         ((wanted, given),) = node["mechanism"].items()
     else:
         wanted = node["noise"]
-        given = {k: v for k, v in node.items() if k not in ("noise", "spend")}
+        given = {k: v for k, v in node.items() if k not in ("noise", "spend") and v != "solve"}
     must(wanted == key, f"{name}: the program releases it by {wanted}")
     for word, value in given.items():
-        if value != "solve":
-            told = p.get(word)
-            real = isinstance(value, int | float) and isinstance(told, int | float)
-            same_ = told == value or (real and near(float(told or 0), value))
-            must(same_, f"{name}: {word} is not the program's")
+        told = p.get(word)
+        real = isinstance(value, int | float) and isinstance(told, int | float)
+        same_ = told == value or (real and near(float(told or 0), value))
+        must(same_, f"{name}: {word} is not the program's")
+    if key not in LOSSES:
+        return
+    step = state.norm("linf") if state.blocks else 1
+    users = math.ceil(step * privacy["d_in"] * state.stability)
+    fixed: Json = DEFAULTS | {"distance": users if users <= 1000 else 1}
+    fixed |= {"share": SHARES[key]} if key in SHARES else {}
+    delta = delta_of(key, p, node, privacy)
+    fixed |= {} if delta is None else {"delta": delta}
+    for word in p.keys() & fixed.keys() - given.keys():
+        told, value = p[word], fixed[word]
+        same_ = near(told, value) if word == "delta" else told == value
+        must(same_, f"{name}: {word} is {told}, and the program's default is {value}")
+    solved = {SOLVED.get(key, "scale")} if node.get("spend") else set()
+    unsaid = {"scale", "epsilon", "rho", "labels", "rule"} & (p.keys() - given.keys() - solved)
+    must(not unsaid, f"{name}: the program does not state {', '.join(sorted(unsaid))}")
+    by = p.get("accounting", "zcdp")
+    must(
+        by == "zcdp" or "accounting" in given or privacy["measure"] == "approx",
+        f"{name}: accounting",
+    )
+
+
+def delta_of(key: str, p: Json, node: Json, privacy: Json) -> float | None:
+    """Return the delta of a threshold that the program leaves out: its share of the budget's."""
+    budget, measure = privacy["budget"], privacy["measure"]
+    if measure not in ("approx", "approx_zcdp") or "delta" not in budget:
+        return None
+    delta, spend = amount(budget["delta"]), read_fraction(node.get("spend", "1"))
+    if measure == "approx":
+        whole = key == "top_stable" or p.get("accounting") == "curve"
+        return delta * float(spend) / (1 if whole else 2)
+    reserve = budget.get("reserve")
+    own = delta / 2 if "epsilon" in budget else delta
+    return float(spend) * (amount(reserve["mechanisms"]) if reserve else own)
+
+
+def amount(value: Any) -> float:
+    """Return a part of a budget, a number or a fraction in a text."""
+    return float(read_fraction(value) if isinstance(value, str) else value)
 
 
 def check_maps(name: str, r: Json, steps: list[tuple[str, Json, State]], d_in: int) -> None:
@@ -1575,6 +1709,7 @@ def check_derivation(
     last = r["maps"][-1][1] if r["maps"] else d_in
     must(told[-1]["inputs"] == {"distance": last}, f"{name}: derivation's distance")
     for line in told:
+        must(line.keys() <= LINE, f"{name}: a field of the derivation that is none")
         key, page = line["step"], line["page"]
         known = key in STEPS or key in LOSSES
         must(
@@ -1582,6 +1717,9 @@ def check_derivation(
         )
         a_page = page is None and not known
         must(a_page or re.fullmatch(r"[0-9a-f]{64}", page or ""), f"{name}: no page of {key}")
+
+
+LINE = {"step", "lemma", "page", "formula", "inputs", "factor"}
 
 
 def all_near(stated: Iterable[Any], derived: Iterable[Any]) -> bool:
@@ -1622,6 +1760,8 @@ def check_claim(plan: Json, budget: Json, measure: str) -> None:
         must(square == 2 * Fraction(total_[0]), "mu_squared is not twice the total")
         must(near(float(read_fraction(g["by_types"])), float(square)), "gaussian.by_types")
     must((claim is None) == (delta is None), "a claim and a conversion_delta come together")
+    states = {"epsilon", "delta"} <= budget.keys() and measure not in ("pure", "approx")
+    must(claim is not None or not states, "no claim, and the budget is an epsilon")
     stated = total_ if measure in ("pure", "approx") else claim
     must(measure not in ("pure", "approx") or claim is None, "a claim beside an epsilon")
     if claim is not None:
@@ -1640,20 +1780,22 @@ def check_claim(plan: Json, budget: Json, measure: str) -> None:
             )
         else:
             epsilon = zcdp_epsilon(total_[0], delta)
-            must(near(claim[0], epsilon, SEARCH), f"claimed epsilon {claim[0]} is not {epsilon}")
+            must(covers(claim[0], epsilon), f"claimed epsilon {claim[0]} is not {epsilon}")
     room = 1 + 2.0**-40
     for word, part in (("epsilon", 0), ("delta", 1)):
         if word in budget and stated is not None and part < len(stated):
-            must(stated[part] <= budget[word] * room, f"{word} {stated[part]} is above the budget")
+            most_ = amount(budget[word]) * room
+            must(stated[part] <= most_, f"{word} {stated[part]} is above the budget")
     if "rho" in budget:
-        must(total_[0] <= budget["rho"] * room, "rho is above the budget")
+        must(total_[0] <= amount(budget["rho"]) * room, "rho is above the budget")
     if "mu" in budget:
-        must(2 * total_[0] <= budget["mu"] ** 2 * room, "mu is above the budget")
+        must(2 * total_[0] <= amount(budget["mu"]) ** 2 * room, "mu is above the budget")
 
 
 def check_solved(found: Checked, budget: Json, measure: str) -> None:
     """Require that a solved release uses its share of the budget."""
     plan, limits = found.plan, []
+    budget = {word: amount(budget[word]) for word in ("epsilon", "rho", "mu") if word in budget}
     delta, epsilon = plan["conversion_delta"], budget.get("epsilon")
     if measure in ("pure", "approx"):
         limits = [epsilon] if epsilon is not None else []
@@ -1674,9 +1816,7 @@ def check_solved(found: Checked, budget: Json, measure: str) -> None:
             continue
         given = node["mechanism"] if "mechanism" in node else {node["noise"]: node}
         ((key, p),) = given.items()
-        solved = {"laplace": "scale"}.get(key, "scale")
-        solved = {"top_stable": "epsilon", "private_knn": "epsilon"}.get(key, solved)
-        solved = "rho" if key in ("ind_knn", "hybrid_knn", "linear_model") else solved
+        solved = SOLVED.get(key, "scale")
         is_solved = p.get(solved, "solve") == "solve"
         must(
             is_solved == (r["spend"] is not None),
@@ -1793,7 +1933,7 @@ def check_entry(found: Checked) -> None:
     charge, ledger = c["charge"], c["ledger"]
     must(set(charge) == {"entry", "previous", "body", "hash"} and charge["entry"] >= 1, "charge")
     must(sha256(charge["previous"] + "\n" + charge["body"]) == charge["hash"], "charge.hash")
-    body = json.loads(charge["body"])
+    body = parsed(charge["body"].encode())
     mine = {"sha256": c["file"]["sha256"], "statement": statement_of(c)}
     must(body["files"][c["output"]] == mine, "the charge holds another file or statement")
     unit = plan["privacy"]["unit"]
@@ -1816,9 +1956,30 @@ def check_entry(found: Checked) -> None:
         ledger["terms"]["limit"] == limit and ledger["terms"]["unit"] == body["unit"],
         "ledger.terms",
     )
-    if ledger["spent"]["measure"] == body["loss"]["measure"]:
-        spent = [charged_part(text) for text in ledger["spent"]["exact"]]
+    measure = ledger["terms"]["measure"]
+    must(ledger["spent"]["measure"] == measure, "ledger.spent is in another measure")
+    spent = [charged_part(text) for text in ledger["spent"]["exact"]]
+    must(len(spent) == PARTS[measure] and min(spent) >= 0, "ledger.spent has the wrong parts")
+    must(within(measure, [*map(float, spent)], limit), "ledger.spent is above the ledger's limit")
+    found.trust.append("what of the limit is left, and what was spent in words")
+    if measure == body["loss"]["measure"]:
         must(all(a >= b for a, b in zip(spent, parts, strict=True)), "less was spent than this run")
+
+
+def within(measure: str, spent: list[float], limit: Json) -> bool:
+    """Return whether a sum keeps a limit."""
+    most = {word: amount(value) * (1 + 2.0**-30) for word, value in limit.items()}
+    epsilon, delta = most.get("epsilon"), most.get("delta", 0.0)
+    own = spent[1] if len(spent) > 1 else 0.0
+    keeps = own <= delta or not own
+    if measure in ("pure", "approx"):
+        return keeps and (epsilon is None or spent[0] <= epsilon)
+    keeps = keeps and spent[0] <= min(most.get("rho", math.inf), most.get("mu", math.inf) ** 2 / 2)
+    if epsilon is None or not keeps:
+        return keeps
+    if measure == "gdp":
+        return curve_at(2 * spent[0], epsilon) <= delta
+    return own < delta and zcdp_epsilon(spent[0], delta - own) <= epsilon
 
 
 def check_ledger_file(found: Checked, path: Path | None) -> None:
@@ -1999,10 +2160,19 @@ def check_certificate(
         check_ledger_file(found, None if ledger is None else Path(ledger))
         check_signed(found, signer)
         check_pages(found, pages)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        StopIteration,
+    ) as error:
         raise WrongError(f"a part is missing or of another kind ({error!r:.80})") from None
     except RecursionError:
         raise WrongError("stages that come from each other") from None
+    except MemoryError:
+        raise WrongError("it asks for more memory than there is") from None
     if program is None:
         found.trust.append(
             "that this is the program that somebody reviewed (--program, its sha256)"
@@ -2071,14 +2241,14 @@ def main(given: list[str] | None = None) -> int:
             print(f"{path}: cannot be read: {error.strerror}", file=sys.stderr)
             return USAGE
         except WrongError as error:
-            print(f"REFUSED {path}\n  {error}")
+            print(f"REFUSED {path}\n  {shown(str(error))}")
             code = REFUSED
             continue
-        print(f"{'GAPS' if found.gaps else 'DERIVED'} {path}\n  {claim_line(found)}")
+        print(f"{'GAPS' if found.gaps else 'DERIVED'} {path}\n  {shown(claim_line(found))}")
         for gap in found.gaps:
-            print(f"  not derived: {gap}")
+            print(f"  not derived: {shown(gap)}")
         for text in found.trust:
-            print(f"  on trust: {text}")
+            print(f"  on trust: {shown(text)}")
         code = code or (GAPS if found.gaps else DERIVED)
     return code
 

@@ -35,9 +35,14 @@ from tests._tiers import tiered
 from tests.accounting.certificate._forgeries import (
     BY_ARITHMETIC,
     NEEDS_SIGNATURE,
+    PERSONS,
+    RACE,
     SELECT,
+    VOTES,
     fix,
     forged,
+    put,
+    stepped,
 )
 
 ALL = BY_ARITHMETIC | NEEDS_SIGNATURE
@@ -150,6 +155,146 @@ def test_every_value_but_those_on_trust_is_compared(part, tmp_path):
             assert ON_TRUST.match(name), f"{name} can be changed, and nothing says so"
 
 
+def noise_on_rows(c):
+    """A Laplace release of rows without a sketch, whose blocks would sum to 0."""
+    flow, plan = c["program"]["flow"], c["plan"]
+    flow["noisy"]["from"] = plan["stages"]["noisy"]["from"] = "vectors"
+    plan["stages"]["noisy"]["steps"].pop()
+    plan["stages"]["noisy"]["faces"] = None
+    plan["releases"]["noisy"]["maps"].pop()
+    c["derivation"]["noisy"].pop(-2)
+    c["derivation"]["noisy"][-1]["inputs"]["distance"] = 2
+    c["mechanisms"] = [m for m in c["mechanisms"] if m["key"] != "race_sketch"]
+    c["evidence"].pop("race_sketch")
+
+
+def raw_rows(c):
+    """Another output, of rows that nobody released."""
+    c["program"]["outputs"]["raw"] = {"from": "vectors", "save": "raw.npz"}
+    told = {"from": "vectors", "stage": "vectors", "save": "raw.npz"}
+    c["plan"]["outputs"]["raw"] = {**c["plan"]["outputs"]["density"], **told}
+
+
+def public_twin(c):
+    """A dataset that is public, and read from the private one's file."""
+    twin = {**c["program"]["data"]["writers"], "public": True}
+    c["program"]["data"]["twin"] = twin
+
+
+def no_claim(c):
+    c["plan"]["claim"] = c["plan"]["conversion_delta"] = None
+
+
+def rounded_down(c):
+    loss = c["plan"]["releases"]["noisy"]["loss"]
+    loss[0] = c["plan"]["total"][0] = loss[0] * (1 - 5e-7)
+
+
+MECHANISM = "plan.releases.{}.mechanism"
+HOSTILE = {
+    # name: (spec, edit, what the refusal says)
+    "a loss that overflows": (PERSONS, put("plan.releases.noisy.mechanism.laplace.scale", 5e-324), "own.loss"),
+    "a default that is not the program's": (SELECT, put(f"{MECHANISM.format('tested')}.gated_peel.share", 0.01), "default"),
+    "a threshold for more users": (SELECT, put(f"{MECHANISM.format('truncated')}.top_stable.distance", 100), "default"),
+    "a threshold's smaller delta": (VOTES, put(f"{MECHANISM.format('labels')}.pate_labels.delta", 1e-30), "default"),
+    "a parameter that nobody states": (VOTES, put("program.flow.labels.release.mechanism.pate_labels", {}), "does not state|default"),
+    "noise on rows": (PERSONS, noise_on_rows, "does not take"),
+    "an output of raw rows": (PERSONS, raw_rows, "not released"),
+    "private data read as public": (PERSONS, public_twin, "as public"),
+    "no claim": (RACE, no_claim, "no claim"),
+    "a loss rounded down": (PERSONS, rounded_down, "loss"),
+    "outputs in a circle": (RACE, put("program.outputs.densities.from", "answers"), "outputs|density"),
+    "a number as long as the earth": (RACE, put("plan.gaussian.mu_squared", "1e99999999"), "no fraction"),
+    "another language": (RACE, put("program.spec", "opendp_sim/2"), "language"),
+    "bounds that fall": (PERSONS, put("program.data.writers.columns.ink.bounds", [64, 0]), "do not rise"),
+    "another norm": (PERSONS, stepped("vectors", "clip_rows", norm="l3"), "norm"),
+    "a mechanism as a query": (PERSONS, put("program.outputs.density.post", [{"laplace": {}}]), "among the queries|mechanisms"),
+    "a derivation of nothing": (PERSONS, lambda c: c["derivation"].update(other=[]), "no private release"),
+    "a note in the derivation": (PERSONS, lambda c: c["derivation"]["noisy"][-1].update(note="x"), "field"),
+    "no dataset": (PERSONS, put("program.data", {}), "missing|outputs"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", tiered(list(HOSTILE), lambda name: HOSTILE[name][0] == PERSONS))
+def test_what_a_hostile_reader_tried_is_refused(name, tmp_path):
+    spec, edit, says = HOSTILE[name]
+    c = json.loads(written(spec))
+    edit(c)
+    if name == "outputs in a circle":
+        c["plan"]["outputs"]["densities"]["from"] = "answers"
+    fix(c)
+    with pytest.raises(WrongError, match=says):
+        check_certificate(placed(tmp_path, json.dumps(c)))
+
+
+@pytest.mark.parametrize(("key", "values"), [
+    ("jl_projection", {"l1_embedding": {"bits": 2**40, "directions": 5, "clip": 1.0}}),
+    ("select", {"select": {"features": ["ink"] * 200_000, "label": None, "person": None}}),
+])  # fmt: skip
+def test_what_would_take_all_memory_is_a_gap(key, values, tmp_path):
+    c = json.loads(written(PERSONS))
+    steps = c["program"]["flow"]["vectors"]["steps"]
+    steps[:] = [values if key in step else step for step in steps]
+    new = next(iter(values))
+    c = json.loads(json.dumps(c).replace(f'"{key}"', f'"{new}"'))
+    for line in c["derivation"]["noisy"]:
+        line["formula"] = f"{line['step']}/1"
+    fix(c)
+    found = check_certificate(placed(tmp_path, json.dumps(c)))
+    assert any("takes this file too long" in gap or "columns" in gap for gap in found.gaps)
+
+
+def test_a_column_of_vectors_has_its_width_in_every_spelling():
+    for text in ("array[f32,64]", "array[ f32 , 64 ]", "array[f32, 64]"):
+        data = {"columns": {"x": {"dtype": text, "bounds": [0, 1]}}}
+        assert checker.select({"features": "x"}, checker.State(data, "row")).width == 64
+
+
+def test_names_are_printed_without_escapes(tmp_path, capsys):
+    name = json.dumps("row\r\x1b[2K \u0430\ud800")
+    c = json.loads(written(PERSONS).replace('"writer"', name))
+    fix(c)
+    assert main([str(placed(tmp_path, json.dumps(c)))]) == DERIVED
+    assert r"of row\r\x1b[2K \u0430\ud800" in capsys.readouterr().out
+
+
+MIXED = """
+spec: opendp_sim/1
+name: mixed
+data:
+  marks:
+    source: {csv: marks.csv}
+    columns: {who: {dtype: int64, role: privacy_id}, mark: {dtype: str}}
+  open:
+    source: {csv: open.csv}
+    public: true
+    columns: {mark: {dtype: category, keys: [a, b]}}
+privacy: {unit: {add_remove: 1, of: who}, measure: approx, budget: {epsilon: 1.0, delta: 1.0e-5}}
+flow:
+  counts: {from: marks, steps: [bound_contributions: {max_rows: 2}, vote_counts: {item: mark}]}
+  top: {from: counts, release: {mechanism: {top_k: {k: 4, ranked: true}}, spend: 50%}}
+  cut: {from: counts, release: {mechanism: {top_stable: {k: 3, k_max: 8}}, spend: 50%}}
+  shown: {from: open, steps: [vote_counts: {item: mark}], release: none}
+outputs:
+  marks_at_the_top: {from: top, save: top.json}
+  open_marks: {from: shown, save: open.npz}
+"""
+
+
+def test_public_outputs_defaults_and_thresholds_of_an_honest_program_are_derived(tmp_path):
+    """The scale of `top` is solved to where its threshold jumps; `distance` is two users' by default."""
+    spec = tmp_path / "mixed.yaml"
+    spec.write_text(MIXED)
+    plan = plan_file(spec)
+    for name, output in plan.outputs.items():
+        about = {"name": output.decl.save, "sha256": hashlib.sha256(DATA).hexdigest(), "bytes": len(DATA)}  # fmt: skip
+        stated = statement(plan, name, about, time="2026-01-01T00:00:00+00:00", ledger=None)
+        text = json.dumps(signed_certificate(stated, None, None))
+        found = check_certificate(placed(tmp_path, text))
+        assert not found.gaps
+        assert any("datasets are public: open" in words for words in found.trust)
+
+
 def test_the_former_format_is_derived_too(tmp_path):
     c = json.loads(written("writers-density"))
     c.pop("derivation")
@@ -251,7 +396,10 @@ def test_a_signature_and_a_ledger_are_checked_by_the_standard_library(paid):
     assert not any("pages" in text for text in check_certificate(path, pages=pages).trust)
 
 
-@pytest.mark.parametrize("edit", ["time", "file", "entry", "value", "key", "spent", "previous"])
+@pytest.mark.parametrize(
+    "edit",
+    ["time", "file", "entry", "value", "key", "spent", "previous", "measure", "limit", "twice"],
+)
 def test_an_edit_of_what_was_signed_or_paid_for_is_refused(paid, tmp_path, edit):
     path, folder = paid
     c = json.loads(path.read_text())
@@ -266,6 +414,18 @@ def test_an_edit_of_what_was_signed_or_paid_for_is_refused(paid, tmp_path, edit)
         c["signature"][edit] = last[:-2] + ("00" if last[-2:] != "00" else "01")
     if edit == "spent":
         c["ledger"]["spent"]["exact"] = ["0x0.0p+0"]
+    if edit in ("measure", "limit"):
+        spent = {"measure": "pure"} if edit == "measure" else {"exact": ["0x1p+10"]}
+        c["ledger"]["spent"].update(spent)
+        body = json.loads(c["charge"]["body"])
+        body["files"][c["output"]]["statement"] = checker.statement_of(c)
+        c["charge"]["body"] = checker.canonical(body)
+        c["charge"]["hash"] = checker.sha256(f"{c['charge']['previous']}\n{c['charge']['body']}")
+        c["signature"] = None
+    if edit == "twice":
+        c["charge"]["body"] = '{"loss": {},' + c["charge"]["body"][1:]
+        c["charge"]["hash"] = checker.sha256(f"{c['charge']['previous']}\n{c['charge']['body']}")
+        c["signature"] = None
     if edit == "previous":
         c["charge"]["previous"] = "0" * 64
     forgery = tmp_path / path.name
