@@ -98,13 +98,13 @@ def test_opendp_composes_the_five_adaptively_at_the_loss_of_the_plan():
     plan = planned(SPEC)
     found = {name: release.record for name, release in plan.releases.items()}
     space = plan.types["grid"].entry.records, Symmetric()
-    grid = sim.make_select(*space, features="pixels", label="label") >> sim.then_quantize(bits=8)
+    grid = sim.make_select(*space, features="pixels", label="label") >> sim.then_quantize(bits=14)
     tree = grid >> sim.then_distance_tree(levels=4, norm="l2")
     waves = (
         grid
         >> sim.then_jl_projection(dimension=32, seed=5)
         >> sim.then_fourier_sketch(
-            frequencies=200, kernel={"gaussian": {"bandwidth": 20.0}}, seed=7, norm="l2"
+            frequencies=1000, kernel={"gaussian": {"bandwidth": 30.0}}, seed=7, norm="l2"
         )
     )
     buckets = grid >> sim.then_race_sketch(
@@ -136,7 +136,7 @@ def test_opendp_composes_the_five_adaptively_at_the_loss_of_the_plan():
 
     ask, digits = composed(rows("digits")), rows("digits_test")["pixels"][:60]
     released = [ask(five[name]) for name in ("tree", "waves", "buckets")]
-    assert [len(cells) for cells in released] == [1984, 401, 12801]
+    assert [len(cells) for cells in released] == [1984, 2001, 12801]
     served = ask(five["neighbours"])
     assert len(served(digits).labels) == 60
     labels = ask(five["common"])  # none where no set leads by enough

@@ -198,9 +198,16 @@ def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100_among_all_classes():
     assert "`margin`" in told.whole
 
 
+def median_of_writers():
+    """Plan `writers-density` with a median of means, divided by the released number of records."""
+    text = next(path for path in SPECS if path.stem == "writers-density").read_text("utf-8")
+    post = "density: {estimator: median_of_means, groups: 5, normalise: true}"
+    return sim.plan(text.replace("density: {normalise: false}", post))
+
+
 def test_a_median_s_noise_is_told_with_its_factor():
     """11.1 was told where the answers' own column said 13.9: sqrt(pi / 2) of it."""
-    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    plan = median_of_writers()
     noise, least = (
         plan.outputs["density"].expected[name]
         for name in ("noise_error times records", "least records")
@@ -232,7 +239,7 @@ def test_the_larger_drop_wins_as_often_as_is_told(key):
 
 def test_a_mean_says_how_many_people_it_needs():
     """346 records were asked for where at most two of each writer were kept, and nobody said so."""
-    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    plan = median_of_writers()
     (told,) = [text for text in advice(plan) if "is pulled to 0" in text]
     assert "fewer than 346 records" in told
     assert "at most 2 of each `writer` are kept, so 173 of them are needed" in told
