@@ -1267,6 +1267,8 @@ class Checked:
     gaps: list[str] = field(default_factory=list)
     trust: list[str] = field(default_factory=list)
     states: dict[str, list[tuple[str, Json, State]]] = field(default_factory=dict)
+    columns: int = 0
+    """Columns of rows so far, over all steps."""
 
     @property
     def plan(self) -> Json:
@@ -1316,7 +1318,10 @@ class Checked:
             state = found[-1][2] if found else self.start(entry)
             must(not state.blocks, f"{key}: a step after a sketch")
             try:
+                if self.columns > 4 * _WIDEST:
+                    raise GapError("more columns over all steps than this file reads")
                 made = step_after(key, p, state.known())
+                self.columns += made.width if isinstance(made, RowType) else 0
             except GapError as gap:
                 made, state = None, replace(state, gap=str(gap))
             kind, blocks = made if isinstance(made, tuple) else (made, ())

@@ -244,6 +244,22 @@ def test_what_would_take_all_memory_is_a_gap(key, values, tmp_path):
     assert any("takes this file too long" in gap or "columns" in gap for gap in found.gaps)
 
 
+def test_many_stages_of_wide_rows_are_a_gap(tmp_path):
+    c = json.loads(written(PERSONS))
+    c["program"]["data"]["writers"]["columns"]["wide"] = {
+        "dtype": "array[f64, 1000000]",
+        "bounds": [0, 1],
+    }
+    select = {"select": {"features": "wide", "label": None, "person": None}}
+    told = {**c["plan"]["stages"]["vectors"], "steps": [{"step": "select"}], "stability": 1}
+    for number in range(500):
+        c["program"]["flow"][f"s{number}"] = {"from": "writers", "steps": [select]}
+        c["plan"]["stages"][f"s{number}"] = told
+    fix(c)
+    found = check_certificate(placed(tmp_path, json.dumps(c)))
+    assert any("more columns over all steps" in gap for gap in found.gaps)
+
+
 def test_a_column_of_vectors_has_its_width_in_every_spelling():
     for text in ("array[f32,64]", "array[ f32 , 64 ]", "array[f32, 64]"):
         data = {"columns": {"x": {"dtype": text, "bounds": [0, 1]}}}
