@@ -234,7 +234,7 @@ def test_it_says_so_while_the_command_line_is_imported(signum: str, code: int, w
 
 def test_the_script_starts_with_the_light_module() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
-    assert project["project"]["scripts"] == {"opendp-sim": "opendp_sim._entry:main"}
+    assert project["project"]["scripts"]["opendp-sim"] == "opendp_sim._entry:main"
     said = subprocess.run(
         [sys.executable, "-c", "import sys, opendp_sim._entry; print('typer' in sys.modules)"],
         capture_output=True,

@@ -37,11 +37,13 @@ def test_every_dataset_and_output_is_told(spec):
     assert all(told.values())
 
 
-def test_the_page_says_how_many_rows_of_a_person_are_used():
+def test_the_page_says_whose_rows_are_used_and_where_they_are_from():
     told = dict(handed_out(planned(next(p for p in SPECS if p.stem == "writers-density"))))
     (data,) = (text for name, text in told.items() if name.startswith("in: "))
     assert "of one `writer` at most 2 rows are used" in data
     assert "writer (names who is protected)" in data
+    told = dict(handed_out(planned(next(p for p in SPECS if p.stem == "digit-density"))))
+    assert "`digits`, which comes with this package: pixels (64 numbers" in told["in: digits"]
 
 
 @pytest.mark.parametrize(
