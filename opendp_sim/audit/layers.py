@@ -29,6 +29,7 @@ from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.layer import trace_layer, traced_distribution
+from opendp_sim.audit.trace.suspicious_pairs import suspicious_pairs
 from opendp_sim.audit.work import work_seconds
 
 SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
@@ -158,7 +159,7 @@ def _bets_on_first(case: LayerInput, kept: Kept, beta: float) -> LayerResult | N
         return None
     subject = replace(case.subject, run=kept.first(case.subject.run), outer=None)
     spend = replace(case.budget, seconds=_FIRST_CALLS * case.budget.seconds)
-    seen = () if case.tracer is None else case.tracer.hints[:4]
+    seen = () if case.tracer is None else suspicious_pairs(case.tracer)[:4]
     return distribution_layer(
         subject, case.space, case.d_in, spend, case.rng, beta, (*case.given, *seen), case.events
     )

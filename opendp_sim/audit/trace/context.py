@@ -215,11 +215,3 @@ class Tracer:
     def top(self) -> Pair:
         """The pair that costs most along its tape."""
         return self.seen.best[0].pair if self.seen.best else self.space.draw(self.rng)
-
-    @property
-    def hints(self) -> tuple[Pair, ...]:
-        """Pairs that the distribution layer should try first."""
-        out = [found.pair for found in self.seen.best[:5]]
-        for odd in self.seen.odd.values():
-            out += [found.pair for found in odd[:2]]
-        return tuple(out)

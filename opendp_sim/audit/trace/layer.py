@@ -21,6 +21,7 @@ from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.statistics.two_sample import surely_differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.trace.suspicious_pairs import suspicious_pairs
 from opendp_sim.audit.work import work_seconds
 from opendp_sim.core.randomness import public_generator
 
@@ -109,8 +110,8 @@ _OVERTIME = 1.2
 """Steps share the layer's seconds; a slow function may overrun them so far, then it is stopped."""
 _LOOK = 0.05
 """Part of L3's seconds for seeing which hints are slow."""
-_RACE_RUNS = 2000
-"""A pair of which fewer runs fit into L3's seconds is no hint for it."""
+_RACE_RUNS, _HINTS = 2000, 20
+"""A pair of which fewer runs fit into L3's seconds is no hint for it; and how many hints it gets."""
 
 
 def trace_layer(tracer: Tracer) -> LayerResult:
@@ -144,7 +145,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
         power="; ".join(filter(None, [looks, tracer.unfinished])),
         facts={
             "pairs": tracer.seen.pairs,
-            "hints": tracer.hints,
+            "hints": suspicious_pairs(tracer),
             "direct": tracer.direct,
             "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
             "hint": "" if evidence is not None else hinted(tracer),
@@ -189,7 +190,7 @@ def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tu
     """Return the hints that a race can run often enough."""
     out: list[Pair] = []
     first = work_seconds()
-    for pair in tracer.hints:
+    for pair in suspicious_pairs(tracer):
         begin = work_seconds()
         if begin - first > _LOOK * seconds:
             break
@@ -218,9 +219,9 @@ def traced_distribution(
             subject = tracer.subject
             if run is not tracer.obj:
                 subject = replace(subject, run=run, outer=None)
-            found = drawn(subject, (*hints, *_affordable(tracer, run, budget.seconds))[:8])
+            found = drawn(subject, (*hints, *_affordable(tracer, run, budget.seconds))[:_HINTS])
         if found.evidence is None or not contradicted(tracer, found.evidence.pair):
             own = run is tracer.obj
             return found if own else replace(found, facts={**found.facts, "draws": words})
         tracer.unlike = True
-    return drawn(tracer.subject, (*hints, *tracer.hints)[:8])
+    return drawn(tracer.subject, (*hints, *suspicious_pairs(tracer))[:_HINTS])

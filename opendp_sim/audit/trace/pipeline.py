@@ -26,7 +26,6 @@ from opendp_sim.audit.trace.output_sample import Glance
 from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
 from opendp_sim.audit.trace.tail_events import level_step
-from opendp_sim.audit.trace.undisclosed_noise import hidden_step
 from opendp_sim.audit.work import work_seconds
 
 _SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
@@ -259,6 +258,5 @@ STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     tree_step,
     level_step,
     support_step,
-    hidden_step,
 )
 """What is tried, in this order. ``layer.md`` lists the parts of beta that each of them takes."""

@@ -15,7 +15,7 @@ import pytest
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape
-from opendp_sim.audit.trace import repeated_calls as repeated, undisclosed_noise
+from opendp_sim.audit.trace import repeated_calls as repeated, suspicious_pairs
 from opendp_sim.audit.trace.bets import CALCULATED
 from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.layer import _taken
@@ -57,7 +57,7 @@ def test_an_error_in_a_step_ends_that_step_only() -> None:
 @pytest.mark.parametrize("size", [2, 5])
 def test_opposed_blocks_are_neighbours(size: int, monotone: bool) -> None:
     """Many answers move at once, some up and some down; only one way under a monotone distance."""
-    blocks = undisclosed_noise._blocks(size, 3, monotone=monotone)
+    blocks = suspicious_pairs._blocks(size, 3, monotone=monotone)
     moves = [[b - a for a, b in zip(left, right, strict=True)] for left, right in blocks]
     assert all(max(map(abs, move)) == 3 for move in moves)
     assert any(min(move) < 0 for move in moves) == (not monotone)
