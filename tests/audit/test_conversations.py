@@ -14,7 +14,6 @@ from opendp_sim.audit import audit
 from opendp_sim.audit.adversary.analyst import Driver
 from opendp_sim.audit.adversary.choose_analyst import costliest_analyst
 from opendp_sim.audit.adversary.default_analysts import default_driver
-from opendp_sim.audit.adversary.query_search import Shape, repeated_queries
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.subject import read_subject
@@ -174,7 +173,10 @@ def _held(obj: Any) -> tuple[Driver, Driver]:
     return driver, costliest_analyst(subject, driver, 1, functions_of(obj), pairs, rng)
 
 
-@pytest.mark.parametrize(("make", "option"), SERVICES[:4])
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [*SERVICES[2:4], *(pytest.param(*one, marks=pytest.mark.long) for one in SERVICES[:2])],
+)
 def test_what_is_charged_too_little_is_asked_again_and_again(
     make: Callable[..., Any], option: str
 ) -> None:
@@ -208,26 +210,3 @@ def test_the_script_asks_what_the_audit_asked() -> None:
     again = default_driver(obj, 1)
     assert again is not None
     assert eval(f"again{held.place}").words == held.words  # noqa: S307 - as the report prints it
-
-
-def test_conversations_are_of_every_cost_part_and_text() -> None:
-    shape = Shape("tlc", (("a", "b"), (0, 1), (0.12, 0.5, 3.0, 1.0, -0.5)))
-    made = list(repeated_queries(shape, ("a", "menu"), (0.25, 40.0)))
-    costs = {one[0][2] for one in made if len({repr(q) for q in one}) == 1 and len(one[0]) == 3}
-    assert {0.12, 0.5, 1.0, 0.25, 0.24, 0.04, 0.01} <= costs
-    assert not any(cost <= 0 for cost in costs)
-    assert [("menu", 0, 0.12)] * 24 in made
-    assert [("a", number, 0.12) for number in range(24)] in made
-    assert any({" a", "A", "a "} <= {one[0] for one in asked} for asked in made)
-    assert [("a", "?", 0, 0.5)] * 12 in made
-
-
-def test_what_lets_nothing_be_priced_is_asked_as_usual() -> None:
-    obj = quarters(rounded=True)
-    driver = default_driver(obj, 1)
-    assert driver is not None
-    subject = read_subject(obj, 1, drive=driver)
-    found = costliest_analyst(
-        subject, driver, 1, functions_of(obj), [], public_generator(0, "test")
-    )
-    assert found is driver

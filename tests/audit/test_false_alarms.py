@@ -130,12 +130,6 @@ def test_neighbours_in_32_bits_are_within_the_distance(metric: Any) -> None:
         assert size <= 1
 
 
-def test_how_wide_the_others_are_moves_no_event() -> None:
-    row = [0.1, 0.2, 0.3, 0.4, 0.1, 0.7, 0.3]
-    alone, beside = encode([row]), encode([row, [0.1] * 16])
-    assert (alone.summary[0] == beside.summary[0]).all()
-
-
 @pytest.mark.long
 def test_lists_of_different_lengths_are_within_their_claim() -> None:
     """A long list is e times as likely on one side: its width once rounded the sums of all others."""

@@ -9,8 +9,7 @@ import opendp.prelude as dp
 
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
-from opendp_sim.audit.options import WithPairs, first_tried, scored
-from opendp_sim.audit.outputs.encoding import encode
+from opendp_sim.audit.options import WithPairs, first_tried
 
 SPACE = space_of(dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance(), 1)
 
@@ -25,15 +24,3 @@ def test_given_pairs_come_first_and_are_left_as_they_are() -> None:
     drawn = space.draw(rng)
     assert drawn.genome is not None
     assert list(space.simpler(drawn)) == list(SPACE.simpler(drawn))
-
-
-def test_without_given_pairs_the_space_is_the_same() -> None:
-    assert first_tried((), SPACE) is SPACE
-
-
-def test_a_score_sees_the_cells_that_an_output_has_itself() -> None:
-    scores = scored({"cells": lambda row: float(len(row)), "sum": lambda row: float(sum(row))})
-    encoded = encode([[1.0, 2.0, 3.0], [4.0]])
-    assert scores["cells"](encoded).tolist() == [3.0, 1.0]
-    assert scores["sum"](encoded).tolist() == [6.0, 4.0]
-    assert scored(None) == {}

@@ -13,7 +13,6 @@ from opendp_sim.audit import NoiseLaw, Subject
 from opendp_sim.audit.checks import accountants
 from opendp_sim.audit.checks.accountants import attained_delta, quadrature_delta
 from opendp_sim.audit.checks.compare_outputs import distance_of_outputs
-from opendp_sim.audit.claimed_distance import claimed_words
 from opendp_sim.audit.claims.curves import gaussian_delta
 from opendp_sim.audit.claims.output_distance import measure_distance
 from opendp_sim.core.bridge import to_dp_metric
@@ -141,14 +140,6 @@ def test_cells_of_two_types_and_beyond_numbers_have_their_distance(norm):
         assert apart(np.array([wild]), np.array([0])) == math.inf
         assert apart(np.array([0]), np.array([wild])) == math.inf
         assert apart(np.array([wild]), np.array([wild])) == 0
-
-
-def test_a_claim_in_steps_names_the_cells_of_a_step():
-    norm = to_dp_metric(VectorNorm("linf", steps=True, touched=3))
-    subject = Subject(run=len, stability_map=lambda d: d, output_metric=norm)
-    assert claimed_words(subject, 2) == (
-        "outputs are at most 2 apart in the linf distance, in users, 3 cells a step at most"
-    )
 
 
 def test_many_kinds_of_cells_are_a_lower_bound_that_takes_no_time(monkeypatch):

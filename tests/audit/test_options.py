@@ -21,16 +21,12 @@ from opendp_sim.audit import (
     audit,
     claimed_distance as asked,
 )
-from opendp_sim.audit.checks.structure import structure_layer
 from opendp_sim.audit.claimed_distance import check_computes
 from opendp_sim.audit.declaration import has_other_type
-from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.options import distance_apart, given_pairs, separated
 from opendp_sim.audit.report.repro_script import imported
 from opendp_sim.audit.run import Capped, capped
-from opendp_sim.audit.subject import read_subject
-from opendp_sim.audit.work import charge
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.errors import AuditError
 from opendp_sim.domains.metrics import IdDistance, Symmetric, VectorNorm
@@ -317,14 +313,6 @@ def test_a_release_that_waits_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(heard) == 2
 
 
-def test_a_report_says_what_is_claimed() -> None:
-    assert str(audit(_COUNT, 1, _BRIEF)).split("\n")[1] == "  claim: epsilon 1"
-    counted = dp.t.make_count(*_SPACE)
-    assert "claim: outputs are at most 1 apart in the AbsoluteDistance" in str(
-        audit(counted, 1, _BRIEF)
-    )
-
-
 def test_a_release_in_the_queue_for_a_processor_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -332,19 +320,3 @@ def test_a_release_in_the_queue_for_a_processor_does_not_wait(
     assert asked.queued_seconds() >= 0
     monkeypatch.setattr(asked, "queued_seconds", time.perf_counter)
     check_computes(lambda _: time.sleep(0.25), [])
-
-
-def test_pairs_that_were_not_compared_are_not_counted() -> None:
-    """A slow release ends the first look early; it said 24 pairs."""
-
-    def slow(rows: list[int]) -> int:
-        charge(0.02)
-        return len(rows)
-
-    made = dp.m.make_user_measurement(*_SPACE, dp.max_divergence(), lambda _: 0, float)
-    space = space_of(made.input_domain, made.input_metric, 1)
-    members = MemberPairs(space, quiet_member(made.input_domain))
-    subject = replace(read_subject(made, 1), run=lambda rows: slow(rows) * 0)
-    rng = np.random.default_rng(0)
-    found = structure_layer(subject, members, members, _BRIEF, rng, 1e-4, composed=False)
-    assert found.power.startswith("1 pair: ")

@@ -20,11 +20,9 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.native_laws import Law, is_shift
 from opendp_sim.audit.instrument.patch_rng import Holders, tapped
 from opendp_sim.audit.instrument.tape import Tape
-from opendp_sim.audit.seeds.constants import mined
-from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.statistics.sampling import both_sides
 from opendp_sim.audit.trace.draw_tree import clean_tapes
-from tests.audit.opaque.kit import CHANGE_ONE, PURE, SYMMETRIC, lap, opaque, up, whole
+from tests.audit.opaque.kit import PURE, SYMMETRIC, lap, opaque, up, whole
 
 BRIEF = replace(
     Effort.of("quick"),
@@ -65,15 +63,6 @@ def test_noise_behind_another_function_is_no_shift(odd: dp.Measurement) -> None:
     law = Law("laplace", 1 / odd.map(1), whole=True, vector=False, carrier="i32")
     assert not is_shift(law, odd, real)
     assert is_shift(law, lap(law.scale), real)
-
-
-@pytest.mark.parametrize("carrier", ["i32", "i64", "f32", "f64"])
-def test_plain_noise_is_a_shift_in_every_width(carrier: str) -> None:
-    atom = dp.atom_domain(T=carrier, nan=False) if carrier[0] == "f" else dp.atom_domain(T=carrier)
-    vector = dp.vector_domain(atom), dp.l1_distance(T=carrier)
-    for vectors, space in ((False, (atom, dp.absolute_distance(T=carrier))), (True, vector)):
-        law = Law("laplace", 1.0, carrier[0] != "f", vectors, carrier)
-        assert is_shift(law, dp.m.make_laplace(*space, 1.0), dp.Measurement.__call__)
 
 
 def test_records_that_an_inner_chain_rounds_away_are_not_priced() -> None:
@@ -132,18 +121,6 @@ def test_generators_are_found_where_they_are_kept(kept: Any, draw: Callable[[Any
     assert len(tape.run(program, [], "record")[1]) == 0
 
 
-def test_one_that_is_made_in_the_run_is_on_the_tape_with_its_seed() -> None:
-    def program(rows: list[int]) -> float:
-        made = np.random.Generator(np.random.PCG64(len(rows)))
-        assert isinstance(made, np.random.Generator)
-        return made.random()
-
-    tape = Tape(None, np.random.default_rng(0))
-    with tapped(tape, [program]):
-        seeds = [tape.run(program, rows, "record")[1][0].seeded for rows in ([], [1])]
-    assert seeds == ["0", "1"]
-
-
 def test_a_source_that_cannot_be_replaced_is_told() -> None:
     held = _Slots()
     assert traced(lambda rows: held.bits.random_raw() % 2 + len(rows))[0].unseen
@@ -172,30 +149,3 @@ def test_a_program_that_stops_after_some_calls_tells_nothing() -> None:
 
     made = opaque(whole(0, 3), SYMMETRIC, PURE, stopping, lambda d: up(noise.map(d)))
     assert audit(made, 1, BRIEF).verdict == "not refuted"
-
-
-class _Counter:
-    CAP = 77
-
-    def __init__(self) -> None:
-        self.noise, self.mark = lap(2.0), "quartz"
-
-    def _worth(self, row: str) -> int:
-        return min(len(row), self.CAP) if row != self.mark else 41
-
-    def __call__(self, rows: list[str]) -> int:
-        return self.noise(sum(map(self._worth, rows)))
-
-
-def test_an_object_that_is_called_is_read_with_its_methods_and_what_it_keeps() -> None:
-    domain = dp.vector_domain(dp.atom_domain(T=str))
-    made = opaque(domain, CHANGE_ONE, PURE, _Counter(), lambda d: 77.0 * d)
-    functions = functions_of(made)
-    assert {f.__name__ for f in functions} >= {"__call__", "_worth"}
-    found = mined(functions)
-    assert {41, 77} <= found.numbers
-    assert "quartz" in found.words
-    tape = Tape(None, np.random.default_rng(0))
-    with tapped(tape, functions):
-        called = next(f for f in functions if f.__name__ == "__call__")
-        assert tape.run(called, ["quartz"], "zero")[0] == 41

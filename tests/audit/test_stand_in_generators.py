@@ -18,7 +18,7 @@ from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
 from opendp_sim.audit.instrument.patch_rng import tapped
-from opendp_sim.audit.instrument.rng_proxies import Fresh, Proxy, located, values_drawn
+from opendp_sim.audit.instrument.rng_proxies import Fresh, Proxy
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.state.reachable import functions_of
@@ -149,11 +149,6 @@ def test_a_generator_that_is_made_of_a_generator_is_that_one() -> None:
             out = tape.run(program, [], mode)[0]
             assert out is True
     assert not tape.unseen
-
-
-def test_what_the_arguments_of_a_draw_say() -> None:
-    assert located((3.0, 2.0), {}) == 3.0
-    assert values_drawn("randbelow", (3,), {}) == (0, 1, 2)
 
 
 # --- what bears them out --------------------------------------------------------------------

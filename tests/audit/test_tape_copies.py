@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
-import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.checks.structure import Call, recorded_calls
@@ -25,7 +21,6 @@ from tests.audit.test_sound_programs import BRIEF
 
 CELLS = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
 NOISE = dp.m.make_laplace(*CELLS, 10.0)
-KEPT: list[int] = []
 
 
 def over_the_draw(rows: list[int]) -> list[int]:
@@ -35,55 +30,11 @@ def over_the_draw(rows: list[int]) -> list[int]:
     return out
 
 
-def over_the_argument(rows: list[int]) -> list[int]:
-    cells = [len(rows)] * 2
-    out = NOISE(cells)
-    cells.clear()
-    return out
-
-
 def over_foreign_noise(rows: list[int]) -> list[float]:
     out = np.random.default_rng().normal(0.0, 1.0, 2)
     out *= 10.0
     out += len(rows)
     return list(map(float, out))
-
-
-def over_weighed_items(rows: list[int]) -> int:
-    taken = random.choices([0, 1], weights=[1 + len(rows), 1])  # noqa: S311
-    taken[0] += 7
-    return taken[0]
-
-
-def over_the_release(rows: list[int]) -> list[int]:
-    KEPT[:] = NOISE([len(rows)] * 2)
-    return KEPT
-
-
-PROGRAMS = (
-    over_the_draw,
-    over_the_argument,
-    over_foreign_noise,
-    over_weighed_items,
-    over_the_release,
-)
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("mode", ["record", "zero"])
-def test_a_tape_keeps_what_was_drawn_and_asked(program: Callable[[Any], Any], mode: Any) -> None:
-    tape = Tape(None, np.random.default_rng(0))
-    with tapped(tape, functions_of(program)):
-        out, draws = tape.run(program, [1, 1, 1], mode)
-        told = repr([(draw.value, draw.argument) for draw in draws])
-        released = repr(out)
-        if program in (over_the_draw, over_the_argument):
-            assert draws[0].argument == [3, 3]
-        again, second = tape.run(program, [1, 1, 1], "force", [draw.value for draw in draws])
-        assert repr(again) == released
-        assert repr([(draw.value, draw.argument) for draw in second]) == told
-        tape.run(program, [], "record")  # of what was released before it changes nothing
-    assert repr(out) == repr(again) == released
 
 
 def test_a_noisy_cell_that_is_shown_twice_is_no_two_noisy_cells() -> None:

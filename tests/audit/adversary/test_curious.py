@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from opendp_sim.audit.adversary.query_search import VALUES, Asked, AttributeMapping, kind_of_key
+from opendp_sim.audit.adversary.query_search import VALUES, AttributeMapping, kind_of_key
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,6 @@ def test_what_is_asked_for_is_there_whatever_way_it_is_asked_for() -> None:
     assert list(asked) == ["eps", "low", "high", "where"]
     with pytest.raises(AttributeError):
         asked.__secret__  # noqa: B018
-
-
-def test_a_question_is_read_by_attributes_as_well() -> None:
-    assert Asked(eps=0.5).eps == 0.5
-    with pytest.raises(KeyError):
-        Asked(eps=0.5).low  # noqa: B018
 
 
 def _as_long_as_parts(asked: AttributeMapping) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,18 +139,6 @@ def test_odometers_of_every_space_are_asked_exactly_what_they_account_for(space,
     assert "at losses 0.5 and 0.25 and 0.25" in str(report)
 
 
-@pytest.mark.parametrize("parts", [(0.5, 0.5), (0.1, 0.2), (0.3, 0.1, 0.1, 0.1), (1.0,)])
-def test_a_composition_is_asked_for_nearly_all_that_it_gives(parts):
-    """Losses are asked for as round parts of the whole; 2 / 3 is not a float."""
-    made = dp.c.make_adaptive_composition(LINE, SYMMETRIC, dp.max_divergence(), 1, list(parts))
-    assert 0.9 * sum(parts) < math.fsum(abs(part) for part in lost(made)) <= sum(parts) * (1 + 1e-9)
-
-
-def lost(obj: Any) -> Any:
-    driver = default_driver(obj, 1)
-    return driver.trace(driver.pairs[0].left) - driver.trace(driver.pairs[0].right)
-
-
 def test_a_filter_is_asked_for_all_that_it_gives():
     odometer = dp.c.make_fully_adaptive_composition(
         LINE, SYMMETRIC, output_measure=dp.max_divergence()
@@ -203,38 +190,6 @@ def test_the_corpus_has_every_interactive_mechanism():
     assert {t.family for t in TWINS} == {"ind_knn", "hybrid_knn", "private_knn", "composition"}
     assert {c.family for c in CONTROLS} == {t.family for t in TWINS}
     assert all("drive" not in t.options for t in TWINS)
-
-
-def test_a_queryable_that_takes_anything_is_asked_a_key_again_and_again() -> None:
-    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 3.0)
-
-    def release(rows: list[int]) -> Any:
-        def answer(query: Any) -> int:
-            least = query if isinstance(query, int) else 0
-            return int(noise(sum(row >= least for row in rows)))
-
-        return dp.new_queryable(answer)
-
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
-    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
-    driver = default_driver(obj, 1)
-    assert driver is not None
-    assert driver.words == "the key 1, 24 times"
-    assert len(driver(obj([5]))) == 25
-
-
-def test_a_queryable_of_no_declared_type_is_asked_numbers_or_texts() -> None:
-    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 3.0)
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
-
-    def made(answer: Any) -> Any:
-        release = lambda rows: dp.new_queryable(lambda query: answer(rows, query))  # noqa: E731
-        return dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
-
-    numbers = made(lambda rows, least: noise(sum(row >= int(least) for row in rows)))
-    texts = made(lambda rows, word: noise(len(rows) if word.startswith("a") else 0))
-    assert "the keys 0, 0.5, 3, 1" in default_driver(numbers, 1).words
-    assert "the keys '', 'a', 'b'" in default_driver(texts, 1).words
 
 
 def test_a_filter_is_asked_for_little_and_then_for_much_and_no_answer_is_one() -> None:

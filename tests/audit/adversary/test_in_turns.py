@@ -33,19 +33,6 @@ def test_both_questions_are_asked_as_often_and_in_turns() -> None:
     assert questions == ["a", "b"] * 100
 
 
-def test_what_was_only_refused_is_no_yes_and_no_no() -> None:
-    for known in ([], [(REFUSED,)], [(SILENT,), (REFUSED,)]):
-        assert not Turns("a", "b", known).bare
-    assert Turns("a", "b", [(REFUSED,), (1.0,), (SILENT,)]).bare
-    assert not Turns("a", "b", [(1.0,), (7.0,)]).bare
-
-
-def test_a_text_counts_where_it_is_the_first_of_those_that_were_heard() -> None:
-    said = iter(["yes", "no", "other", "no"] * 50)
-    _, ask = _asked(lambda _: (next(said),))
-    assert Turns(1, 2, [("yes",), ("no",)])([("yes",)], ask) == (-100.0, 0.0, 100.0)
-
-
 @pytest.mark.parametrize(
     "heard",
     [

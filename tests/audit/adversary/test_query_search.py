@@ -17,6 +17,7 @@ from opendp_sim.audit.adversary.default_analysts import default_driver
 from opendp_sim.audit.adversary.query_search import of_shapes
 from opendp_sim.audit.instrument.python_queryable import asked_directly
 from opendp_sim.core.errors import AuditError
+from tests._tiers import tiered
 from tests.audit.growing import refuted
 from tests.audit.test_sound_programs import BRIEF
 
@@ -129,24 +130,6 @@ def test_a_filter_that_charges_what_it_costs_is_not() -> None:
     assert "the question (0, 10, 0.12)" in str(report)
 
 
-def test_the_loss_of_a_conversation_that_is_charged_rightly_keeps_the_claim() -> None:
-    """The dear question is second, and then refused; the cheap ones end at the budget."""
-    asked: list[Any] = []
-
-    def charge(spent: dict[Any, float], label: Any, cost: float) -> bool:
-        asked.append((label, cost))
-        return strict(spent, label, cost)
-
-    obj = ranges(charge)
-    driver = default_driver(obj, 1)
-    assert driver is not None
-    asked.clear()
-    heard = driver(obj([5] * 4))
-    assert asked[:3] == [((0, 10), 0.12), ((0, 10), 3.0), ((0, 10), 0.12)]
-    assert len(asked) > 24
-    assert sum(cell > -1e9 for cell in heard[4:]) == 8
-
-
 @pytest.mark.parametrize("read", ["item", "get", "attribute"])
 def test_the_keys_of_a_mapping_are_those_that_the_queryable_asks_for(read: str) -> None:
     def answer_of(question: Any, name: str) -> Any:
@@ -167,25 +150,7 @@ def test_the_keys_of_a_mapping_are_those_that_the_queryable_asks_for(read: str) 
     assert (["a"], []) in [(pair.right, pair.left) for pair in driver.pairs]
 
 
-def test_a_word_of_the_code_is_asked_only_where_its_constants_may_be() -> None:
-    def start(rows: list[int]) -> Callable[[Any], Any]:
-        def answer(question: Any) -> Any:
-            kind, least = question
-            if kind != "at_least":
-                raise KeyError(kind)
-            return noisy(sum(r >= least for r in rows), 4.0)
-
-        return answer
-
-    obj = service(start)
-    driver = default_driver(obj, 1)
-    assert driver is not None
-    assert "'at_least'" in driver.words
-    with pytest.raises(AuditError, match="OS501"):
-        default_driver(obj, 1, mine=False)
-
-
-@pytest.mark.parametrize("refusal", ["raise", "none", "text"])
+@pytest.mark.parametrize("refusal", tiered(["raise", "none", "text"], "text".__eq__))
 def test_a_queryable_that_answers_nothing_is_not_audited(refusal: str) -> None:
     def start(_: Any) -> Callable[[Any], Any]:
         def answer(_: Any) -> Any:
@@ -337,17 +302,10 @@ def _holding_itself() -> list[Any]:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        10**400,
-        _holding_itself(),
-        _Odd(),
-        [_Odd()],
-        np.array(1.5),
-        np.str_("a"),
-        np.datetime64("2024-01-01"),
-        np.complex128(1j),
-        {1j: [None, {}]},
-    ],
+    tiered(
+        [10**400, _holding_itself(), [_Odd()], np.datetime64("2024-01-01"), {1j: [None, {}]}],
+        lambda answer: isinstance(answer, list),
+    ),
     ids=lambda answer: type(answer).__name__,
 )
 def test_answers_that_are_hard_to_read_end_in_a_driver_or_in_a_refusal(answer: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -29,17 +28,6 @@ def test_a_longer_list_that_is_doubled_has_none() -> None:
     found = couple(lambda x: x * (2 + (coins.random() < 0.1)), PAIR, _apart, 1.0, 1e-6)
     assert found.evidence is not None
     assert found.evidence.claimed == 1.0
-
-
-def test_a_distance_of_two_contents_is_worked_out_once() -> None:
-    coins, asked = np.random.default_rng(3), Counter[tuple[int, int]]()
-
-    def distance(left: Any, right: Any) -> float:
-        asked[len(left), len(right)] += 1
-        return _apart(left, right)
-
-    couple(lambda x: list(x) if coins.random() < 0.5 else [], PAIR, distance, 1.0, 1e-6)
-    assert set(asked.values()) == {1}
 
 
 def test_outputs_that_have_no_bytes_are_each_their_own() -> None:

@@ -19,7 +19,6 @@ from opendp_sim.audit.generators import copies as own_data
 from opendp_sim.audit.instrument.decompose_chain import handed_on, kind_of, taken_apart
 from opendp_sim.audit.instrument.deterministic_ops import draws_nothing
 from opendp_sim.audit.instrument.tape import Tape
-from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.statistics.two_sample import surely_differ
 from opendp_sim.audit.trace.scan import direct_function, equal_runs
 from tests._tiers import tiered
@@ -265,20 +264,6 @@ def test_texts_that_opendp_cuts_or_refuses_are_not_handed_on() -> None:
         "i32",
         "Vec<i32>",
     ]
-
-
-def test_what_is_no_chain_is_left() -> None:
-    domain, metric = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-    assert taken_apart(dp.m.make_laplace(domain, metric, 1.0)) is None
-    own = dp.m.make_user_measurement(*ROWS, dp.max_divergence(), len, lambda d: 1.0 * d)
-    assert taken_apart(own) is None
-
-
-def test_functions_are_found_in_a_long_chain() -> None:
-    chain: Any = step(gaps)
-    for _ in range(12):
-        chain = chain >> dp.t.then_clamp((0, 10))
-    assert gaps in functions_of(chain >> dp.t.then_sum() >> dp.m.then_laplace(10.0))
 
 
 def test_two_laws_are_told_apart_and_one_is_not() -> None:

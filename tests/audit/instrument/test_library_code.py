@@ -118,16 +118,6 @@ def test_what_a_program_makes_of_a_generator_has_no_law(function) -> None:
     assert not any(map(known, drawn(function)))
 
 
-@pytest.mark.parametrize("mode", ["scout", "bulk"])
-def test_what_a_program_makes_of_a_generator_is_not_asked_for_many_at_once(mode) -> None:
-    """A method of its own need not take a size; a run had the same law as before all the same."""
-
-    def function() -> list[float]:
-        return [WIDER.laplace(0.0, 1.0) for _ in range(9)]
-
-    assert not drawn(function, mode)
-
-
 REPLACED = [
     (random, "gauss", lambda mu, sigma: mu + sigma, lambda: random.gauss(0.0, 1.0)),
     (random.Random, "gauss", lambda _, mu, sigma: mu + sigma, lambda: random.gauss(0.0, 1.0)),
@@ -169,22 +159,6 @@ def test_a_measurement_that_is_called_by_code_of_the_programs_own_has_no_law(mon
     real = native.Measurement.__call__
     monkeypatch.setattr(native.Measurement, "__call__", lambda self, arg: 2 * real(self, arg))
     assert [draw.law for draw in drawn(lambda: noise(0))] == [None]
-
-
-def test_an_order_of_the_programs_own_is_seen_on_no_tape() -> None:
-    class Sorter(random.Random):
-        def shuffle(self, x):
-            x.sort()
-
-    own = Sorter()
-
-    def function() -> list[int]:
-        rows = [3, 1, 2]
-        own.shuffle(rows)
-        assert rows == [1, 2, 3]
-        return rows
-
-    assert not drawn(function)
 
 
 def test_an_order_of_unknown_law_is_told_as_unseen() -> None:

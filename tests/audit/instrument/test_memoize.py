@@ -34,15 +34,6 @@ ATOM, METRIC = _each_a_run(dp.atom_domain), _each_a_run(dp.absolute_distance)
 LAPLACE = _each_a_run(dp.m.make_laplace)
 
 
-def test_one_call_gives_one_object() -> None:
-    assert ATOM(T=int) is ATOM(T=int)
-    assert ATOM(bounds=(0, 5)) is ATOM(bounds=(0, 5))
-    space = ATOM(T=int), METRIC(T=int)
-    assert LAPLACE(*space, 2.0) is LAPLACE(*space, 2.0)
-    assert LAPLACE(*space, scale=2.0) is LAPLACE(*space, scale=2.0)
-    assert LAPLACE(*space, np.float64(2.0)).map(1) == 0.5
-
-
 def test_other_calls_give_other_objects() -> None:
     ints, floats = ATOM(bounds=(0, 1)), ATOM(bounds=(0.0, 1.0))
     assert (ints.carrier_type, floats.carrier_type) == ("i32", "f64")
@@ -66,16 +57,6 @@ def test_what_may_differ_unseen_is_made_anew() -> None:
     for _ in range(2):
         with pytest.raises(dp.OpenDPException):
             LAPLACE(*space, -1.0)
-
-
-def test_no_more_is_kept_than_a_bound() -> None:
-    few = Constructors()
-    make = _each_a_run(dp.m.make_laplace, few)
-    space = _each_a_run(dp.atom_domain, few)(T=int), _each_a_run(dp.absolute_distance, few)(T=int)
-    for number in range(600):
-        make(*space, 1.0 + number)
-    assert make(*space, 1.0) is make(*space, 1.0)
-    assert make(*space, 600.0) is not make(*space, 600.0)
 
 
 def test_constructors_are_the_librarys_own_outside_of_runs() -> None:
@@ -114,15 +95,6 @@ def _in_runs(function: Any, runs: int = 3) -> list[Any]:
         return [tape.run(function, [], "zero")[0] for _ in range(runs)]
 
 
-def test_equal_calls_of_one_run_give_two_objects() -> None:
-    def release(_: list[int]) -> int:
-        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-        parts = {id(one): one(0) for one in [dp.m.make_laplace(*space, 10.0) for _ in range(3)]}
-        return len(parts)
-
-    assert _in_runs(release) == [3, 3, 3]
-
-
 def test_what_a_run_does_to_an_object_is_not_there_in_the_next() -> None:
     ended: list[int] = []
 
@@ -154,20 +126,6 @@ def test_a_constructor_in_whose_place_is_another_is_left_alone(
         return dp.m.make_laplace is inner
 
     assert _in_runs(release) == [True] * 3
-
-
-def test_an_object_that_a_programs_own_memo_gives_again_keeps_its_number() -> None:
-    memo: dict[Any, Any] = {}
-
-    def release(_: list[int]) -> list[float]:
-        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-        out = []
-        for scale in (10.0, np.float64(10.0), 13.0, 17.0):
-            noise = memo.setdefault(float(scale), dp.m.make_laplace(*space, scale))
-            out.append(round(1 / noise.map(1)))
-        return out
-
-    assert _in_runs(release) == [[10, 10, 13, 17]] * 3
 
 
 def test_the_loss_of_opendps_noise_is_asked_once_and_others_each_time() -> None:

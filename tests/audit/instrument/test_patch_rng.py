@@ -55,13 +55,3 @@ def test_a_fork_beside_an_audit_draws_its_own_noise_and_can_audit():
     thread.join()
     assert ended == 0
     assert [getattr(place, name) for place, name in SOURCES] == real
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_by_the_audited_function_stays_on_its_tape():
-    real = os.urandom
-    with tapped(Tape(None, np.random.Generator(np.random.PCG64(0))), []):
-        child = os.fork()
-        if child == 0:
-            os._exit(os.urandom is real)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

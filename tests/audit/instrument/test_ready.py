@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -22,17 +20,6 @@ def ready(common: Common, values: list[int]) -> Ready:
     pools = Pools(np.random.default_rng(0))
     pools.pool(LAW, bulk=True).extend(reversed(values))
     return Ready(NOISE, LAW, pools, common, bulk=True)
-
-
-@pytest.mark.parametrize(
-    ("argument", "taken"),
-    [
-        *((0, True), (-(2**30) + 1, True), (2**30, False), (True, False), (np.int64(3), False)),
-        *((1.0, False), (None, False), ("1", False), ([1], False)),
-    ],
-)
-def test_only_plain_numbers_far_from_the_ends_are_taken(argument: Any, taken: bool) -> None:
-    assert Ready.takes(argument) is taken
 
 
 def test_a_measurement_is_served_after_its_releases_were_compared_and_never_in_its_own_mode() -> (

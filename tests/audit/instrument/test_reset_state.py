@@ -200,32 +200,6 @@ def test_a_cache_is_emptied_and_alone_no_reason_to_look() -> None:
     assert _cached.cache_info().currsize == 0
 
 
-class Counted:
-    """Keep calls where only one kind of place leads."""
-
-    total = 0
-
-    def __call__(self, rows):
-        type(self).total += 1
-        return self.total, len(rows)
-
-
-def test_places_of_classes_and_of_measurements_made_on_the_way() -> None:
-    tables: dict[float, object] = {}
-
-    def lazily(rows):
-        noise = tables.setdefault(1.0, _NOISE)
-        return noise(len(rows))
-
-    for made, moves in ((Counted(), True), (lazily, False)):
-        kept = _kept(made)
-        made([1])
-        assert kept.changed() == moves
-        kept.restore()
-        assert not kept.changed()
-    assert tables == {1.0: _NOISE}
-
-
 class Refusing:
     def __init__(self):
         self.rows = [1]
