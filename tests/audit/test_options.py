@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 import warnings
 from contextlib import redirect_stdout
@@ -21,10 +22,11 @@ from opendp_sim.audit import (
     audit,
     claimed_distance as asked,
 )
-from opendp_sim.audit.claimed_distance import check_computes
+from opendp_sim.audit.claimed_distance import check_computes, check_unconditional
 from opendp_sim.audit.declaration import has_other_type
+from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
-from opendp_sim.audit.options import distance_apart, given_pairs, separated
+from opendp_sim.audit.options import WithPairs, distance_apart, first_tried, given_pairs, separated
 from opendp_sim.audit.report.repro_script import imported
 from opendp_sim.audit.run import Capped, capped
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
@@ -320,3 +322,46 @@ def test_a_release_in_the_queue_for_a_processor_does_not_wait(
     assert asked.queued_seconds() >= 0
     monkeypatch.setattr(asked, "queued_seconds", time.perf_counter)
     check_computes(lambda _: time.sleep(0.25), [])
+
+
+def _inner() -> dp.Measurement:
+    space = (
+        dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 10)), size=10),
+        dp.symmetric_distance(),
+    )
+    return dp.t.make_sum(*space) >> dp.m.then_laplace(10.0)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_an_amplified_claim_is_refused_with_its_condition(chained: bool) -> None:
+    amplified = dp.c.make_population_amplification(_inner(), population_size=100)
+    assert amplified.map(2) < 0.2 * _inner().map(2)
+    obj = amplified >> (lambda total: total + 1) if chained else amplified
+    with pytest.raises(AuditError, match="sample is secret"):
+        audit(obj, 2)
+
+
+def test_the_measurement_inside_is_not_refused() -> None:
+    check_unconditional(_inner())
+    check_unconditional(dp.c.make_composition([_inner(), _inner()]))
+    with pytest.raises(AuditError, match="sample is secret"):
+        check_unconditional(
+            dp.c.make_composition(
+                [_inner(), dp.c.make_population_amplification(_inner(), population_size=50)]
+            )
+        )
+
+
+SPACE = space_of(dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance(), 1)
+
+
+def test_given_pairs_come_first_and_are_left_as_they_are() -> None:
+    rng, given = np.random.default_rng(0), (Pair([1, 2], [1], 1), Pair([7], [], 1))
+    space = first_tried(given, SPACE)
+    assert isinstance(space, WithPairs)
+    assert tuple(itertools.islice(space.corners(rng), 2)) == given
+    assert space.mutate(given[0], rng) is given[0]
+    assert not list(space.simpler(given[0]))
+    drawn = space.draw(rng)
+    assert drawn.genome is not None
+    assert list(space.simpler(drawn)) == list(SPACE.simpler(drawn))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import types
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from opendp_sim import pytest_audit
-from opendp_sim.audit.module_objects import makers
+from opendp_sim.audit.module_objects import left_out, makers
 from opendp_sim.cli._audit_module import module_members
 from opendp_sim.core.errors import AuditError
 
@@ -153,3 +154,20 @@ def test_pytest_names_a_module_that_cannot_be_audited(
         with pytest.raises(pytest.UsageError, match=told) as error:
             list(pytest_audit._of_module(None, module))
         assert "password" not in str(error.value)
+
+
+def test_a_function_that_is_not_named_like_a_factory_is_said() -> None:
+    module = types.ModuleType("tests_left_out")
+    exec(  # noqa: S102 - functions of a module that is made here
+        "def count_half(): return 1\ndef _hidden(): return 1\ndef with_size(n): return n\n"
+        "def make_count(): return 1\n",
+        vars(module),
+    )
+    sys.modules[module.__name__] = module
+    try:
+        assert [name for name, _ in makers(module.__name__)] == ["make_count"]
+        ((name, why),) = left_out(module.__name__)
+    finally:
+        del sys.modules[module.__name__]
+    assert name == "count_half"
+    assert "`tests_left_out:count_half`" in why

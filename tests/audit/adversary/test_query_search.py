@@ -226,30 +226,7 @@ def _own_costs(late: bool) -> Callable[[Any], Callable[[Any], Any]]:
     return start
 
 
-def _refunding(refunds: bool) -> Callable[[Any], Callable[[Any], Any]]:
-    """Return two counts of ranges; what raises gives back what was spent, or does not."""
-
-    def start(rows: list[int]) -> Callable[[Any], Any]:
-        left = 2
-
-        def answer(question: Any) -> Any:
-            nonlocal left
-            low, high = question
-            if low >= high:
-                left = 2 if refunds else left
-                raise ValueError("empty range")
-            if not left:
-                return None
-            left -= 1
-            CHARGED.append(0.5 * (low <= 5 < high))
-            return noisy(sum(low <= r < high for r in rows), 2.0)
-
-        return answer
-
-    return start
-
-
-@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs, _refunding])
+@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs])
 def test_what_a_wrong_queryable_is_asked_costs_more_than_it_claims(
     start: Callable[[bool], Callable[[Any], Callable[[Any], Any]]],
 ) -> None:
@@ -266,7 +243,7 @@ def test_what_a_wrong_queryable_is_asked_costs_more_than_it_claims(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs, _refunding])
+@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs])
 def test_a_wrong_queryable_is_refuted_and_a_right_one_is_not(
     start: Callable[[bool], Callable[[Any], Callable[[Any], Any]]],
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.claims.curves import pure_curve
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs import encoding
+from opendp_sim.audit.outputs.errstate import as_chosen, numpys_own
 from opendp_sim.audit.outputs.exceptions import shortened
 from tests.audit.growing import shown
 from tests.audit.report.test_counterexample import (
@@ -83,3 +87,40 @@ def test_what_is_cut_off_an_output_is_told_apart() -> None:
     cells = encoding.encode([b"ab", b"ac"]).cells
     assert cells.tolist() == [[97, 98], [97, 99]]
     assert shortened("abc", 3) == "abc"
+
+
+OWN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+
+
+def test_a_run_has_the_state_that_was_chosen_and_the_auditor_numpys_own() -> None:
+    with np.errstate(all="raise"):
+        chosen = np.geterr()
+        with numpys_own():
+            assert np.geterr() == OWN
+            assert as_chosen(lambda _: np.geterr())(None) == chosen
+            assert np.geterr() == OWN
+        assert np.geterr() == chosen
+
+
+def test_what_a_run_sets_for_itself_ends_with_it() -> None:
+    def sets(_: Any) -> None:
+        np.seterr(all="raise")
+        raise ValueError
+
+    before = np.geterr()
+    with numpys_own():
+        try:
+            as_chosen(sets)(None)
+        except ValueError:
+            assert np.geterr() == OWN
+    assert np.geterr() == before
+
+
+def test_an_audit_inside_an_audited_run_starts_from_what_the_run_sees() -> None:
+    with np.errstate(over="raise"), numpys_own():
+
+        def inner(_: Any) -> Any:
+            with numpys_own():
+                return as_chosen(lambda _: np.geterr()["over"])(None)
+
+        assert as_chosen(inner)(None) == "raise"
