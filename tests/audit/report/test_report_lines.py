@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import opendp.prelude as dp
 import pytest
 
@@ -20,12 +18,8 @@ from opendp_sim.audit.checks.structure import _noisy_numbers
 from opendp_sim.audit.claims.curves import pure_curve
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult, mirrored
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.report import report as report_lines
 from opendp_sim.audit.report.counterexample import Witness
 from opendp_sim.audit.report.report import stronger_lines, worst_of
-from opendp_sim.audit.trace.context import BARE, UNSEEN
-from opendp_sim.audit.trace.draw_tree import Tree
-from opendp_sim.audit.trace.enumerate_draws import _likeliest
 from opendp_sim.audit.trace.explanations import is_alone, looked
 from opendp_sim.audit.trace.layer import LAYER
 from tests.audit.growing import audit_until, shown
@@ -109,19 +103,9 @@ def test_a_witness_says_whether_its_sides_are_exchanged() -> None:
         assert witness.turned == (witness.pair.left != pair.left)
 
 
-def test_outputs_of_a_side_that_never_is_in_the_event_are_its_own() -> None:
-    assert _likeliest(Tree({"{}": 1.0}, 0.0), frozenset({"{0: 4}"})) == "{}"
-    assert _likeliest(Tree({"{}": 0.9, "{0: 4}": 0.1}, 0.0), frozenset({"{0: 4}"})) == "{0: 4}"
-
-
 def test_noise_is_tested_on_one_dataset() -> None:
     evidence = replace(_EVIDENCE, pair=Pair([1], [1], 0), outputs=None)
     assert "    dataset    [1]\n" in str(_report(evidence))
-
-
-def test_seconds_of_layers_are_work() -> None:
-    header, row = report_lines.layer_lines(_report().layers)
-    assert header.index("work s") + 6 == row.index("1.00") + 4
 
 
 def _view(*draws: object, loss: float = 0.0) -> SimpleNamespace:
@@ -138,7 +122,6 @@ def _tracer(*best: SimpleNamespace, odd: tuple[str, ...] = (), hidden: bool = Fa
 
 
 _PRICED = SimpleNamespace(law=object(), free=None, hint=None, options=None)
-_UNKNOWN = SimpleNamespace(law=None, free=None, hint=None, options=None)
 
 
 def test_a_cost_above_the_claim_is_a_hint_and_not_nothing_odd() -> None:
@@ -152,17 +135,6 @@ def test_a_cost_above_the_claim_is_a_hint_and_not_nothing_odd() -> None:
     assert "hint" not in looked(_tracer(_view(_PRICED, loss=3.0)), refuted=True)
     assert looked(_tracer(_view(_PRICED, loss=0.5)), refuted=False).endswith("nothing odd")
     assert "up to 1 record;" in told
-
-
-def test_a_cost_is_said_only_where_something_was_priced() -> None:
-    assert "costliest" not in looked(_tracer(_view(_UNKNOWN)), refuted=False)
-    assert "it draws no noise; an output" in looked(_tracer(_view(), odd=(BARE,)), refuted=False)
-    unseen = looked(_tracer(_view(), odd=(UNSEEN,), hidden=True), refuted=False)
-    assert "its noise is on no tape" in unseen
-    assert "without noise" not in unseen
-    still = looked(_tracer(_view(_PRICED)), refuted=False)
-    assert "of the same numbers on both sides" in still
-    assert " inf " not in looked(_tracer(_view(_PRICED, loss=math.inf)), refuted=False)
 
 
 def test_noise_behind_a_function_is_not_called_missing_and_the_function_is_audited_alone() -> None:
@@ -183,27 +155,14 @@ def test_noise_behind_a_function_is_not_called_missing_and_the_function_is_audit
     assert is_alone(hidden) == ""
 
 
-def test_words_never_tried_are_said_of_text_only() -> None:
-    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
-    release = lambda rows: noise(sum(row == "odd" for row in rows))  # noqa: E731
-    words = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
-    for space, said in ((_SPACE, False), (words, True)):
-        made = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
-        report = audit_until(lambda r, s=said: ("other words" in str(r)) == s, made, 1, BRIEF)
-        assert ("other words" in str(report)) == said
-
-
 @pytest.mark.parametrize(
     ("values", "additive"),
     [
         ([3, -1, 0], True),
         ([{"a": 2.5}], True),
-        ([np.array([1.0, 0.25])], True),
         ([0, 1, 2], False),
         ([None, -3], False),
-        ([[None, -3]], False),
         ([True, False], False),
-        (["a"], False),
         ([], False),
     ],
 )
@@ -303,8 +262,3 @@ def test_a_coin_beside_the_tape_is_no_refutation() -> None:
         return _NOISE(2 * len(rows) if beside else 0)
 
     assert audit(_measurement(release, 1.9995), 1, BRIEF).verdict != "refuted"
-
-
-def test_sizes_are_of_the_longer_dataset() -> None:
-    text = str(audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF, pairs=[([], [1])]))
-    assert "up to 0 records" not in text
