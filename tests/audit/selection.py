@@ -89,11 +89,13 @@ def entry(
 
 
 def row(label: str, draw: Draw, *sides: Any, **more: Any) -> dict[str, Any]:
-    """Return one broken draw and the neighbours that show it: ``"0012 0011"`` are two histograms of four items."""
-    left, right = (
-        ([int(each) for each in side] for side in sides[0].split()) if len(sides) == 1 else sides
-    )
-    return {**named(label), "draw": draw, "pairs": [(left, right)], **more}
+    """Return one broken draw, and the neighbours that show it if the search is not to find them.
+
+    ``"0012 0011"`` are two histograms of four items.
+    """
+    if len(sides) == 1:
+        sides = tuple([int(each) for each in side] for side in sides[0].split())
+    return {**named(label), "draw": draw, "pairs": [sides] if sides else [], **more}
 
 
 def twins(mechanism: Mechanism, *rows: dict[str, Any], **more: Any) -> list[Twin]:

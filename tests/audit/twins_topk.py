@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
+from opendp_sim.audit import Control
 from opendp_sim.domains.counts import USERS
 from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
 from opendp_sim.measurements.selection._impl.peeling import peeled
@@ -19,7 +19,7 @@ from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_set import StableSet, draw_set
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
-from tests.audit.selection import ITEMS, SPACE, VOTES, entry
+from tests.audit.selection import ITEMS, SPACE, VOTES, entry, row, twins
 
 
 def _gap_later(coins: Any, h: Any) -> Any:
@@ -70,62 +70,45 @@ _GATED = _TESTED.model_copy(update={"accounting": "curve"})
 _GATE, _LOW = gate_for("twin", 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _TESTED.delta, 1)
 
 TWINS = [
-    entry(
-        Twin,
-        "published_threshold_two_users",
+    *twins(
         _TWO,
-        lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _PUBLISHED),
+        row(
+            "published_threshold_two_users: threshold 1 + s sqrt(2 ln 1/delta), where two users may differ",
+            lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _PUBLISHED),
+        ),
         d_in=2,
-        why="threshold 1 + s sqrt(2 ln 1/delta), where two users may differ",
     ),
-    entry(Twin, "off_by_one_gap", _SET, _gap_later, why="tests the gap below rank k + 1"),
-    entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
-    entry(
-        Twin,
-        "ordered_list",
+    *twins(
         _SET,
-        _ordered,
-        pairs=[((5, 5, 0, 0), (5, 6, 0, 0))],
-        why="lists the set in the order of its counts",
+        row("off_by_one_gap: tests the gap below rank k + 1", _gap_later),
+        row("gap_leaked: releases the exact gap beside the set", _gap_leaked),
+        row("ordered_list: lists the set in the order of its counts", _ordered, "5500 5600"),
+        row(
+            "half_the_noise: noise of half the scale at the same threshold",
+            lambda c, h: draw_set(c, VOTES, h, 2, 0.4, _T),
+            "0014 0024",
+        ),
+        row(
+            "ties_by_other_users: ties are broken by the parity of all votes, threshold one too low",
+            _ties_by_users,
+        ),
     ),
-    entry(
-        Twin,
-        "half_the_noise",
-        _SET,
-        lambda c, h: draw_set(c, VOTES, h, 2, 0.4, _T),
-        pairs=[((0, 0, 1, 4), (0, 0, 2, 4))],
-        why="noise of half the scale at the same threshold",
-    ),
-    entry(
-        Twin,
-        "ties_by_other_users",
-        _SET,
-        _ties_by_users,
-        why="ties are broken by the parity of all votes, threshold one too low",
-    ),
-    entry(
-        Twin,
-        "items_that_occur",
+    *twins(
         Peel(k=1, scale=2.0),
-        _occurring,
-        why="peels among the items with votes only",
+        row("items_that_occur: peels among the items with votes only", _occurring),
+        row(
+            "forgot_the_rounds: two rounds charged as one", lambda c, h: peeled(c, VOTES, h, 2, 2.0)
+        ),
     ),
-    entry(
-        Twin,
-        "forgot_the_rounds",
-        Peel(k=1, scale=2.0),
-        lambda c, h: peeled(c, VOTES, h, 2, 2.0),
-        why="two rounds charged as one",
-    ),
-    entry(
-        Twin,
-        "half_the_scale",
+    *twins(
         ChooseK(k_max=3, scale=2.0),
-        lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
-        pairs=[((5, 5, 4, 4), (6, 5, 5, 4))],
-        why="gaps treated as monotone",
+        row(
+            "half_the_scale: gaps treated as monotone",
+            lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
+            "5544 6554",
+        ),
     ),
-    entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
+    *twins(_STABLE, row("no_test: releases the set at a private rank untested", _untested)),
 ]
 CONTROLS = [
     entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),
