@@ -150,7 +150,8 @@ def test_the_keys_of_a_mapping_are_those_that_the_queryable_asks_for(read: str) 
     assert (["a"], []) in [(pair.right, pair.left) for pair in driver.pairs]
 
 
-@pytest.mark.parametrize("refusal", tiered(["raise", "none", "text"], "text".__eq__))
+@pytest.mark.long
+@pytest.mark.parametrize("refusal", ["raise", "none", "text"])
 def test_a_queryable_that_answers_nothing_is_not_audited(refusal: str) -> None:
     def start(_: Any) -> Callable[[Any], Any]:
         def answer(_: Any) -> Any:
@@ -281,7 +282,7 @@ def _holding_itself() -> list[Any]:
     "answer",
     tiered(
         [10**400, _holding_itself(), [_Odd()], np.datetime64("2024-01-01"), {1j: [None, {}]}],
-        lambda answer: isinstance(answer, list),
+        lambda answer: isinstance(answer, list) and isinstance(answer[0], _Odd),
     ),
     ids=lambda answer: type(answer).__name__,
 )
