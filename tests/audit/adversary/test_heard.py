@@ -12,10 +12,10 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.adversary.analyst import REFUSED, SILENT
-from opendp_sim.audit.adversary.default_analysts import default_driver, of_own
+from opendp_sim.audit.adversary.default_analysts import default_driver
 from opendp_sim.audit.adversary.query_search import heard_of, is_answer
 from opendp_sim.audit.seeds.constants import mined
-from opendp_sim.audit.state.reachable import attribute, functions_of
+from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.core.errors import AuditError
 
 
@@ -89,11 +89,6 @@ def test_an_interrupt_is_raised() -> None:
         heard_of(lambda _: Stopped(), 1)
 
 
-def test_an_object_that_exits_is_no_number() -> None:
-    answers: Callable[[Any], Any] = lambda _: Exits()  # noqa: E731
-    assert of_own(answers, ()) is None
-
-
 def test_long_texts_are_short_and_stay_different() -> None:
     one, other = (heard_of(lambda _, end=end: "x" * 10**6 + end, 1)[0] for end in "ab")
     assert len(one) < 300
@@ -115,23 +110,6 @@ def test_a_queryable_that_answers_a_measurement_now_and_then_is_asked_numbers() 
     obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
     with suppress(AuditError):
         default_driver(obj, 1)
-
-
-def test_slots_whose_owner_raises_are_not_looked_for() -> None:
-    class Keeper:
-        __slots__ = ("scale",)
-
-        def __init__(self) -> None:
-            self.scale = 7919
-
-        def __getattr__(self, name: str) -> Any:
-            raise KeyError(name)
-
-        def go(self, rows: list[int]) -> float:
-            return len(rows) / self.scale
-
-    assert attribute(Keeper(), "nothing") is None
-    assert attribute(Keeper(), "go") is Keeper.go
 
 
 class Hooked(type):
@@ -165,6 +143,7 @@ def test_classes_are_read_without_their_hooks(kept: Callable[[list[int]], float]
     assert {7919.0, 7907.0} & mined(functions_of(obj)).numbers
 
 
+@pytest.mark.long
 def test_asking_for_what_a_question_is_made_of_has_an_end() -> None:
     """A queryable that asks for another key each time was asked for ever."""
     names = map(str, range(10**9))

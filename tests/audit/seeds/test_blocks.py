@@ -27,7 +27,6 @@ from tests._tiers import tiered
 
 TEXTS = dp.vector_domain(dp.atom_domain(T=str))
 HOURS = tuple(f"{hour:02d}" for hour in range(24))
-TAGS = ("apple", "melon", "peach", "plum")
 LINE = re.compile(r"^(GET|POST) (\S+) took (?P<ms>\d{1,6})ms$")
 
 
@@ -135,18 +134,6 @@ def _milliseconds(rows: list[str]) -> int:
 
 def _posts(rows: list[str]) -> int:
     return sum(7 for m in map(LINE.match, rows) if m and m.group(1) == "POST")
-
-
-RATES = {"EUR": 1, "KWD": 3}
-
-
-class _Money:
-    """Is read by a method of the class, as records of an amount and a word."""
-
-    @classmethod
-    def parse(cls, text: str) -> int:
-        found = re.fullmatch(r"([0-9]{1,9}) ([A-Z]{3})", text)
-        return min(int(found[1]), 100) * RATES[found[2]] if found and found[2] in RATES else 0
 
 
 @dataclass(frozen=True)
