@@ -66,17 +66,17 @@ def near(stated: float, derived: float, room: float = CLOSE) -> bool:
 
 
 def covers(stated: float, derived: float) -> bool:
-    """Return whether a stated loss is no less than its formula, and no more than a search leaves."""
+    """Return whether a loss lies between its formula and what searches leave."""
     return near(stated, derived) or (stated > derived and near(stated, derived, SEARCH))
 
 
-def shown(text: str) -> str:
-    """Return a text in printable ASCII: names from a certificate may hold escapes."""
+def printable(text: str) -> str:
+    """Return a text in printable ASCII."""
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
 
 
 def read_fraction(text: Any) -> Fraction:
-    """Return an exact number from its text, with a short exponent at most."""
+    """Return an exact number from its text."""
     spelt = r"-?\d{1,3000}(/\d{1,3000}|(\.\d{1,99})?(e[-+]?\d{1,3})?)"
     fits = isinstance(text, str) and re.fullmatch(spelt, text, re.ASCII)
     must(fits, f"{str(text)[:40]} is no fraction")
@@ -334,15 +334,19 @@ def rescale(p: Json, state: State) -> Any:
     if (low is None) and ("middle" in str(centre) or "range" in str(scale)):
         raise GapError("rescale: no bounds")
     middle = (
-        [0.0] * rows.width if centre == "none"
-        else [a / 2 + b / 2 for a, b in zip(low, high, strict=True)] if centre == "middle"
+        [0.0] * rows.width
+        if centre == "none"
+        else [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
+        if centre == "middle"
         else given(centre)
-    )  # fmt: skip
+    )
     size = (
-        [1.0] * rows.width if scale == "unit"
-        else [b - a for a, b in zip(low, high, strict=True)] if scale == "range"
+        [1.0] * rows.width
+        if scale == "unit"
+        else [b - a for a, b in zip(low, high, strict=True)]
+        if scale == "range"
         else given(scale)
-    )  # fmt: skip
+    )
     must(all(v > 0 for v in size), "rescale: a scale that is not above 0")
     moved = [
         tuple((v - c) / s + 0.0 for v, c, s in zip(end, middle, size, strict=True))
@@ -423,9 +427,12 @@ def fourier_features(p: Json, state: State) -> Any:
     """Return pairs of a known length."""
     width, size = 2 * p["frequencies"], 1024
     return RowType(
-        width, (-size,) * width, (size,) * width, unit=1 / (size * math.sqrt(width / 2)),
+        width,
+        (-size,) * width,
+        (size,) * width,
+        unit=1 / (size * math.sqrt(width / 2)),
         l2=math.isqrt(width // 2 * size**2 - 1) + 1,
-    )  # fmt: skip
+    )
 
 
 def vote_counts(p: Json, state: State) -> Any:
@@ -820,12 +827,31 @@ def step_after(key: str, p: Json, state: State) -> Any:
 
 STEPS: dict[str, Callable[[Json, State], Any]] = {
     "bound_contributions": unchanged,
-    **{f.__name__: f for f in (
-        select, rescale, clip_rows, quantize, jl_projection, l1_embedding, fourier_features, vote_counts,
-        race_sketch, paired_projections, threshold_sketch, distance_tree, moment_tree, moments_sketch,
-        slice_sketch, second_moments, fourier_sketch, gauss_transform_sketch, exponential_sum,
-    )},
-}  # fmt: skip
+    **{
+        f.__name__: f
+        for f in (
+            select,
+            rescale,
+            clip_rows,
+            quantize,
+            jl_projection,
+            l1_embedding,
+            fourier_features,
+            vote_counts,
+            race_sketch,
+            paired_projections,
+            threshold_sketch,
+            distance_tree,
+            moment_tree,
+            moments_sketch,
+            slice_sketch,
+            second_moments,
+            fourier_sketch,
+            gauss_transform_sketch,
+            exponential_sum,
+        )
+    },
+}
 """By key: the type after a row map, or (type, blocks) of a sketch."""
 
 
@@ -1214,12 +1240,30 @@ def top_k(p: Json, state: State, d: int) -> Any:
 
 
 LOSSES: dict[str, Callable[[Json, State, Any], Any]] = {
-    "gaussian": noise, "rounded_gaussian": noise, "ind_knn": purse, "hybrid_knn": purse,
-    **{f.__name__: f for f in (
-        laplace, linear_model, choose_k, peel, gaussian_top_k, stable_set, stable_top_k, gated_peel,
-        limited_domain, noise_threshold, noisy_max_gaussian, top_stable, pate_labels, top_k,
-    )},
-}  # fmt: skip
+    "gaussian": noise,
+    "rounded_gaussian": noise,
+    "ind_knn": purse,
+    "hybrid_knn": purse,
+    **{
+        f.__name__: f
+        for f in (
+            laplace,
+            linear_model,
+            choose_k,
+            peel,
+            gaussian_top_k,
+            stable_set,
+            stable_top_k,
+            gated_peel,
+            limited_domain,
+            noise_threshold,
+            noisy_max_gaussian,
+            top_stable,
+            pate_labels,
+            top_k,
+        )
+    },
+}
 NORMS = {
     **dict.fromkeys(("laplace",), ("l1",)),
     **dict.fromkeys(("gaussian", "rounded_gaussian", "gaussian_top_k"), ("l2",)),
@@ -1471,7 +1515,7 @@ def check_privacy(found: Checked) -> None:
 
 
 def check_sources(found: Checked) -> None:
-    """Require that public data and queries are not read from a private dataset's source."""
+    """Refuse public data and queries of a private source."""
     data, outputs = found.program["data"], found.program["outputs"]
     for entry in data.values():
         must(type(entry.get("public", False)) is bool, "a dataset is public, or it is not")
@@ -1543,11 +1587,12 @@ def check_release(found: Checked, name: str, d_in: int) -> Any:
         key = "gaussian_top_k"
     kind = state.type
     fits = (
-        bool(state.blocks) if key in NORMS
+        bool(state.blocks)
+        if key in NORMS
         else isinstance(kind, RowType) and (key not in ON_GRID or kind.unit is not None)
         if key in ON_GRID or key == "pate_labels"
         else isinstance(kind, VoteType)
-    )  # fmt: skip
+    )
     must(fits, f"{name}: `{key}` on what it does not take")
     want = NORMS.get(key, ("linf", None))
     must(r["norm"] in want, f"{name}: `{key}` at a distance in {r['norm']}")
@@ -1623,7 +1668,7 @@ SOLVED = {
 
 
 def check_parameters(name: str, key: str, p: Json, node: Json, privacy: Json, state: State) -> None:
-    """Compare a mechanism's parameters with the program's, and what it leaves out with defaults."""
+    """Compare a mechanism's parameters with the program's and with defaults."""
     if "mechanism" in node:
         ((wanted, given),) = node["mechanism"].items()
     else:
@@ -1658,7 +1703,7 @@ def check_parameters(name: str, key: str, p: Json, node: Json, privacy: Json, st
 
 
 def delta_of(key: str, p: Json, node: Json, privacy: Json) -> float | None:
-    """Return the delta of a threshold that the program leaves out: its share of the budget's."""
+    """Return a threshold's share of the budget's delta."""
     budget, measure = privacy["budget"], privacy["measure"]
     if measure not in ("approx", "approx_zcdp") or "delta" not in budget:
         return None
@@ -1672,7 +1717,7 @@ def delta_of(key: str, p: Json, node: Json, privacy: Json) -> float | None:
 
 
 def amount(value: Any) -> float:
-    """Return a part of a budget, a number or a fraction in a text."""
+    """Return a part of a budget."""
     return float(read_fraction(value) if isinstance(value, str) else value)
 
 
@@ -2016,9 +2061,10 @@ def check_ledger_file(found: Checked, path: Path | None) -> None:
     bodies = [json.loads(body) for _, body, _ in rows[:upto]]
     settled = {b["of"] for b in bodies if b["kind"] == "charge" and "of" in b}
     paying = [
-        b for n, b in enumerate(bodies, 1)
+        b
+        for n, b in enumerate(bodies, 1)
         if b["kind"] == "charge" or (b["kind"] == "reserve" and n not in settled)
-    ]  # fmt: skip
+    ]
     if any(b["loss"]["measure"] != told["spent"]["measure"] for b in paying):
         found.gaps.append("ledger.spent: entries under several measures")
         return
@@ -2246,14 +2292,14 @@ def main(given: list[str] | None = None) -> int:
             print(f"{path}: cannot be read: {error.strerror}", file=sys.stderr)
             return USAGE
         except WrongError as error:
-            print(f"REFUSED {path}\n  {shown(str(error))}")
+            print(f"REFUSED {path}\n  {printable(str(error))}")
             code = REFUSED
             continue
-        print(f"{'GAPS' if found.gaps else 'DERIVED'} {path}\n  {shown(claim_line(found))}")
+        print(f"{'GAPS' if found.gaps else 'DERIVED'} {path}\n  {printable(claim_line(found))}")
         for gap in found.gaps:
-            print(f"  not derived: {shown(gap)}")
+            print(f"  not derived: {printable(gap)}")
         for text in found.trust:
-            print(f"  on trust: {shown(text)}")
+            print(f"  on trust: {printable(text)}")
         code = code or (GAPS if found.gaps else DERIVED)
     return code
 

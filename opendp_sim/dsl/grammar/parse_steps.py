@@ -139,10 +139,12 @@ def _report(
     else:
         advice = ""
     notes.error(
-        error.code, f"`{error.where}` must be {error.expected}", where,
+        error.code,
+        f"`{error.where}` must be {error.expected}",
+        where,
         label=f"got {error.got if error.got in (MISSING, TOO_FEW) else value_text(error.got)}",
         help=advice or error.hint,
-    )  # fmt: skip
+    )
 
 
 def _unquoted(got: object) -> str:

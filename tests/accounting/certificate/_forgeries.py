@@ -165,7 +165,13 @@ def stepped(stage, key, **values):
 
 
 N = "plan.releases.noisy"
-RACE, PERSONS, SELECT, LINEAR, VOTES = "digit-density", "writers-density", "bright-pixels-published", "digits-linear", "teacher-votes"  # fmt: skip
+RACE, PERSONS, SELECT, LINEAR, VOTES = (
+    "digit-density",
+    "writers-density",
+    "bright-pixels-published",
+    "digits-linear",
+    "teacher-votes",
+)
 BY_ARITHMETIC = {
     # name: (spec, edit, whether digests are made to fit)
     # The prototype's 22 kinds.
@@ -219,18 +225,37 @@ BY_ARITHMETIC = {
     "discrete noise under the Gaussian curve": (
         RACE,
         lambda c: (
-            at(c, ["plan", "releases", "noisy", "mechanism"], {"gaussian": {"sampler": "auto", "scale": 88.21388501260712}}),
-            at(c, ["program", "flow", "noisy", "release"], {"noise": "gaussian", "sampler": "auto", "scale": "solve", "spend": "1"}),
-            [line.update(step="gaussian", formula="gaussian/1") for line in c["derivation"]["noisy"][-1:]],
+            at(
+                c,
+                ["plan", "releases", "noisy", "mechanism"],
+                {"gaussian": {"sampler": "auto", "scale": 88.21388501260712}},
+            ),
+            at(
+                c,
+                ["program", "flow", "noisy", "release"],
+                {"noise": "gaussian", "sampler": "auto", "scale": "solve", "spend": "1"},
+            ),
+            [
+                line.update(step="gaussian", formula="gaussian/1")
+                for line in c["derivation"]["noisy"][-1:]
+            ],
             [m.update(key="gaussian") for m in c["mechanisms"] if m["key"] == "rounded_gaussian"],
             c["evidence"].update(gaussian=c["evidence"].pop("rounded_gaussian")),
         ),
         True,
     ),
-    "a later release of the former format's loss": (RACE, put("format", "opendp_sim/certificate/2"), False),
+    "a later release of the former format's loss": (
+        RACE,
+        put("format", "opendp_sim/certificate/2"),
+        False,
+    ),
     "half a row a person": (
         PERSONS,
-        lambda c: next(s["bound_contributions"] for s in c["program"]["flow"]["vectors"]["steps"] if "bound_contributions" in s).update(max_rows=0.5),
+        lambda c: next(
+            s["bound_contributions"]
+            for s in c["program"]["flow"]["vectors"]["steps"]
+            if "bound_contributions" in s
+        ).update(max_rows=0.5),
         True,
     ),
     "no bound on a person's rows": (
@@ -244,7 +269,10 @@ BY_ARITHMETIC = {
     "half a record hidden": (
         RACE,
         both(
-            *(put(f"{p}.unit.add_remove", 0.5) for p in ("privacy", "plan.privacy", "program.privacy")),
+            *(
+                put(f"{p}.unit.add_remove", 0.5)
+                for p in ("privacy", "plan.privacy", "program.privacy")
+            ),
             put("plan.privacy.d_in", 0.5),
             lambda c: rescaled(c, 0.25, "noisy"),
         ),
@@ -256,31 +284,64 @@ BY_ARITHMETIC = {
         lambda c: c["plan"]["attackers"].update(unit=copy.deepcopy(c["plan"]["attackers"]["one"])),
         True,
     ),
-    "delta of thresholds lower": (VOTES, lambda c: [x.__setitem__(1, 1e-9) for x in (
-        c["plan"]["releases"]["labels"]["loss"], c["plan"]["releases"]["labels"]["own"]["loss"], c["plan"]["total"])] and retold(c["plan"]), True),
+    "delta of thresholds lower": (
+        VOTES,
+        lambda c: (
+            [
+                x.__setitem__(1, 1e-9)
+                for x in (
+                    c["plan"]["releases"]["labels"]["loss"],
+                    c["plan"]["releases"]["labels"]["own"]["loss"],
+                    c["plan"]["total"],
+                )
+            ]
+            and retold(c["plan"])
+        ),
+        True,
+    ),
     "delta left out of the claim": (VOTES, put("plan.claim.1", 4.9999999999999996e-06), True),
     "teachers' queries fewer": (
         VOTES,
         both(put("program.data.teachers.columns.votes.dtype", "array[u8, 4]"), lambda c: None),
         True,
     ),
-    "a step left out of maps": (RACE, lambda c: c["plan"]["releases"]["noisy"]["maps"].pop(0), True),
+    "a step left out of maps": (
+        RACE,
+        lambda c: c["plan"]["releases"]["noisy"]["maps"].pop(0),
+        True,
+    ),
     "a step left out of the derivation": (RACE, lambda c: c["derivation"]["noisy"].pop(0), True),
     "a factor of the derivation": (PERSONS, put("derivation.noisy.0.factor", "1"), True),
     "a lemma's other formula": (RACE, put("derivation.noisy.0.formula", "select/2"), True),
     "a block of the derivation": (RACE, put("derivation.noisy.3.inputs.blocks.0.3", "100"), True),
     "mu squared": (RACE, put("plan.gaussian.mu_squared", "1/1000"), True),
     "power at a rate": (RACE, put("plan.attackers.unit.tpr_at_fpr.0.01", times(0.5)), "rate"),
-    "a rate left out": (RACE, lambda c: c["plan"]["attackers"]["unit"]["tpr_at_fpr"].pop("0.5"), True),
+    "a rate left out": (
+        RACE,
+        lambda c: c["plan"]["attackers"]["unit"]["tpr_at_fpr"].pop("0.5"),
+        True,
+    ),
     "attackers told as exact": (SELECT, put("plan.attackers.unit.exact", True), True),
     "a mechanism left out": (SELECT, lambda c: c["mechanisms"].pop(), True),
     "an assumption softened": (RACE, put("assumptions.0", "The unit is a person."), False),
-    "data told as public": (RACE, lambda c: (c["program"]["data"]["digits"].update(public=True)), True),
+    "data told as public": (
+        RACE,
+        lambda c: c["program"]["data"]["digits"].update(public=True),
+        True,
+    ),
     "the budget above its claim": (RACE, put("program.privacy.budget.epsilon", 0.5), True),
     "infinity": (RACE, "infinity", False),
     "a name twice": (RACE, "twice", False),
-    "a charge invented": (RACE, put("charge", {"entry": 1, "previous": "0" * 64, "body": "{}", "hash": "0" * 64}), False),
-    "a signature invented": (RACE, put("signature", {"scheme": "ed25519", "key": "00" * 32, "value": "00" * 64}), False),
+    "a charge invented": (
+        RACE,
+        put("charge", {"entry": 1, "previous": "0" * 64, "body": "{}", "hash": "0" * 64}),
+        False,
+    ),
+    "a signature invented": (
+        RACE,
+        put("signature", {"scheme": "ed25519", "key": "00" * 32, "value": "00" * 64}),
+        False,
+    ),
     "a share of the budget": (SELECT, put("plan.releases.peeled.spend", "1/2"), True),
     "a given scale": (SELECT, put("plan.releases.peeled.mechanism.peel.scale", 40.0), True),
     "another file's name": (RACE, put("file.name", "../other"), False),
@@ -288,14 +349,21 @@ BY_ARITHMETIC = {
     "a fraction that takes forever": (RACE, put("plan.gaussian.by_types", "1e999999999"), True),
     "an output of what is not released": (
         RACE,
-        both(*(put(f"{p}.outputs.densities.from", "vectors") for p in ("plan", "program")), put("plan.outputs.densities.stage", "vectors")),
+        both(
+            *(put(f"{p}.outputs.densities.from", "vectors") for p in ("plan", "program")),
+            put("plan.outputs.densities.stage", "vectors"),
+        ),
         True,
     ),
     "fewer candidates": (
-        SELECT, lambda c: c["program"]["data"]["digits"]["columns"]["pixel"]["keys"].__delitem__(slice(5, None)), True,
+        SELECT,
+        lambda c: c["program"]["data"]["digits"]["columns"]["pixel"]["keys"].__delitem__(
+            slice(5, None)
+        ),
+        True,
     ),
     "own measure": (SELECT, put("plan.releases.size.own.measure", "max_divergence"), True),
-}  # fmt: skip
+}
 
 NEEDS_SIGNATURE = {
     # Nothing of these follows from the rest: another honest run could state the same.
@@ -309,7 +377,10 @@ NEEDS_SIGNATURE = {
     "versions": (RACE, put("versions.opendp", "9.9"), False),
     "a smaller expected error": (
         RACE,
-        lambda c: [o["expected"].update({k: v / 10 for k, v in o["expected"].items()}) for o in c["plan"]["outputs"].values()],
+        lambda c: [
+            o["expected"].update({k: v / 10 for k, v in o["expected"].items()})
+            for o in c["plan"]["outputs"].values()
+        ],
         False,
     ),
     "a lemma's page": (RACE, put("derivation.noisy.0.page", "0" * 64), False),
@@ -317,7 +388,7 @@ NEEDS_SIGNATURE = {
     "the program's source": (RACE, put("program.data.digits.source", {"csv": "other.csv"}), True),
     "a whole other program": (PERSONS, one_row_a_person, True),
     "a release left out of the program too": (SELECT, lambda c: dropped(c, program=True), True),
-}  # fmt: skip
+}
 
 
 def forged(whole, edit, fits):

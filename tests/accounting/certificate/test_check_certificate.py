@@ -123,7 +123,13 @@ ON_TRUST = re.compile(
 
 def leaves(value, path=()):
     """Yield the path and value of everything that is no list or object."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None  # fmt: skip
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else None
+    )
     if inner is None:
         yield path, value
         return
@@ -193,26 +199,70 @@ def rounded_down(c):
 MECHANISM = "plan.releases.{}.mechanism"
 HOSTILE = {
     # name: (spec, edit, what the refusal says)
-    "a loss that overflows": (PERSONS, put("plan.releases.noisy.mechanism.laplace.scale", 5e-324), "own.loss"),
-    "a default that is not the program's": (SELECT, put(f"{MECHANISM.format('tested')}.gated_peel.share", 0.01), "default"),
-    "a threshold for more users": (SELECT, put(f"{MECHANISM.format('truncated')}.top_stable.distance", 100), "default"),
-    "a threshold's smaller delta": (VOTES, put(f"{MECHANISM.format('labels')}.pate_labels.delta", 1e-30), "default"),
-    "a parameter that nobody states": (VOTES, put("program.flow.labels.release.mechanism.pate_labels", {}), "does not state|default"),
+    "a loss that overflows": (
+        PERSONS,
+        put("plan.releases.noisy.mechanism.laplace.scale", 5e-324),
+        "own.loss",
+    ),
+    "a default that is not the program's": (
+        SELECT,
+        put(f"{MECHANISM.format('tested')}.gated_peel.share", 0.01),
+        "default",
+    ),
+    "a threshold for more users": (
+        SELECT,
+        put(f"{MECHANISM.format('truncated')}.top_stable.distance", 100),
+        "default",
+    ),
+    "a threshold's smaller delta": (
+        VOTES,
+        put(f"{MECHANISM.format('labels')}.pate_labels.delta", 1e-30),
+        "default",
+    ),
+    "a parameter that nobody states": (
+        VOTES,
+        put("program.flow.labels.release.mechanism.pate_labels", {}),
+        "does not state|default",
+    ),
     "noise on rows": (PERSONS, noise_on_rows, "does not take"),
     "an output of raw rows": (PERSONS, raw_rows, "not released"),
     "private data read as public": (PERSONS, public_twin, "as public"),
     "no claim": (RACE, no_claim, "no claim"),
     "a loss rounded down": (PERSONS, rounded_down, "loss"),
-    "outputs in a circle": (RACE, put("program.outputs.densities.from", "answers"), "outputs|density"),
-    "a number as long as the earth": (RACE, put("plan.gaussian.mu_squared", "1e99999999"), "no fraction"),
+    "outputs in a circle": (
+        RACE,
+        put("program.outputs.densities.from", "answers"),
+        "outputs|density",
+    ),
+    "a number as long as the earth": (
+        RACE,
+        put("plan.gaussian.mu_squared", "1e99999999"),
+        "no fraction",
+    ),
     "another language": (RACE, put("program.spec", "opendp_sim/2"), "language"),
-    "bounds that fall": (PERSONS, put("program.data.writers.columns.ink.bounds", [64, 0]), "do not rise"),
+    "bounds that fall": (
+        PERSONS,
+        put("program.data.writers.columns.ink.bounds", [64, 0]),
+        "do not rise",
+    ),
     "another norm": (PERSONS, stepped("vectors", "clip_rows", norm="l3"), "norm"),
-    "a mechanism as a query": (PERSONS, put("program.outputs.density.post", [{"laplace": {}}]), "among the queries|mechanisms"),
-    "a derivation of nothing": (PERSONS, lambda c: c["derivation"].update(other=[]), "no private release"),
-    "a note in the derivation": (PERSONS, lambda c: c["derivation"]["noisy"][-1].update(note="x"), "field"),
+    "a mechanism as a query": (
+        PERSONS,
+        put("program.outputs.density.post", [{"laplace": {}}]),
+        "among the queries|mechanisms",
+    ),
+    "a derivation of nothing": (
+        PERSONS,
+        lambda c: c["derivation"].update(other=[]),
+        "no private release",
+    ),
+    "a note in the derivation": (
+        PERSONS,
+        lambda c: c["derivation"]["noisy"][-1].update(note="x"),
+        "field",
+    ),
     "no dataset": (PERSONS, put("program.data", {}), "missing|outputs"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", tiered(list(HOSTILE), lambda name: HOSTILE[name][0] == PERSONS))
@@ -227,10 +277,13 @@ def test_what_a_hostile_reader_tried_is_refused(name, tmp_path):
         check_certificate(placed(tmp_path, json.dumps(c)))
 
 
-@pytest.mark.parametrize(("key", "values"), [
-    ("jl_projection", {"l1_embedding": {"bits": 2**40, "directions": 5, "clip": 1.0}}),
-    ("select", {"select": {"features": ["ink"] * 200_000, "label": None, "person": None}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("jl_projection", {"l1_embedding": {"bits": 2**40, "directions": 5, "clip": 1.0}}),
+        ("select", {"select": {"features": ["ink"] * 200_000, "label": None, "person": None}}),
+    ],
+)
 def test_what_would_take_all_memory_is_a_gap(key, values, tmp_path):
     c = json.loads(written(PERSONS))
     steps = c["program"]["flow"]["vectors"]["steps"]
@@ -303,7 +356,11 @@ def test_public_outputs_defaults_and_thresholds_of_an_honest_program_are_derived
     spec.write_text(MIXED)
     plan = plan_file(spec)
     for name, output in plan.outputs.items():
-        about = {"name": output.decl.save, "sha256": hashlib.sha256(DATA).hexdigest(), "bytes": len(DATA)}  # fmt: skip
+        about = {
+            "name": output.decl.save,
+            "sha256": hashlib.sha256(DATA).hexdigest(),
+            "bytes": len(DATA),
+        }
         stated = statement(plan, name, about, time="2026-01-01T00:00:00+00:00", ledger=None)
         text = json.dumps(signed_certificate(stated, None, None))
         found = check_certificate(placed(tmp_path, text))
@@ -371,7 +428,18 @@ def test_its_exit_codes_and_messages(tmp_path, capsys):
     assert "exit codes: 0 all derived" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', "[" * 10**5, "\xff", '{"format": "opendp_sim/certificate/3"}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 1}',
+        "[" * 10**5,
+        "\xff",
+        '{"format": "opendp_sim/certificate/3"}',
+    ],
+)
 def test_what_is_no_certificate_is_refused(text, tmp_path):
     path = tmp_path / "x.certificate.json"
     path.write_bytes(text.encode("latin-1"))
@@ -393,7 +461,9 @@ def paid(tmp_path_factory):
     (folder / "public.pem").write_bytes(
         key.public_key().public_bytes(serialization.Encoding.PEM, public)
     )
-    spec = write_small(folder, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    spec = write_small(
+        folder, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2")
+    )
     done = apply(plan_file(spec), sign=pem)
     return next(iter(done.certificates.values())), folder
 

@@ -36,9 +36,7 @@ from opendp_sim.domains.rows import GridRows, RealRows
 from tests._tiers import tiered
 from tests.cases import cases
 
-CASES = {
-    key: case for key, case in cases().items() if case.mechanism.room != "queries"
-}  # fmt: skip
+CASES = {key: case for key, case in cases().items() if case.mechanism.room != "queries"}
 PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate" / "certificate.md"
 WITHOUT = {"private_knn"}
 """Mechanisms whose loss has no formula on the page: a certificate names each as a gap."""
@@ -50,15 +48,23 @@ def state_of(case) -> State:
     by = metric.identifier_column if isinstance(metric, IdDistance) else "row"
     if isinstance(domain, Records):
         columns = {
-            c.name: {"dtype": c.dtype, "bounds": list(c.bounds) or None, "keys": list(c.keys), "role": c.role}
+            c.name: {
+                "dtype": c.dtype,
+                "bounds": list(c.bounds) or None,
+                "keys": list(c.keys),
+                "role": c.role,
+            }
             for c in domain.columns
-        }  # fmt: skip
+        }
         return State({"columns": columns}, by)
     if isinstance(domain, OpenCounts):
         return State({}, "users", VoteType(domain.universe, False, metric.touched))
     if not isinstance(domain, GridRows | RealRows):
         return State({}, "users", VoteType(domain.size, True, getattr(metric, "touched", None)))
-    ends = [tuple(end) * (domain.width // max(len(end), 1)) or None for end in (domain.lower, domain.upper)]  # fmt: skip
+    ends = [
+        tuple(end) * (domain.width // max(len(end), 1)) or None
+        for end in (domain.lower, domain.upper)
+    ]
     if isinstance(domain, GridRows):
         return State({}, by, RowType(domain.width, *ends, unit=domain.unit, l2=domain.l2))
     lattice = None if domain.lattice is None else Fraction(domain.lattice)
