@@ -121,7 +121,7 @@ def main() -> None:
     base = found["csv"]
     lines = [
         "| source | CPU, us a row | of .csv | peak memory added, MiB | of .csv |",
-        "|-|-|-|-|-|",
+        "|---|---|---|---|---|",
     ]
     lines += [
         f"| {door} | {1e6 * spent / ROWS:.2f} | {spent / base[0]:.2f} | {peak:.0f} | {peak / base[1]:.2f} |"

@@ -114,7 +114,7 @@ def test_the_python_of_the_interfaces(tmp_path, monkeypatch):
     flights = pd.DataFrame({"dep_delay": delays, "arr_delay": delays})
     names = {"flights": flights}
     exec(block("python", "import opendp_sim as sim"), names)  # noqa: S102
-    assert names["answers"]["density"].shape == (2, 1)
+    assert names["answers"]["density"].shape == (2,)
     assert (tmp_path / "flights.ledger").exists()
     images, digits = load_digits(return_X_y=True)
     names = {"X": images[:300], "y": digits[:300]}
@@ -135,7 +135,7 @@ def test_the_python_of_the_readme(tmp_path, monkeypatch):
     first, estimators, chain = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {"flights": {"dep_delay": np.arange(600) - 60, "arr_delay": np.arange(600) - 60}}
     exec(first, names)  # noqa: S102
-    assert names["answers"]["density"].shape == (2, 1)
+    assert names["answers"]["density"].shape == (2,)
     images, digits = load_digits(return_X_y=True)
     names = {"X": images, "y": digits}
     exec(estimators, names)  # noqa: S102
@@ -144,4 +144,4 @@ def test_the_python_of_the_readme(tmp_path, monkeypatch):
     space = array2_domain(num_columns=32, nan=False, T=float), dp.symmetric_distance()
     names = {"space": space, "sim": sim, "dp": dp}
     exec(chain, names)  # noqa: S102
-    assert names["release"].map(1) == 1.0  # 64 repetitions and one count cell, over the scale
+    assert names["noisy"].map(1) == 1.0  # 64 repetitions and one count cell, over the scale

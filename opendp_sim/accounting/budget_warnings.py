@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opendp_sim.accounting.budget import Limit, number_text
 from opendp_sim.accounting.measures.attackers import VERY_WEAK
+from opendp_sim.core.arithmetic.rounding import up_text
 
 WARN_DELTA = 1e-3
 """A delta of one over a thousand people."""
@@ -36,7 +37,7 @@ def large_delta(delta: float | None, size: int | None = None) -> str | None:
     of = "people" if size is None else f"records, of which the program expects {size:,}"
     runs = 1.0 / delta
     return (
-        f"delta {delta:g} is too large: the claim would still hold if a record were published "
+        f"delta {up_text(delta, 3)} is too large: the claim would still hold if a record were published "
         f"outright with that chance, once in {runs:,.3g} runs; take it well below one over the number "
         f"of {of}"
     )

@@ -275,10 +275,14 @@ def guess_recipe(names: Sequence[str]) -> tuple[str, str]:
 def file_header(file: Path) -> tuple[list[str], str]:
     """Return a file's column names (public; ``io/ingest.md``, "Form"), and delimiter.
 
-    None of a text file whose first line holds a number: it could be a record.
+    None of a text file whose first line holds a number or begins as JSON does, and of lines of JSON:
+    that line could be a record, and a spec is public.
     """
-    if kind_by_name(file) in ("parquet", "arrow"):
+    kind = kind_by_name(file)
+    if kind in ("parquet", "arrow"):
         return _stored_names(file), ","
+    if kind not in (None, "csv"):
+        return [], ","
     try:
         with regular(file).open("rb") as opened:
             text = decode_text(opened.readline(_LINE).removeprefix(b"\xef\xbb\xbf"))
@@ -292,7 +296,8 @@ def file_header(file: Path) -> tuple[list[str], str]:
         return [], ","
     names = [cell.strip() for cell in cells if cell.strip()]
     numbers = any(abs(real(name)) < float("inf") for name in names)
-    good = len(names) > 1 and len(set(names)) == len(names) and not numbers
+    json_like = "".join(line).lstrip().startswith(("{", "["))
+    good = len(names) > 1 and len(set(names)) == len(names) and not numbers and not json_like
     return (names, delimiter) if good else ([], ",")
 
 

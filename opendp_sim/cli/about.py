@@ -178,6 +178,11 @@ def init_command(
         note_written(file)
         then = f"opendp-sim check {file}"
         said = f"wrote {file}; fill in the ??? and run `{then}`"
+        if names:
+            said += (
+                f"\nits columns are the header of {data}; if that is a record and no header, delete "
+                f"{file}: a spec is public"
+            )
         if reason:
             said += f"\nrecipe `{recipe}`, as {reason}; --recipe chooses another one"
         _say(json_, said, {"wrote": file, "next": then, "recipe": recipe})

@@ -13,7 +13,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
-from opendp_sim.core.system.regular_files import is_odd
+from opendp_sim.core.system.regular_files import is_odd, regular
 from opendp_sim.io.conform import PERIODS, PlaneColumn
 from opendp_sim.io.dialect import OPTIONS, Dialect, read_dialect
 
@@ -57,7 +57,7 @@ def kind_by_name(path: str | Path) -> str | None:
 def kind_by_bytes(file: Path) -> str | None:
     """Return the kind of source of a file's magic bytes, or None."""
     try:
-        with file.open("rb") as opened:
+        with regular(file).open("rb") as opened:
             head = opened.read(16)
     except (OSError, ValueError):
         return None

@@ -173,11 +173,21 @@ def test_columns_are_called_as_the_header_calls_them(tmp_path):
     assert found.exit_code == 0, found.output
 
 
-@pytest.mark.parametrize("line", ["1,2,3", "a", "a,a", "", 'a,"b', "x,nan,7"])
+@pytest.mark.parametrize(
+    "line",
+    ["1,2,3", "a", "a,a", "", 'a,"b', "x,nan,7", '{"name": "Smith", "hiv": "pos"}', '["a", "b"]'],
+)
 def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
     (tmp_path / "t.csv").write_text(f"{line}\n1,2,3\n")
     assert file_header(tmp_path / "t.csv") == ([], ",")
     assert file_header(tmp_path / "none.csv") == ([], ",")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".ndjson", ".jsonl.gz", ".npz", ".npy"])
+def test_a_record_of_a_file_without_a_header_is_in_no_spec(ending, tmp_path):
+    """The first record of JSON lines became the names of columns."""
+    (tmp_path / f"one{ending}").write_text('{"name": "Smith", "age": 60, "hiv": "pos"}\n')
+    assert file_header(tmp_path / f"one{ending}") == ([], ",")
 
 
 def test_without_arguments_it_says_what_there_is():

@@ -11,6 +11,7 @@ import pytest
 
 from opendp_sim.audit import audit, work
 from opendp_sim.audit.work import run_cost
+from tests.audit.growing import scaled
 from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
 from tests.audit.test_sound_programs import BRIEF
 
@@ -47,7 +48,7 @@ def test_a_report_does_not_depend_on_the_clock(
     first, drawn = _told(made)
     assert first[0] == ("not refuted" if claim == 9.0 else "refuted")
     for speed in (20.0, 0.05):
-        monkeypatch.setattr(time, "process_time", lambda s=speed: s * real())
+        monkeypatch.setattr(time, "process_time", scaled(real, speed))
         found, runs = _told(made)
         assert found == first
         if claim == 9.0:  # a bet that is won ends after as many draws as the noise lets it

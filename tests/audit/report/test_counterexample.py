@@ -236,7 +236,7 @@ _HUGE = 10**400
 )
 def test_a_number_that_no_float_reaches_ends_no_search(shown) -> None:
     found = find_witness(
-        lambda rows: shown(_NOISE(10 * len(rows))), Pair([], [1], 1), pure_curve(0.1), 0.1
+        metered(lambda rows: shown(_NOISE(10 * len(rows)))), Pair([], [1], 1), pure_curve(0.1), 0.1
     )
     assert found is not None
     assert found.hits[0] > found.hits[1]
@@ -257,7 +257,7 @@ def test_an_event_that_was_never_seen_is_not_chosen() -> None:
     sides = [["abcd"] * 20 + [""] * 20, [""] * 20 + ["abcd"] * 20]
     for chosen in best_events(*sides, pure_curve(3.0), 400):
         assert any(map(chosen.event.holds, sides[chosen.swapped])), chosen.event.text
-    found = find_witness(lambda _: "abcd", Pair([], [1], 1), pure_curve(3.0), 0.1)
+    found = find_witness(metered(lambda _: "abcd"), Pair([], [1], 1), pure_curve(3.0), 0.1)
     assert found is None or min(found.hits) > 0
 
 

@@ -209,8 +209,8 @@ def test_what_was_given_is_given_again() -> None:
 
 def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> None:
     """The whole layer was dropped without a word; a number of the code is still not tried."""
-    seen: list[int] = []
-    made = _measurement(lambda rows: seen.extend(rows) or (_NOISE(len(rows)), 918_273_645)[0])
+    seen: set[int] = set()
+    made = _measurement(lambda rows: seen.update(rows) or (_NOISE(len(rows)), 918_273_645)[0])
     report = audit(made, 1, BRIEF, mine=False)
     assert [layer.layer for layer in report.layers].count(LAYER) == 1
     assert 918_273_645 not in seen

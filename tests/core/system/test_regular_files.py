@@ -18,7 +18,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of a PO
 
 @contextmanager
 def _within(seconds):
+    """Fail where the context waits so long, also where the code takes the alarm for an unreadable file."""
+    waited = []
+
     def late(*_):
+        waited.append(seconds)
         raise TimeoutError
 
     usual = signal.signal(signal.SIGALRM, late)
@@ -28,6 +32,7 @@ def _within(seconds):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
+    assert not waited
 
 
 def test_what_is_odd(tmp_path):
