@@ -180,6 +180,11 @@ def records_note(result: Any, expected: int | None) -> str:
     told = (
         f"records about {max(count, 0.0):,.0f}, as released (noise moves it by up to {reach:,.0f})"
     )
+    if expected is None and count <= reach:
+        return (
+            f"{told}; that may be none: if you expected more, run `opendp-sim doctor` on the spec, as "
+            "cells that cannot be read drop records"
+        )
     if expected is None or abs(count - expected) <= reach + expected / 10:
         return told
     return (
