@@ -17,7 +17,6 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.reset_state import Kept, public_state, seeds_of
 from opendp_sim.audit.layers import _first_calls
 from opendp_sim.audit.state.reachable import functions_of
-from tests.audit.growing import audit_until
 from tests.audit.test_sound_programs import BRIEF
 
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
@@ -102,9 +101,9 @@ def caches(rows):
 
 @pytest.mark.long
 def test_what_a_first_call_shows_is_priced() -> None:
-    """The state may be secret, so draws refute nothing: the assumption is said."""
-    report = audit_until(lambda r: r.priced is not None, _measurement(Clipper()), 1, "quick")
-    assert report.verdict == "priced"
+    """The state may be secret, so draws refute nothing: the assumption is said. Not at every seed."""
+    reports = (audit(_measurement(Clipper()), 1, "quick", seed=seed) for seed in (1, 2, 0))
+    report = next(one for one in reports if one.verdict == "priced")
     text = str(report)
     assert "priced by LT first calls: on a first call" in text
     assert "if what its code keeps before any call is public" in text
