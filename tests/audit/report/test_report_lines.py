@@ -209,8 +209,13 @@ def test_what_was_given_is_given_again() -> None:
 
 def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> None:
     """The whole layer was dropped without a word; a number of the code is still not tried."""
-    seen: set[int] = set()
-    made = _measurement(lambda rows: seen.update(rows) or (_NOISE(len(rows)), 918_273_645)[0])
+    seen: list[int] = []
+
+    def release(rows: list[int]) -> int:
+        seen.extend(row for row in rows if row == 918_273_645)
+        return _NOISE(len(rows))
+
+    made = _measurement(release)
     report = audit(made, 1, BRIEF, mine=False)
     assert [layer.layer for layer in report.layers].count(LAYER) == 1
     assert 918_273_645 not in seen
