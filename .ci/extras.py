@@ -144,7 +144,7 @@ def fast() -> str | None:
     from opendp_sim.core.arithmetic.compiled import TALLIED
 
     ids, labels, out = np.array([[0, 2, 2]]), np.zeros(0, np.int64), np.zeros((1, 1, 4), np.int64)
-    loop = TALLIED.after(2**28)
+    loop = TALLIED.after(2**40)  # more cells than it waits for
     assert loop is not None, "no kernel was compiled"
     loop(ids, labels, out)
     assert out.tolist() == [[[1, 0, 2, 0]]], out
