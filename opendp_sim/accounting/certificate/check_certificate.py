@@ -2272,8 +2272,8 @@ def claim_line(found: Checked) -> str:
 def main(given: list[str] | None = None) -> int:
     """Check certificates from the command line."""
     parser = argparse.ArgumentParser(
-        description="Check certificates of opendp_sim without opendp_sim: every number is derived from "
-        "the certified program by the formulas of the public page.",
+        description="Check certificates of opendp_sim without opendp_sim: the claim is derived from the "
+        "certified program by the formulas of the public page; values on trust are listed.",
         epilog="exit codes: 0 all derived; 1 refused; 2 wrong usage; 3 nothing wrong, but gaps",
     )
     parser.add_argument("certificate", nargs="+", help="a file NAME.certificate.json")

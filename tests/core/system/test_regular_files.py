@@ -85,7 +85,7 @@ def test_no_command_waits_for_a_pipe(tmp_path, monkeypatch, arguments):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("kind", ["npz", "npy", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["npz", "npy", "csv", "parquet", "jsonl", "arrow"])
 def test_no_source_waits_for_a_pipe(tmp_path, kind):
     spec = write_small(tmp_path, ("{npz: points.npz}", f"{{{kind}: pipe}}"))
     os.mkfifo(tmp_path / "pipe")
