@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import math
 import sys
 import time
@@ -151,7 +152,11 @@ def _size(data: Any) -> int:
 
 @contextmanager
 def _counting() -> Iterator[list[int]]:
-    """Count the lines of Python that the context executes."""
+    """Count the lines of Python that the context executes.
+
+    Garbage waits meanwhile: its collection depends on all that the process did before, and would run the
+    lines of finalizers and of others' callbacks.
+    """
     lines = [0]
 
     def line(_frame: Any, _event: str, _: Any) -> Any:
@@ -161,9 +166,12 @@ def _counting() -> Iterator[list[int]]:
             return None
         return line
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(line)
     try:
         yield lines
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()

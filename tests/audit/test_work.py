@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,27 @@ def test_runs_cost_their_lines_and_not_their_time() -> None:
     assert run_cost(lines, [1] * 10) == pytest.approx(few)
     assert run_cost(lambda _: time.sleep(0.01), []) < 1e-4
     assert run_cost(lambda _: 1 / 0, []) < 1e-4
+
+
+def test_garbage_costs_a_run_nothing() -> None:
+    """A collection, and what others hang on it, depends on the process and not on the run."""
+
+    def cells(rows: list[int]) -> list[list[int]]:
+        return [[row] for row in rows]
+
+    def others(_phase: str, _info: dict[str, int]) -> None:
+        for _ in range(100):
+            pass
+
+    alone, before = run_cost(cells, [1] * 100), gc.get_threshold()
+    gc.callbacks.append(others)
+    gc.set_threshold(1)
+    try:
+        assert run_cost(cells, [1] * 100) == pytest.approx(alone)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(others)
+    assert gc.isenabled()
 
 
 def test_the_last_guard_ends_what_has_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
