@@ -192,6 +192,10 @@ class SecondMomentSums(Protocol):
         """Return that deviation alone."""
         ...
 
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
+        ...
+
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         ...
@@ -208,6 +212,10 @@ class SurrogateLoss(Protocol):
 
     def noise_factor(self) -> float:
         """Return the loss's noise deviation per unit of cell noise."""
+        ...
+
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
         ...
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:

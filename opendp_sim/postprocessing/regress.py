@@ -31,8 +31,9 @@ class Regress(Mechanism):
         Input: a release of ``second_moments`` (least squares, shrunk as far as its noise asks) or of
         ``paired_projections`` (the published surrogate, minimised without derivatives), and public
         queries of shape (q, d) in data units, whose target column is ignored. Output: the column
-        ``prediction`` of shape (q,); or, with ``answer: coefficients``, the column ``coefficient``
-        of shape (d,): the intercept, then the other columns in order, in data units.
+        ``prediction`` of shape (q,), clipped to the target's public bounds; or, with ``answer:
+        coefficients``, the column ``coefficient`` of shape (d,): the intercept, then the other columns
+        in order, in data units.
 
         No error of a coefficient is stated: the fit shrinks slopes by as much as the noisy sums call
         for, and what that moves depends on the true slopes, which nothing released bounds.
@@ -49,7 +50,7 @@ class Regress(Mechanism):
         DataError (OS607): queries of another width, or not finite.
 
     Source
-        [own] Lemmas 1 to 4 in ``regress.md``; adapting to the released matrix is Wang's idea, the
+        [own] Lemmas 1 to 5 in ``regress.md``; adapting to the released matrix is Wang's idea, the
         surrogate Coleman and Shrivastava's.
 
     Example
@@ -94,6 +95,7 @@ class Regress(Mechanism):
         noise = "noise of a sum of products" if least_squares else "noise of the summed loss"
         sums: Any = release.capability(name, self.key)
         target, factor = self._target(sums.width), sums.noise_factor()
+        low, high = sums.bounds(target)
         to_data = points_of(self.key, release)
 
         def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[np.float64]]:
@@ -104,7 +106,8 @@ class Regress(Mechanism):
             checked = check_queries(release, queries)
             values = to_data(np.asarray(getattr(checked, "values", checked)))
             others = np.delete(values, target, axis=1)
-            return {"prediction": coefficients[0] + (others * coefficients[1:]).sum(axis=1)}
+            fitted = coefficients[0] + (others * coefficients[1:]).sum(axis=1)
+            return {"prediction": np.clip(fitted, low, high)}  # Lemma 5
 
         asks = self.answer == "prediction"
         output = AnswerColumns(("prediction",) if asks else ("coefficient",))

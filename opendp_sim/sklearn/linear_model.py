@@ -37,6 +37,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Attributes:
         coef_: shape (d,), in data units.
         intercept_: a float.
+        y_bounds_: the target's bounds at the fit, as two floats: predictions are clipped to them.
 
     Example:
         >>> import numpy as np
@@ -75,11 +76,13 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self._released(columns, [*box.steps(), sketch], groups, features=["x", "y"])
         found = self.release_.ask("regress", answer="coefficients")["coefficient"]
         self.intercept_, self.coef_ = float(found[0]), np.asarray(found[1:])
+        self.y_bounds_ = (low, high)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the linear function at each query, shape (q,)."""
-        return np.asarray((self._numbers(X) * self.coef_).sum(axis=1) + self.intercept_)
+        """Return the linear function at each query, within ``y_bounds``, shape (q,)."""
+        fitted = (self._numbers(X) * self.coef_).sum(axis=1) + self.intercept_
+        return np.asarray(np.clip(fitted, *self.y_bounds_))
 
 
 # --------------------------------------------------------------------------------------------------

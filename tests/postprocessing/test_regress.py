@@ -37,8 +37,14 @@ def table(count: int, noise: float, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.column_stack([x, y])
 
 
-def release(data: Any, rho: float | None, key: str = "second_moments", **params: Any) -> Release:
-    stages = bind_steps(SPACE, Symmetric(), [lookup("quantize")(bits=20), lookup(key)(**params)])
+def release(
+    data: Any,
+    rho: float | None,
+    key: str = "second_moments",
+    space: RealRows = SPACE,
+    **params: Any,
+) -> Release:
+    stages = bind_steps(space, Symmetric(), [lookup("quantize")(bits=20), lookup(key)(**params)])
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
     assert claim.sensitivity is not None
@@ -123,6 +129,22 @@ def test_predictions_follow_the_coefficients() -> None:
     post = Regress().bind(of.released, Symmetric())
     answer = post.function(of.arrays, of.queries(Rows(queries)))["prediction"]
     assert answer == pytest.approx(found[0] + queries[:, :3] @ found[1:], abs=1e-3)
+
+
+def test_predictions_stay_within_the_target_s_bounds() -> None:
+    """Lemma 5: where the line leaves the bounds the bound is nearer to every possible target."""
+    data = table(2000, 0.02)
+    tight = RealRows(width=4, lower=(*LOWER[:3], -0.6), upper=(*UPPER[:3], 1.0))
+    of = release(data, None, space=tight)
+    found, seen = coefficients(of), of.queries(Rows(data))
+    answer = Regress().bind(of.released, Symmetric()).function(of.arrays, seen)["prediction"]
+    line = found[0] + data[:, :3] @ found[1:]
+    grid = (UPPER[2] - LOWER[2]) / 2**19  # the step that all columns share
+    assert answer == pytest.approx(np.clip(line, -0.6, 1.0), abs=10 * grid)
+    assert (line > 1.1).any()
+    assert (line < -0.7).any()
+    possible = np.clip(data[:, 3], -0.6, 1.0)
+    assert (np.abs(answer - possible) <= np.abs(line - possible) + 10 * grid).all()
 
 
 def centred_risk(gram: Any, fit: Any) -> float:

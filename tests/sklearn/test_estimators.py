@@ -165,6 +165,10 @@ def test_ridge_finds_the_slopes():
     assert np.abs(ours.coef_ * [1, 50] - exact.coef_ * [1, 50]).max() < 0.1
     assert abs(ours.intercept_ - exact.intercept_) < 0.05
     assert ours.score(wide, y) > 0.99
+    low = DPRidge(**BIG, bounds=([-1, -50], [1, 50]), y_bounds=(-0.5, 0.5)).fit(wide, y)
+    assert np.abs(low.predict(wide)).max() == 0.5
+    low.set_params(y_bounds=(7, 8))  # what was released keeps to the bounds of its fit
+    assert np.abs(low.predict(wide)).max() == 0.5
     with pytest.raises(SimError, match="OS101"):
         DPRidge(**BOX).fit(X, y)
     with pytest.raises(SimError, match="OS602"):

@@ -152,6 +152,10 @@ class PairedReader:
         """Return the loss's noise per unit of cell noise."""
         return self._sums.noise_factor() / 2**0.5
 
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
+        return self.standard.bounds(column)
+
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         return self.standard.to_data(coefficients, target)

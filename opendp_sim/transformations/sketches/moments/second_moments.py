@@ -152,6 +152,10 @@ class SecondMomentReader:
         """Return the deviation of a ``gram`` entry per unit of cell noise."""
         return 1.0 / LEVELS**2
 
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
+        return self.standard.bounds(column)
+
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         return self.standard.to_data(coefficients, target)

@@ -83,6 +83,11 @@ class Standard:
             out[long] = np.trunc(out[long] * factor[:, None])
         return out
 
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
+        low, high = self.rows.to_data(np.stack([self.lower, self.upper]))[:, column]
+        return float(low), float(high)
+
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients (intercept first) of column ``target``.
 
