@@ -22,6 +22,7 @@ def classes(
     keys: Sequence[str | int],
     bandwidth: float | Mapping[str, float],
     seed: int = 0,
+    size: int | None = None,
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
@@ -32,6 +33,7 @@ def classes(
         keys: every class that could occur; records of others are left out.
         bandwidth: as for ``density``.
         seed: of public frequencies; noise has no seed.
+        size: as for ``density``.
         **privacy: as for ``density``.
 
     Example:
@@ -39,7 +41,5 @@ def classes(
         >>> fit.plan.claim
         (0.5, 1e-06)
     """
-    rows, step = kernel_steps(
-        columns, bandwidth, seed, per_label=True, pure=privacy.get("measure") == "pure"
-    )
+    rows, step = kernel_steps(columns, bandwidth, seed, per_label=True, privacy=privacy, size=size)
     return recipe("classes", columns, (label, keys), [*rows, step], privacy)

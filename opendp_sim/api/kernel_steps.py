@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from opendp_sim.accounting.budget import Limit
+from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.api.columns import Bounds, bounds_of, grid
-from opendp_sim.api.recipe_spec import StepDicts
-from opendp_sim.core.errors import ParameterError
-from opendp_sim.dsl.plan.kernel_choice import gaussian_kernel_step
+from opendp_sim.api.recipe_spec import StepDicts, privacy_words
+from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.core.errors import BudgetError, ParameterError
+from opendp_sim.dsl.plan.kernel_choice import FREQUENCIES, frequencies_of, gaussian_kernel_step
 
 
 def kernel_steps(
@@ -18,9 +21,21 @@ def kernel_steps(
     seed: int,
     *,
     per_label: bool,
-    pure: bool,
+    privacy: Mapping[str, Any],
+    size: int | None = None,
 ) -> tuple[StepDicts, Mapping[str, Any]]:
-    """Return the row maps and the sketch of a Gaussian kernel density."""
+    """Return the row maps and the sketch of a Gaussian kernel density.
+
+    ``size``: about how many records, from public knowledge; it and ``privacy``, the recipe's words,
+    choose the number of frequencies.
+    """
+    if size is not None:
+        known = isinstance(python_value(size), int) and not isinstance(size, bool) and size >= 1
+        if not known:
+            raise ParameterError(
+                "OS101", "size", expected="a whole number from 1, or None", got=f"{size!r:.60}",
+                hint="about how many records there are, from public knowledge, such as 20_000.",
+            )  # fmt: skip
     rows: StepDicts = [grid(columns)]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
     if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
@@ -30,7 +45,7 @@ def kernel_steps(
         )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}
     if not isinstance(bandwidth, Mapping):
-        sigma, longest = bandwidth * math.sqrt(2.0), max(lengths.values(), default=0.0)
+        sigma, ranges = bandwidth * math.sqrt(2.0), list(lengths.values())
     elif set(bandwidth) != set(columns):
         raise ParameterError(
             "OS102", "bandwidth", expected=f"one bandwidth for each of {', '.join(columns)}",
@@ -40,8 +55,39 @@ def kernel_steps(
     else:
         scale = [float(bandwidth[name]) for name in columns]
         sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, *rows]
-        longest = max(length / scale[at] for at, length in enumerate(lengths.values()))
+        ranges = [length / scale[at] for at, length in enumerate(lengths.values())]
+    noise = None if size is None else _noise(privacy)
+    count = FREQUENCIES
+    if size is not None and noise is not None:
+        count = frequencies_of(size, noise, math.hypot(*ranges) / sigma, len(ranges))
     step, _ = gaussian_kernel_step(
-        sigma, len(columns), longest, pure=pure, seed=seed, per_label=per_label
+        sigma,
+        len(columns),
+        max(ranges, default=0.0),
+        pure=privacy.get("measure") == "pure",
+        frequencies=count,
+        seed=seed,
+        per_label=per_label,
     )
     return rows, step
+
+
+def _noise(privacy: Mapping[str, Any]) -> float | None:
+    """Return one answer's noise deviation in records, or None.
+
+    That of Gaussian DP, the least of all measures with a delta. None under pure DP, whose noise grows
+    with frequencies, and of a budget that the plan will refuse.
+    """
+    words = privacy_words("density", privacy)
+    if words.measure == "pure":
+        return None
+    budget = Limit(epsilon=words.epsilon, delta=words.delta)
+    try:
+        budget.check("gdp")
+    except BudgetError:
+        return None
+    epsilon, delta = budget.down("epsilon"), budget.down("delta")
+    if epsilon is None or delta is None:
+        return None
+    rows = words.max_rows if isinstance(words.max_rows, int) else 1
+    return max(rows, 1) / math.sqrt(mu_squared_down(epsilon, delta))

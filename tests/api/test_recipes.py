@@ -60,6 +60,34 @@ def test_one_bandwidth_is_in_data_units(tmp_path):
     assert abs(release.density([[0.2]])["density"][0] / exact - 1) < 0.02
 
 
+def test_a_size_chooses_frequencies_and_the_plan_explains_them():
+    four = dict.fromkeys("abcd", (0, 1))
+    told = {}
+    for size in (None, 50, 10**6):
+        plan = sim.density(four, bandwidth=0.1, size=size).plan
+        count = plan.types["sketch"].stages[-1].mechanism.frequencies
+        told[size] = count
+        assert plan.plain()["releases"]["noisy"]["reason"].startswith(f"{count:,} frequencies: ")
+    assert told[None] == 2000
+    assert told[10**6] == 8000
+    assert 500 <= told[50] < 2000
+    by_class = sim.classes(four, label="k", keys=["a", "b"], bandwidth=0.1, size=10**6)
+    assert "frequencies: 8000" in by_class.plan.to_yaml()
+    fewer = {"unit": "who", "max_rows": 10, "size": 50}
+    by_person = sim.density(four, bandwidth=0.1, **fewer).plan.to_yaml()
+    assert "frequencies: 500" in by_person
+    exact = sim.density(four, bandwidth=0.3, size=10**6).plan  # a lattice of 8,000
+    assert "reason" not in exact.plain()["releases"]["noisy"]
+    pure = sim.density(four, bandwidth=0.1, size=10**6, measure="pure")
+    assert "frequencies: 2000" in pure.plan.to_yaml()
+
+
+@pytest.mark.parametrize("size", [0, True, 1.5, "many"])
+def test_a_size_is_a_whole_number(size):
+    with pytest.raises(ParameterError, match="OS101 size"):
+        sim.density({"a": (0, 1)}, bandwidth=0.2, size=size)
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_distances_are_in_data_units(norm, tmp_path):
     release = sim.distances(BOUNDS, norm=norm, epsilon=1e4).apply(TABLE, into=tmp_path)
@@ -331,7 +359,7 @@ def test_a_recipe_is_in_the_module_of_its_name(module):
 def test_one_bandwidth_a_column_is_a_scale_of_each_column():
     bounds = bounds_of({"x": (0, 1), "y": (np.float64(0), 100)})
     assert bounds == {"x": (0.0, 1.0), "y": (0.0, 100.0)}
-    rows, step = kernel_steps(bounds, WIDTHS, 3, per_label=False, pure=False)
+    rows, step = kernel_steps(bounds, WIDTHS, 3, per_label=False, privacy={})
     assert rows[0] == {"rescale": {"scale": [0.1, 10.0]}}
     assert step["fourier_sketch"]["seed"] == 3
     assert PrivacyWords().measure == "gdp"

@@ -8,7 +8,13 @@ from typing import Any, Literal
 
 KernelSketch = Literal["fourier", "gauss_transform"]
 FREQUENCIES = 2000
-"""Frequencies of a Fourier sketch, at most, unless told otherwise."""
+"""Frequencies of a Fourier sketch, at most, where no size is declared."""
+_FEWEST_FREQUENCIES, _MOST_FREQUENCIES = 500, 8000
+"""Of a declared size: fewer tell too little of their own error, more were not measured."""
+_STEPS = 0.036
+"""Deviation that a table of 64 phases adds to one record and frequency, at most: 0.0352."""
+_LATTICE_COLUMNS = 3
+"""Columns up to which `FREQUENCIES` hold a lattice, so that more of them have no less error."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
 _RANGES = 7.0
@@ -26,6 +32,42 @@ def grid_bits(width: int) -> int:
     and 19 with 20. Rows stay below ``2**23`` steps, so that their products are exact.
     """
     return min(_MOST_BITS, _ROW_BITS - math.ceil(math.log2(max(width, 1)) / 2))
+
+
+def frequencies_of(size: int, noise: float, diagonal: float, width: int) -> int:
+    """Return the frequencies of a sketch of about ``size`` records.
+
+    The least number whose sampling error is below a third of the noise wherever the records are, from
+    500 to 8,000 (Lemma 10 of ``fourier_sketch.md``); 2,000 up to three columns.
+
+    Args:
+        size: about how many records, from public knowledge.
+        noise: deviation of one answer's noise, in records.
+        diagonal: the box's diagonal, in bandwidths of ``exp(-r**2)``.
+        width: number of columns.
+    """
+    if width <= _LATTICE_COLUMNS:
+        return FREQUENCIES
+    of_one = math.hypot(math.expm1(-2.0 * diagonal**2) / math.sqrt(2.0), _STEPS)
+    root = 3.0 * min(size, 2**53) * of_one / noise
+    return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, _MOST_FREQUENCIES)))
+
+
+def frequencies_told(frequencies: int, sampled: float, noise: float) -> str:
+    """Explain a number of frequencies by two errors.
+
+    Args:
+        frequencies: of the sketch.
+        sampled: the sampling deviation of one record, at most.
+        noise: deviation of one answer's noise, in records.
+    """
+    within = noise / (3.0 * sampled)
+    return (
+        f"{frequencies:,} frequencies: their sampling error is below a third of the noise "
+        f"({noise:.3g} records) for up to {within:,.0f} records wherever they are, for several times as "
+        f"many that are spread; from the public `size` at most {_MOST_FREQUENCIES:,} are chosen, and "
+        "memory and time grow with them"
+    )
 
 
 def gaussian_kernel_step(

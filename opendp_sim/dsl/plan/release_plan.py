@@ -9,6 +9,7 @@ from typing import Any
 from opendp_sim.core.claims import Interactive, Stage
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.plan import losses
+from opendp_sim.dsl.plan.kernel_choice import frequencies_told
 from opendp_sim.dsl.plan.solve import Loss
 from opendp_sim.dsl.types.records import Bound, Typed
 
@@ -55,6 +56,22 @@ class ReleasePlan:
         noise = getattr(self.bound.claim, "noise", None) if self.bound else None
         return None if noise is None else str(noise.sampler)
 
+    @property
+    def reason(self) -> str:
+        """Explain a mechanism's chosen rule, or a sketch's frequencies."""
+        claim = None if self.bound is None else self.bound.claim
+        told, noise = str(getattr(claim, "reason", "")), getattr(claim, "noise", None)
+        if told or not self.typed.stages:
+            return told
+        facts = self.typed.stages[-1].claim.expected
+        sampled = facts.get("sampling deviation per far record", 0.0)
+        count = getattr(self.typed.stages[-1].mechanism, "frequencies", 0)
+        if noise is None or not sampled or not count:
+            return ""
+        return frequencies_told(
+            count, sampled, facts["noise per unit of cell noise"] * noise.deviation
+        )
+
     def plain(self) -> dict[str, Any]:
         """The JSON form."""
         if self.bound is None:
@@ -72,4 +89,4 @@ class ReleasePlan:
             "deviation": None if noise is None else noise.deviation,
             "cells": self.typed.sketch.output.size if self.typed.is_sketch else None,  # type: ignore[attr-defined]
             "expected": {k: float(v) for k, v in self.bound.claim.expected.items()},
-        } | ({"reason": reason} if (reason := getattr(self.bound.claim, "reason", "")) else {})
+        } | ({"reason": self.reason} if self.reason else {})

@@ -6,13 +6,14 @@ import math
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.mechanism import REGISTRY, lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.dsl.plan.kernel_choice import gaussian_kernel_step
+from opendp_sim.dsl.plan.kernel_choice import frequencies_of, gaussian_kernel_step
 
 WIDTHS = {"narrow": 0.1, "middle": 0.3, "wide": 2.0}
 GIVEN: dict[str, Any] = {
@@ -65,3 +66,30 @@ def test_the_sketch_that_is_chosen_has_the_least_noise(columns: int):
             noise[key] = found.expected["noise per unit of cell noise"] * found.sensitivity.l1
         least = min(noise, key=lambda key: noise[key])
         assert gaussian_kernel_step(bandwidth, columns, 1.0, pure=True)[1] in least
+
+
+@pytest.mark.parametrize("bandwidth", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("size", [20, 200])
+def test_frequencies_of_a_size_keep_sampling_below_a_third_of_the_noise(
+    size: int, bandwidth: float
+):
+    """Lemma 10 of ``fourier_sketch.md``, by Lemma 5's own bound at every distance in the box."""
+    noise, columns = 6.0, 5
+    count = frequencies_of(size, noise, math.sqrt(columns) / bandwidth, columns)
+    assert 500 <= count < 8000
+    given = GIVEN["fourier_sketch"](bandwidth) | {"frequencies": count, "features": "random"}
+    grid = GridRows(width=columns, unit=2.0**-9, lower=(0,), upper=(512,))
+    reader = lookup("fourier_sketch")(**given).bind(grid, Symmetric()).capabilities["kernel_sums"]
+    farthest = np.linspace(0.0, math.sqrt(columns), 200)[None]
+    most = size * reader.sketch_deviation(farthest).max()
+    assert most <= noise / 3.0
+    if count > 500:
+        assert most > 0.98 * noise / 3.0
+
+
+def test_frequencies_grow_with_size_and_budget_up_to_a_cap():
+    by_size = [frequencies_of(n, 4.0, 5.0, 4) for n in (1, 30, 100, 10**4, 10**400)]
+    assert by_size == sorted(by_size)
+    assert (by_size[0], by_size[-1]) == (500, 8000)
+    assert frequencies_of(1000, 40.0, 5.0, 9) < frequencies_of(1000, 4.0, 5.0, 9)
+    assert {frequencies_of(10**6, 4.0, 5.0, columns) for columns in (1, 2, 3)} == {2000}
