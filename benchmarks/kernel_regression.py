@@ -143,8 +143,8 @@ def of_split(data: Data, split: int) -> dict[str, dict[str, float]]:
     for name, step in STATISTICS.items():
         if name == SURROGATE and (split >= FEW or data.permuted):
             continue
-        stages = pipeline(space, {"quantize": {"bits": 24}}, step)
-        flat = exact_flat(stages[1:], through(stages[:1], train))
+        stages = pipeline(space, {"rescale": {"scale": "range"}}, {"quantize": {"bits": 20}}, step)
+        flat = exact_flat(stages[2:], through(stages[:2], train))
         for epsilon in (*EPSILONS, None):
             of = noisy(stages, flat, epsilon)
             post = Regress(answer="coefficients").bind(of.released, Symmetric())

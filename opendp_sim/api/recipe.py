@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -89,6 +90,7 @@ class Recipe(Generic[T]):
         made: what was declared.
         read: makes what ``apply`` returns from what was released; default as it is.
         prepare: makes the table that the program reads of what ``apply`` is given; default as it is.
+        note: a line about how the plan was chosen, shown below it.
 
     Attributes:
         plan: the plan; ``print(recipe.plan.to_yaml())`` shows the spec that it is.
@@ -99,9 +101,10 @@ class Recipe(Generic[T]):
         made: Builder,
         read: Callable[[Any], T] | None = None,
         prepare: Callable[[Any], Any] | None = None,
+        note: str = "",
     ) -> None:
         self.plan: Plan = made.plan()
-        self._read, self._prepare = read, prepare
+        self._read, self._prepare, self._note = read, prepare, note
         (self._entry,) = self.plan.program.data
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
@@ -191,10 +194,11 @@ class Recipe(Generic[T]):
 
     def __repr__(self) -> str:
         """Return the plan's promise, errors and cost."""
-        return repr(self.plan)
+        return "\n".join(filter(None, (repr(self.plan), self._note)))
 
     def _repr_html_(self) -> str:
-        return self.plan._repr_html_()
+        note = f"<p>{html.escape(self._note)}</p>" if self._note else ""
+        return self.plan._repr_html_() + note
 
 
 def _program_of(place: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -9,6 +10,12 @@ from opendp_sim.accounting.release.table import Table
 from opendp_sim.api.recipe import DATA, Recipe, check_word, keys_of
 from opendp_sim.api.recipe_spec import PersonOptions, privacy_words, recipe_function
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl.builder import Builder
+
+_PARTS = (4, 2, 1, 0.5)
+"""Bounds on a person's items that are compared: a guess of them over these."""
+_NEEDED = ("votes_to_be_listed", "votes_for_95_percent", "lead_for_95_percent")
+"""How a plan states the votes that an item needs, by mechanism."""
 
 
 @recipe_function(PersonOptions, 'top("page", k=10, unit="visitor")', measure="approx")
@@ -19,6 +26,8 @@ def top(
     keys: Sequence[str | int] | None = None,
     items: str = "str",
     ranked: bool = True,
+    max_items: int | None = None,
+    items_per_user: int | None = None,
     **privacy: Unpack[PersonOptions],
 ) -> Recipe[Table]:
     """Plan the ``k`` most frequent items.
@@ -35,6 +44,10 @@ def top(
         keys: every item that could occur, where that is public; None where it is not.
         items: ``str`` or ``int64``, the items' dtype without ``keys``.
         ranked: whether the order is released too.
+        max_items: how many items of one person count, with ``unit``; of more, a public hash keeps some.
+            Noise then grows with its root, and no longer with ``k`` over an open catalogue.
+        items_per_user: a public guess of how many items a person has; plans of a few ``max_items`` are
+            compared with it, and the one is taken by which an item needs the fewest persons.
         **privacy: as for ``density``, but ``measure`` is ``approx``, which reads the exact curve of one
             release (in a ledger several of ``approx_zcdp`` add up to less), and there is no ``max_rows``:
             of all rows of one person each item counts once.
@@ -51,17 +64,72 @@ def top(
             "OS102", "max_rows", expected="no max_rows", got=f"{words.max_rows!r:.30}",
             hint="each item counts once for a person, however many rows there are.",
         )  # fmt: skip
+    for word, given in (("max_items", max_items), ("items_per_user", items_per_user)):
+        _check_bound(word, given, words.unit)
+    if max_items is not None and items_per_user is not None:
+        raise ParameterError(
+            "OS102", "items_per_user", expected="either max_items or items_per_user", got="both",
+            hint="a guess of a person's items chooses max_items: leave one of them out.",
+        )  # fmt: skip
     told = {"dtype": items} if keys is None else {"dtype": "category", "keys": keys_of(keys)}
-    return Recipe(
-        words.begun("top", {item: told})
-        .stage("counts", DATA, steps=[{"vote_counts": {"item": item}}])
-        .stage(
-            "noisy",
-            "counts",
-            release={"mechanism": {"top_k": {"k": k, "ranked": ranked}}, "spend": "100%"},
+
+    def made(most: int | None, ranked: bool) -> Builder:
+        bound = {} if most is None else {"max_items": most}
+        mechanism = {"top_k": {"k": k, "ranked": ranked}}
+        return (
+            words.begun("top", {item: told})
+            .stage("counts", DATA, steps=[{"vote_counts": {"item": item, **bound}}])
+            .stage("noisy", "counts", release={"mechanism": mechanism, "spend": "100%"})
+            .output("top", "noisy", save="top.json")
         )
-        .output("top", "noisy", save="top.json"),
-        _table,
+
+    if items_per_user is None:
+        return Recipe(made(max_items, ranked), _table)
+    needed = {
+        most: _persons_needed(made(most, True), most, items_per_user)
+        for most in (*sorted({math.ceil(items_per_user / part) for part in _PARTS}), None)
+    }
+    best = min(needed, key=lambda most: (needed[most], most is not None))
+    return Recipe(made(best, ranked), _table, note=_compared(needed, best, items_per_user))
+
+
+def _check_bound(word: str, given: Any, unit: str) -> None:
+    """Refuse what is no bound on a person's items (OS101, OS102)."""
+    if given is None:
+        return
+    if type(given) is not int or not 1 <= given <= 10**6:
+        raise ParameterError(
+            "OS101", word, expected="a whole number from 1 to 1,000,000", got=f"{given!r:.30}",
+            hint=f"how many different items of one person count: {word}=20.",
+        )  # fmt: skip
+    if unit == "row":
+        raise ParameterError(
+            "OS102", word, expected=f"`{word}` only beside `unit`", got="no `unit`",
+            hint='name the column of the persons, unit="visitor": a row has one item.',
+        )  # fmt: skip
+
+
+def _persons_needed(made: Builder, most: int | None, guess: int) -> float:
+    """Return the persons with an item by which a plan lists it.
+
+    A person of ``guess`` items is counted for ``most`` of them, so of a person's items one in ``guess /
+    most`` is. Where a mechanism counts votes above those of a later item, that item's come on top.
+    """
+    bound = made.plan().releases["noisy"].bound
+    expected = {} if bound is None else bound.claim.expected
+    votes = next((float(expected[name]) for name in _NEEDED if name in expected), math.inf)
+    return votes * max(1.0, guess / (most or guess))
+
+
+def _compared(needed: Mapping[int | None, float], best: int | None, guess: int) -> str:
+    """Return a plan's line about the bounds that were compared."""
+    ways = [
+        f"{math.ceil(persons):,} {'without a bound' if most is None else f'with max_items={most:,}'}"
+        + (" (taken)" if most == best else "")
+        for most, persons in needed.items()
+    ]
+    return (
+        f"compare   items a person: about {guess:,}; persons that an item needs: {', '.join(ways)}"
     )
 
 

@@ -430,6 +430,54 @@ def test_the_most_frequent_items_by_person(tmp_path):
     assert nobodys.to_pandas().shape == (0, 2)
 
 
+def test_few_items_of_a_person_count(tmp_path):
+    """Of two pages of everybody a hash keeps one: together they have 600 votes, and not 1,200."""
+    fit = sim.top("page", k=3, unit="who", epsilon=20.0, max_items=1)
+    assert dict(fit.plan.releases["noisy"].bound.claim.expected)["items_per_user"] == 1
+    votes = fit.apply(VOTES, into=tmp_path).to_pandas()["count"]
+    assert sum(votes) == pytest.approx(600, abs=40)  # a deviation is under 1
+
+
+def test_a_guess_of_a_person_s_items_chooses_their_bound():
+    pages = [f"page {number}" for number in range(200)]
+    fit = sim.top("page", k=40, keys=pages, unit="who", items_per_user=8)
+    assert "with max_items=8 (taken)" in repr(fit).splitlines()[-1]
+    assert "with max_items=8 (taken)" in fit._repr_html_()
+    assert fit.plan.releases["noisy"].bound.claim.expected["items_per_user"] == 8
+
+
+@pytest.mark.long
+def test_no_bound_is_taken_where_it_gains_nothing():
+    """Two draws are cheaper than noise on the counts of a person with 60 items."""
+    pages = [f"page {number}" for number in range(200)]
+    many = sim.top("page", k=2, keys=pages, unit="who", items_per_user=60)
+    assert "without a bound (taken)" in repr(many)
+    assert many.plan.to_yaml() == sim.top("page", k=2, keys=pages, unit="who").plan.to_yaml()
+
+
+@pytest.mark.long
+def test_a_bound_lists_what_noise_of_many_items_hides(tmp_path):
+    """3,000 persons of 14 items, 30 of them of 600 more: 50 items of 162 to 260 persons, others of 25.
+
+    Noise on counts has deviation 17: 45 of 50 pass but in 1e-12 of runs. Without a bound an item needs
+    342 votes more than number 1,001, by noise of scale 20: 25 of 50 pass in far fewer.
+    """
+    rng = np.random.default_rng(0)
+    popular = np.repeat(np.arange(50), 260 - 2 * np.arange(50))
+    whose = np.concatenate([rng.choice(3000, 260 - 2 * j, replace=False) for j in range(50)])
+    rest = 14 * 3000 - len(popular)
+    heavy = np.repeat(np.arange(30), 600)
+    who = np.concatenate([whose, rng.integers(0, 3000, rest), heavy])
+    item = np.concatenate([popular, rng.integers(50, 2050, rest + len(heavy))])
+    order = rng.permutation(len(who))
+    table = {"who": who[order], "item": item[order]}
+    words = {"k": 50, "unit": "who", "ids": "int64", "items": "int64"}
+    bounded = sim.top("item", **words, max_items=14).apply(table, into=tmp_path / "a")
+    free = sim.top("item", **words).apply(table, into=tmp_path / "b")
+    assert (bounded["item"] < 50).sum() >= 45
+    assert (free["item"] < 50).sum() <= 25
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -438,6 +486,11 @@ def test_the_most_frequent_items_by_person(tmp_path):
         {"measure": "gdp"},
         {"keys": ["a"]},
         {"items": "f8"},
+        {"max_items": 3},
+        {"items_per_user": 3},
+        {"max_items": 0, "unit": "who"},
+        {"items_per_user": True, "unit": "who"},
+        {"items_per_user": 3, "max_items": 3, "unit": "who"},
     ],
     ids=" ".join,
 )
