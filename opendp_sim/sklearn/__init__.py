@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
     from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
     from opendp_sim.sklearn.kernel_density import DPKernelDensity
-    from opendp_sim.sklearn.linear_model import DPRidge, DPRidgeClassifier
-    from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
+    from opendp_sim.sklearn.linear_model import DPLogisticRegression, DPRidge
     from opendp_sim.sklearn.metrics import PrivateScore, private_score
     from opendp_sim.sklearn.model_selection import Cost, DPSearch, HashFold, cost_of, make_pipeline
     from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
@@ -39,7 +38,6 @@ __all__ = [
     "DPNearestCentroid",
     "DPOneClass",
     "DPRidge",
-    "DPRidgeClassifier",
     "DPSearch",
     "EstimatorRefused",
     "HashFold",
@@ -60,11 +58,10 @@ _WHERE = {
     "DPKNeighborsClassifier": "neighbors",
     "DPKernelClassifier": "kernel_classifier",
     "DPKernelDensity": "kernel_density",
-    "DPLogisticRegression": "logistic_regression",
+    "DPLogisticRegression": "linear_model",
     "DPNearestCentroid": "nearest_centroid",
     "DPOneClass": "one_class",
     "DPRidge": "linear_model",
-    "DPRidgeClassifier": "linear_model",
     "DPSearch": "model_selection",
     "EXPECTED_FAILED_CHECKS": "expected_failures",
     "EstimatorRefused": "_validation.refusals",

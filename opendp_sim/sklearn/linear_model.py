@@ -1,4 +1,4 @@
-"""Ridge regression from private sums of products."""
+"""Fit private linear models, of a number or of classes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from opendp_sim.domains.category_codes import key_indices
-from opendp_sim.postprocessing.regress import least_squares
 from opendp_sim.sklearn._validation.bounds import box_of, pair_of
-from opendp_sim.sklearn._validation.facts import PublicClasses, number
+from opendp_sim.sklearn._validation.facts import by_class, number
 from opendp_sim.sklearn._validation.refusals import InputRefused
 from opendp_sim.sklearn._validation.tables import dtype_of, label_array
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
@@ -62,11 +61,11 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         if target.dtype.kind not in "biufO":
             raise InputRefused(
                 "OS602", "y", expected="real numbers", got=f"dtype {target.dtype}",
-                hint="for labels take DPRidgeClassifier.",
+                hint="for labels take DPLogisticRegression.",
             )  # fmt: skip
         who, width = type(self).__name__, array.shape[1]
         low, high = pair_of(self.y_bounds, f"{who}.y_bounds")
-        box = box_of(self.bounds, self.data_norm, width, self).beside(width, low, high, 1)
+        box = box_of(self.bounds, self.data_norm, width, self).beside(width, low, high)
         radius = number("radius", self.radius, above=1.0)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
@@ -85,98 +84,68 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(np.clip(fitted, *self.y_bounds_))
 
 
-# --------------------------------------------------------------------------------------------------
-# Ridge classifier: one linear fit a class, all from one private matrix of sums of products.
-
-
 @estimator
-class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Predict the class whose indicator a private linear fit finds largest (``second_moments``).
+class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A softmax regression by noisy gradients (``linear_model``, ``predict``).
 
     A record whose label is not in ``classes``, or with a missing value, is left out, and values
     outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
 
     Args:
-        epsilon: the loss of one fit, at ``delta``; all classes together.
-        bounds: public ``(low, high)`` of all features, or ``(lows, highs)``.
-        data_norm: a bound of rows' L2 norm: each feature is clamped to it and minus it. At least one of
-            the two.
+        delta: the delta at which epsilon is stated.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
         classes: every label that could occur. A record with another label, or with a cell that is no
             number, is left out at fit without a word: that there is one is private.
-        radius: rows whose features, indicators and constant 1, each scaled to [-1, 1], are longer
-            than this are shortened, which only weights them; noise grows with its square.
+        max_iter: noisy gradients; all together cost epsilon.
+        size: a public guess of the number of records, or None.
+        measure: ``gdp`` or ``zcdp``.
 
     Attributes:
         classes_: the public labels, sorted.
-        coef_: shape (L, d), in data units; (1, d) for two classes.
-        intercept_: shape (L,), or (1,).
+        n_iter_: ``max_iter``: every step is taken, whatever the data.
     """
 
     bounds: Any = None
     data_norm: float | None = None
     classes: Any = None
-    radius: float = 1.5
+    max_iter: int = 64
+    size: int | None = None
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidgeClassifier:
-        """Release the sums of products of features and class indicators, and fit.
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:
+        """Release the weights.
 
         ``X`` (n, d), labels ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
         array, labels, classes = self._labelled(X, y)
-        width, marks = array.shape[1], _indicators(labels, classes)
-        box = box_of(self.bounds, self.data_norm, width, self).beside(
-            width, 0.0, 1.0, marks.shape[1]
-        )
-        radius = number("radius", self.radius, above=1.0)
+        width = array.shape[1]
+        box = box_of(self.bounds, self.data_norm, width, self)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
-            "marks": (marks, box.column("f32", marks.shape[1])),
+            "label": classes.column(labels),
         }
-        sketch = {"second_moments": {"radius": radius}}
-        self._released(columns, [*box.steps(), sketch], groups, features=["x", "marks"])
-        self.classes_ = classes.values
-        fits = np.array([self._fit_of(width, mark) for mark in range(marks.shape[1])])
-        self.intercept_, self.coef_ = 2.0 * fits[:, 0] - 1.0, 2.0 * fits[:, 1:]
+        self._released(columns, box.steps(), groups, features="x", label="label")
+        self.classes_, self.n_iter_ = classes.values, int(self.max_iter)
         return self
 
-    def _fit_of(self, width: int, mark: int) -> NDArray[np.float64]:
-        """Return one indicator's intercept and slopes."""
-        released = self.release_.released
-        sums: Any = released.capability("second_moments", "coef_")
-        gram, factor = sums.gram(self.release_.arrays)
-        kept = [*range(width + 1), width + 1 + mark]
-        own = least_squares(gram[np.ix_(kept, kept)], width + 1, released.deviation * factor)
-        whole = np.zeros(sums.width)  # the other indicators take no part
-        whole[: width + 1] = own
-        return np.asarray(sums.to_data(whole, width + mark))[: width + 1]
+    def _release(self) -> dict[str, Any]:
+        size = {} if self.size is None else {"size": self.size}
+        return {"mechanism": {"linear_model": {"steps": self.max_iter, **size}}}
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        return self._ask("predict", X)["score"]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the fits, (q, L), or (q,) for two classes.
+        """Return the logits, shape (q, L); for two classes their difference, (q,)."""
+        return by_class(self._scores(X))
 
-        Near 1 in the class and -1 outside.
-        """
-        values = self._numbers(X)
-        scores = np.stack([(values * slopes).sum(axis=1) for slopes in self.coef_], axis=1)
-        scores += self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the model's probabilities, shape (q, L)."""
+        return np.asarray(special.softmax(self._scores(X), axis=1))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the largest fit, shape (q,)."""
-        scores = self.decision_function(X)
-        label = (scores > 0.0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        """Return the class with the largest logit, shape (q,)."""
+        label = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[label])
-
-
-def _indicators(labels: NDArray[Any], classes: PublicClasses) -> NDArray[np.float32]:
-    """Return 0/1 columns of the classes.
-
-    Of two classes, the second's; NaN for a foreign label. Record by record: the gate leaves out a
-    record with NaN.
-    """
-    keys = classes.keys
-    index = key_indices(labels, tuple(keys))
-    marks = np.zeros((len(index), len(keys)), dtype=np.float32)
-    marks[np.arange(len(index)), index] = 1.0
-    marks[index < 0] = np.nan
-    return marks[:, 1:] if len(keys) == 2 else marks

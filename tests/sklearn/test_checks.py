@@ -13,7 +13,6 @@ CLASSES = {"bounds": (-10, 10), "classes": [0, 1, 2, 3]}
 ESTIMATORS = [
     face.DPNearestCentroid(**CLASSES, epsilon=1e6),
     face.DPKernelClassifier(**CLASSES, epsilon=1e6, bandwidth=2.0),
-    face.DPRidgeClassifier(**CLASSES, epsilon=1e6),
     face.DPLogisticRegression(**CLASSES, epsilon=100.0, max_iter=4),
     face.DPKernelDensity(bounds=(-10, 10)),
     face.DPOneClass(bounds=(-10, 10), threshold=0.1, epsilon=1000.0),

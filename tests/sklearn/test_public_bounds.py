@@ -94,9 +94,5 @@ def test_data_norm_is_a_word_of_every_estimator_that_takes_bounds(name):
 
 def test_a_norm_bounds_each_feature_beside_other_columns():
     """A row of at most that length has no entry beyond it; the columns beside keep their own bounds."""
-    assert box_of(None, 2.0, 2, Seen()).beside(2, 0.0, 9.0, 1).pairs == [(-2, 2), (-2, 2), (0, 9)]
-    assert box_of((-1, 5), 2.0, 2, Seen()).beside(2, 0.0, 9.0, 1).pairs == [
-        (-1, 2),
-        (-1, 2),
-        (0, 9),
-    ]
+    assert box_of(None, 2.0, 2, Seen()).beside(2, 0.0, 9.0).pairs == [(-2, 2), (-2, 2), (0, 9)]
+    assert box_of((-1, 5), 2.0, 2, Seen()).beside(2, 0.0, 9.0).pairs == [(-1, 2), (-1, 2), (0, 9)]

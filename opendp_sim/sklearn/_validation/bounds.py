@@ -47,8 +47,8 @@ class FeatureBounds:
         bounds = {"bounds": list(self.pairs[0])} if self.lower is not None and self.alike else {}
         return {"dtype": f"array[{dtype}, {width}]", **bounds}
 
-    def beside(self, width: int, lower: float, upper: float, columns: int) -> FeatureBounds:
-        """Return the bounds of ``width`` features with ``columns`` more columns beside them.
+    def beside(self, width: int, lower: float, upper: float) -> FeatureBounds:
+        """Return the bounds of ``width`` features with one more column beside them.
 
         A row that is at most ``norm`` long has no entry beyond it: that is a bound of each feature.
         """
@@ -56,9 +56,7 @@ class FeatureBounds:
         low = tuple(max(v, -most) for v in self.lower or (-math.inf,))
         high = tuple(min(v, most) for v in self.upper or (math.inf,))
         low, high = (part * width if len(part) == 1 else part for part in (low, high))
-        return FeatureBounds(
-            low + (lower,) * columns, high + (upper,) * columns, width=width + columns
-        )
+        return FeatureBounds((*low, lower), (*high, upper), width=width + 1)
 
     def steps(self) -> list[Mapping[str, Any]]:
         """Return the row maps from features to the grid.
