@@ -94,7 +94,7 @@ class LinearModel(Mechanism):
 
         under zero-concentrated divergence, and :math:`d_{in} \sqrt{2 \rho}`-Gaussian DP, of everything
         that is released: T gradients, to each of which a record adds a product of two integer vectors
-        of lengths B = 1024 to 1449 and R = 2048, and second moments of length M where rows are
+        of lengths B = 1024 to 1145 and R = 2048, and second moments of length M where rows are
         whitened. OpenDP's own maps and composition; exact noise; rounds outward, tight in every step.
 
     Raises

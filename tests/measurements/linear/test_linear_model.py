@@ -248,6 +248,22 @@ def test_a_coarse_column_of_whole_numbers_is_welcome():
     LinearModel(rho=1.0).bind(whole, Symmetric())
 
 
+@pytest.mark.parametrize("by_length", [True, False])
+def test_moments_count_records(by_length: bool):
+    """The count that bounds the steps is the constant's moment over its square, whatever the constant."""
+    scaled = ScaledRows(FEW, by_length)
+    cells = whitening.moments(scaled(some(300, FEW)[0]))
+    _, count = whitening.whitening_of(cells, scaled.width, 1.0, scaled.constant)
+    assert count == 300
+
+
+def test_a_row_of_a_table_attains_its_bound():
+    """All of a record's length in one column, beside the constant."""
+    scaled = ScaledRows(FEW, by_length=False)
+    row = scaled(np.array([[90.0, 200.0, 3503.5]]))[0].astype(int)
+    assert int((row**2).sum()) == scaled.norm_squared == GRID_SIDE**2 + scaled.constant**2
+
+
 def test_whitened_rows_are_local_and_short():
     scaled = ScaledRows(FEW, by_length=False)
     rows = scaled(some(300, FEW)[0])
@@ -293,7 +309,7 @@ def test_whitening_reaches_what_plain_gradients_do_not():
     """A narrow column tells, beside a wide one that does not: a slow direction of every gradient."""
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 20_000)
-    x = np.stack([rng.normal(0, 3000, 20_000), rng.normal(0, 20, 20_000) + 50 * y], axis=1)
+    x = np.stack([rng.normal(0, 3000, 20_000), rng.normal(0, 10, 20_000) + 25 * y], axis=1)
     x = np.clip(np.rint(x), -4000, 4000)
     domain = GridRows(width=2, labels=(0, 1), lower=(-4000,), upper=(4000,))
     right = []

@@ -291,8 +291,10 @@ LOGIT = 2.0**-24
 """The unit of released weights: a logit of a row of length 1 a unit."""
 _ROOM = 1 + Fraction(1, 2**40)
 """Room for the outward rounding of OpenDP's maps."""
-_KAPPA, _MOMENTUM = 1.2, 0.8
-"""The deviation that noise alone gives a weight, for rows of length 1; how much of a step is kept."""
+_LENGTH, _COLUMNS, _WHITENED = 1.2, 4.8, 2.4
+"""About the deviation that noise alone gives a weight: rows of one length, tables, whitened rows."""
+_MOMENTUM = 0.8
+"""How much of a step is kept in the next one."""
 _CAP, _CAP_WHITENED = 200.0, 100.0
 """The most that one step may move, in normalised time, where the size is guessed or known."""
 _SHARE = Fraction(1, 5)
@@ -383,7 +385,8 @@ class Descent:
 
     def rate(self, size: float | None) -> float:
         """Return the weight change per unit of a gradient's cell."""
-        strength = _KAPPA * math.sqrt(2.0 * self.rho * float(1 - _SHARE if self.whiten else 1))
+        kappa = _LENGTH if self.scaled.by_length else _WHITENED if self.whiten else _COLUMNS
+        strength = kappa * math.sqrt(2.0 * self.rho * float(1 - _SHARE if self.whiten else 1))
         if size is not None:
             cap = _CAP_WHITENED if self.whiten else _CAP
             strength = min(strength, cap * self.steps / max(size, 1.0))
@@ -394,7 +397,9 @@ class Descent:
         rows, size, first = seen.rows, self.size, np.zeros(0, dtype=np.int64)
         if self.whiten:
             cells = noise(moments(rows), self.whitening_scale)
-            first, counted = whitening_of(cells, self.scaled.width, self.whitening_scale)
+            first, counted = whitening_of(
+                cells, self.scaled.width, self.whitening_scale, self.scaled.constant
+            )
             rows, size = whitened(rows, first), int(min(counted, 2.0**62))
         found = self._descend(ScaledRecords(rows, seen.labels), self.rate(size), noise)
         limit = 2.0**62

@@ -15,8 +15,8 @@ GRID_SIDE = 1024
 """Steps in the unit length of a scaled row."""
 _SHORT = 1 - 2.0**-40
 """More than all roundings of a length: a shortened row is never longer than its bound."""
-_LONG_ROWS = 102
-"""The constant cell of rows that are scaled to one length: a tenth of it."""
+_LONG_ROWS, _TABLES = 102, 512
+"""The constant cell of rows of one length, a tenth of it, and of tables', half of their bound."""
 _FARTHEST = 2.0**25
 _BLOCK = 2**20
 
@@ -54,7 +54,7 @@ class ScaledRows:
     @property
     def constant(self) -> int:
         """The last cell of every row."""
-        return _LONG_ROWS if self.by_length else GRID_SIDE
+        return _LONG_ROWS if self.by_length else _TABLES
 
     @property
     def width(self) -> int:

@@ -40,18 +40,18 @@ def moments_norm_squared(scaled: ScaledRows) -> Fraction:
 
 
 def whitening_of(
-    cells: NDArray[np.int64], width: int, scale: float
+    cells: NDArray[np.int64], width: int, scale: float, constant: int
 ) -> tuple[NDArray[np.int64], float]:
     """Read the whitening matrix and the number of records from released moments.
 
-    ``cells`` are the noisy upper triangle of w columns, the constant last, with noise of deviation
-    ``scale``. The matrix (w, w) has integers in units of ``UNIT``; the number is at least 1.
+    ``cells`` are the noisy upper triangle of w columns, the last one ``constant`` in every row, with
+    noise of deviation ``scale``. The matrix (w, w) has integers in units of ``UNIT``; the number is at
+    least 1.
     """
     matrix = np.zeros((width, width))
     matrix[np.triu_indices(width)] = cells / float(GRID_SIDE) ** 2
     matrix += np.triu(matrix, 1).T
-    # The constant's cell is SIDE: its square counts records.
-    size = max(1.0, float(matrix[-1, -1]))
+    size = max(1.0, float(cells[-1]) / constant**2)
     values, vectors = np.linalg.eigh(matrix / size)
     noise = scale / GRID_SIDE**2 * np.sqrt(width) / size
     found = vectors / np.sqrt(width * (np.maximum(values, 0.0) + noise))
