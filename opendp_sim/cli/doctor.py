@@ -29,6 +29,8 @@ from opendp_sim.dsl.plan.text import yaml_text
 from opendp_sim.dsl.run.doctor import Look, entries_of, look_at, mended_text
 from opendp_sim.dsl.text.diagnostic import Refused
 
+_FILES = 10
+"""Files that are named on the screen, those that lose most first."""
 _PRIVATE = "PRIVATE: exact numbers about records, for their curator alone; do not pass them on."
 
 
@@ -125,6 +127,14 @@ def _show(look: Look) -> None:
         if look.as_declared >= 0:
             say(f"declared  {look.as_declared:,} records {does} as the spec is now")
         say(f"records   {look.records:,}, of which {look.dropped:,} ({share:.1%}) {does}")
+    lossy = sorted((f for f in look.files if f.dropped), key=lambda f: -f.dropped / f.records)
+    for file in lossy[:_FILES]:
+        share = file.dropped / file.records
+        say(
+            f"file      {file.name}: {file.dropped:,} of its {file.records:,} records ({share:.1%})"
+        )
+    if len(lossy) > _FILES:
+        say(f"          and {len(lossy) - _FILES:,} files more; `--json` has all")
     rows = plain_table("column", "declared", "stored", "no value", "outside bounds", "rather")
     for column in look.columns:
         counts = ("-", "-") if look.refused else (f"{column.missing:,}", f"{column.clamped:,}")

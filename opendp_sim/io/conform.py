@@ -124,6 +124,7 @@ class PlaneColumn:
         if self.kind == "km":
             north, east = (normal(as_array(raw[c.name]), c) for c in columns)
             narrow = _A_DEGREE * math.cos(math.radians(self.at[0]))
+            north = np.where(abs(north) <= 90.0, north, np.nan)  # beyond it is no latitude
             around = (east - self.at[1] + 180.0) % 360.0 - 180.0  # across the date line too
             return np.stack([around * narrow, (north - self.at[0]) * _A_DEGREE], axis=1)
         values, holes = unmasked(as_array(raw[columns[0].name]))

@@ -28,6 +28,7 @@ from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
 from opendp_sim.io.dialect import opened
 from opendp_sim.io.file_spec import (
+    NO_HEADER,
     At,
     FileOptions,
     FileState,
@@ -411,8 +412,6 @@ _CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
 _TEXT = 2**26
 """Characters of text held at a time."""
-NO_HEADER = "a first line with a number in it, which is no header"
-"""What is told of a file whose first line could be a record: it counts, as what records do does."""
 _UTF16 = tuple(mark.decode("utf-8", ANY) for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 """What the first bytes of a file in UTF-16 are, read as UTF-8."""
 _LONGEST = 2**31 - 1
@@ -505,6 +504,12 @@ def csv_header(place: FileOptions, lines: Iterator[list[str]]) -> list[str] | No
     return list(declared) or next(lines, [])
 
 
+def header_line(place: FileOptions) -> list[str]:
+    """Return the names in a file's header line, without blanks around."""
+    with reading(place.file, "readable .csv"), same_file(place.file) as (raw, _):
+        return [name.strip() for name in csv_header(place, csv_records(place, raw)) or ()]
+
+
 def _by_lines(
     place: FileOptions, records: Records, rows: int, state: FileState = ()
 ) -> Iterator[Raw]:
@@ -590,9 +595,10 @@ def _unpacked(place: FileOptions, raw: IO[bytes]) -> io.BufferedReader:
 
 def decompressed(place: FileOptions, raw: IO[bytes]) -> IO[bytes]:
     """Return a file's bytes, unpacked if named ``.gz`` or ``.zst``."""
-    if place.file.suffix == ".gz":
+    packed = place.file.suffix.lower()
+    if packed == ".gz":
         raw = io.BufferedReader(gzip.GzipFile(fileobj=raw))
-    elif place.file.suffix == ".zst":
+    elif packed == ".zst":
         arrow = pyarrow()
         raw = arrow.CompressedInputStream(arrow.PythonFile(raw), "zstd")
     return raw

@@ -19,6 +19,9 @@ from opendp_sim.io.dialect import OPTIONS, Dialect, read_dialect
 
 NO_FILE = "no such file"
 """What is told of a file that is not there."""
+NO_HEADER = "a first line with a number in it, which is no header"
+NO_OBJECT = "a first line that is no object {...}"
+"""What is told of a first line that could be a record: such a refusal counts, as what records do does."""
 
 
 ENDINGS = {
@@ -50,7 +53,7 @@ _OPTIONS = {
 
 def kind_by_name(path: str | Path) -> str | None:
     """Return the kind of source of a file's ending, or None."""
-    name = Path(path).name
+    name = Path(path).name.lower()
     return next((kind for kind, ends in ENDINGS.items() if name.endswith(ends)), None)
 
 
@@ -277,7 +280,7 @@ def listed_files(place: FileOptions, kind: str) -> list[tuple[Path, dict[str, st
     """
     root, endings = place.file, ENDINGS.get(kind, ())
     if root.is_dir() and endings:
-        found = (p for p in root.rglob("*") if p.name.endswith(endings) and p.is_file())
+        found = (p for p in root.rglob("*") if p.name.lower().endswith(endings) and p.is_file())
         files = sorted(p for p in found if not any(map(_left_out, p.relative_to(root).parts)))
     elif any(sign in root.name for sign in "*?[") and not root.exists() and endings:
         root = root.parent
@@ -292,6 +295,21 @@ def listed_files(place: FileOptions, kind: str) -> list[tuple[Path, dict[str, st
             hint="check the folder or the pattern; it is relative to the spec.",
         )  # fmt: skip
     return [(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+
+
+def left_out_files(place: FileOptions, kind: str) -> list[str]:
+    """Return the names of a folder's files of other kinds."""
+    if not place.file.is_dir():
+        return []
+    read = {file for file, _ in listed_files(place, kind)}
+    found = sorted(path for path in place.file.rglob("*") if path.is_file() and path not in read)
+    return [name_in(place, path) for path in found]
+
+
+def name_in(place: FileOptions, file: Path) -> str:
+    """Return a listed file's path within its folder, which is public."""
+    folder = place.file if place.file in file.parents else place.file.parent
+    return str(file.relative_to(folder)) if folder in file.parents else file.name
 
 
 def _left_out(name: str) -> bool:
@@ -354,6 +372,22 @@ def kind_hint(file: Path, kind: str) -> str:
         "check the path (it is relative to the spec), the kind of source, and that the file is "
         "complete."
     )
+
+
+@contextmanager
+def naming(file: Path, place: FileOptions) -> Iterator[None]:
+    """Name a folder's file in a refusal of its form.
+
+    A refusal that counts, since a record could have caused it, names the folder alone: which of the
+    files it is would be more about that record than its constant text.
+    """
+    try:
+        yield
+    except DataError as error:
+        counts = error.got in (NO_HEADER, NO_OBJECT)
+        where = str(place.file) if str(file) in error.where else error.where
+        told = error.where if str(file) in error.where else f"{name_in(place, file)}: {where}"
+        error.restated(where=where if counts else told).alone()
 
 
 FileState = tuple[int, ...]

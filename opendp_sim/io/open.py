@@ -13,7 +13,7 @@ from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import FileOptions, read_place
+from opendp_sim.io.file_spec import FileOptions, listed_files, name_in, read_place
 from opendp_sim.io.numpy_files import npy_source, npz_source
 from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
@@ -71,6 +71,23 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
     alone = kind in _OF_FOLDERS
     found = opener(place, inner) if alone else files_source(place, inner, kind, opener)
     return replace(_with_planes(found, place, records), made_of=named)
+
+
+def files_of(kind: str, argument: Any, folder: Path) -> list[tuple[str, Path, dict[str, str]]]:
+    """Return a folder's or pattern's files with their folders' columns.
+
+    Each by its name in the folder; none where the source is one file, or reads votes.
+
+    Raises:
+        SpecError (OS303, OS304, OS305), DataError (OS601): as ``open_source``.
+    """
+    if kind not in _FILES or (isinstance(argument, Mapping) and "votes" in argument):
+        return []
+    place = read_place(argument, folder, kind)
+    found = listed_files(place, kind)
+    if found == [(place.file, {})]:
+        return []
+    return [(name_in(place, file), file.absolute(), keys) for file, keys in found]
 
 
 def read_columns(place: FileOptions, records: Records) -> Records:

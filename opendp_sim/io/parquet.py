@@ -19,10 +19,12 @@ from opendp_sim.io.file_spec import (
     FileState,
     file_state,
     listed_files,
+    name_in,
+    naming,
     need_state,
     reading,
 )
-from opendp_sim.io.protocol import PieceSource, Raw
+from opendp_sim.io.protocol import PieceSource, Raw, formed
 
 # --------------------------------------------------------------------------------------------------
 # One ``.parquet`` file or some row groups of it: opened, checked, and read a batch at a time.
@@ -201,7 +203,8 @@ def _names(
     if part.file != place.file:
         given = ", ".join(part.keys) or "none"
         refused = refused.restated(
-            got=f"no such column in the files, nor in the names of their folders ({given})",
+            where=f"{name_in(place, part.file)}: {refused.where}",
+            got=f"no such column in this file, nor in the names of their folders ({given})",
             hint=f"a folder called `year=2026` gives its files a column `year`; {refused.hint}",
         )
     raise refused
@@ -266,13 +269,18 @@ class _Listed:
 
     def form(self) -> Raw:
         """Return the columns without records, as stored."""
-        if not self.parts:
-            return self.records.no_records()
-        first = self.parts[0]
-        with _read(self.arrow, self.place, first) as (file, _):
+        found = [self._form_of(part) for part in self.parts]
+        if len(found) > 1:
+            for part, one in zip(self.parts, found, strict=True):
+                with naming(part.file, self.place):
+                    formed(one, self.records)
+        return found[0] if found else self.records.no_records()
+
+    def _form_of(self, part: FilePart) -> Raw:
+        with _read(self.arrow, self.place, part) as (file, _):
             stored = file.schema_arrow.empty_table()
-            held = {n: stored.column(n) for n in self._widths(first) if n in stored.schema.names}
-            return self._raw(first, first.columns(0) | held)
+            held = {n: stored.column(n) for n in self._widths(part) if n in stored.schema.names}
+            return self._raw(part, part.columns(0) | held)
 
     def cut(self, workers: int) -> list[PieceSource] | None:
         """Return runs of row groups for threads, or None."""

@@ -68,10 +68,10 @@ class PieceSource:
             DataError (OS602): columns, widths or dtypes that are not as declared.
         """
         size = rows or block_rows(self.records)
-        return recut((_formed(piece, self.records) for piece in self.pieces(size)), size)
+        return recut((formed(piece, self.records) for piece in self.pieces(size)), size)
 
 
-def _formed(piece: Raw, records: Records) -> Block:
+def formed(piece: Raw, records: Records) -> Block:
     """Return a piece in the declared types, its form checked."""
     block = conform(piece, records)
     records.check({name: column[:0] for name, column in block.items()})

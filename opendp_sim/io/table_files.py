@@ -20,17 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.domains.cell import MISSING, object_array
+from opendp_sim.domains.cell import MISSING, object_array, reals
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.arrow import arrow_column, stored_in
 from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
-from opendp_sim.io.csv_files import LONGEST_RECORD, decompressed
+from opendp_sim.io.csv_files import LONGEST_RECORD, decompressed, header_line
 from opendp_sim.io.file_spec import (
+    NO_HEADER,
+    NO_OBJECT,
+    At,
     FileOptions,
     FileState,
     file_state,
     listed_files,
+    name_in,
+    naming,
     need_state,
     reading,
     same_file,
@@ -49,25 +54,57 @@ def files_source(place: FileOptions, records: Records, kind: str, opener: Open) 
     """Return a source over a file, folder or pattern (``day-*.csv``).
 
     Files are read in the order of their paths. A folder called ``year=2026`` gives its files a column
-    ``year``, which no file of it needs to have. Every file is opened before any is read.
+    ``year``, which no file of it needs to have. Every file is opened before any is read, and a refusal
+    of its form names it.
 
     Raises:
-        DataError (OS601): no file, or none of this kind. (OS602): a file lacks a declared column.
+        DataError (OS601): no file, or none of this kind. (OS602): a file lacks a declared column, or its
+            columns stand at other places than those of the first file where they are named by place.
     """
     files = listed_files(place, kind)
     if files == [(place.file, {})]:
         return opener(place, records)
-    found = [_one_file(replace(place, file=file), records, keys, opener) for file, keys in files]
+    found = []
+    for file, keys in files:
+        with naming(file, place):
+            found.append(_one_file(replace(place, file=file), records, keys, opener))
+    if kind == "csv":
+        _check_places(place, [file for file, _ in files])
     lengths = [source.length for source in found]
-    form = found[0].form
+    forms = [source.form for source in found if source.form is not None]
+
+    def form() -> Raw:
+        for (file, _), source in zip(files, found, strict=True):
+            with naming(file, place):
+                check_form(source)
+        return forms[0]()
+
     return PieceSource(
         records,
         lambda rows: chain.from_iterable(source.pieces(rows) for source in found),
         sum(n or 0 for n in lengths) if None not in lengths else None,
-        form,
+        form if forms else None,
         sum(source.weight or 0 for source in found) or None,
         sum(source.packed or 0 for source in found) or None,
     )
+
+
+def _check_places(place: FileOptions, files: Sequence[Path]) -> None:
+    """Refuse header lines that differ where columns are named by place (OS602)."""
+    names = chain.from_iterable(n if isinstance(n, tuple) else (n,) for n in place.columns.values())
+    if place.dialect.header or not any(isinstance(name, At) for name in names):
+        return
+    headers = [header_line(replace(place, file=file)) for file in files]
+    for file, header in zip(files, headers, strict=True):
+        if header == headers[0]:
+            continue
+        got = NO_HEADER if np.isfinite(reals(header)).any() else "a file with another one"
+        first = name_in(place, files[0])
+        with naming(file, place):
+            raise DataError(
+                "OS602", "header", expected=f"the header line of {first}, for columns named by place",
+                got=got, hint="name the columns by their headers, or convert this file.",
+            )  # fmt: skip
 
 
 def _one_file(
@@ -342,7 +379,7 @@ def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
         DataError (OS601): not a readable file, or a first line of another form. (OS602): a column that is
             not in the declared header.
     """
-    parts = {c.name: _keys_of(place, c.name, c.width, c.is_vector) for c in records.columns}
+    parts = {c.name: keys_of_column(place, c) for c in records.columns}
     if isinstance(place.dialect.header, tuple) and (known := set(place.dialect.header)):
         for column in records.columns:
             names = parts[column.name]
@@ -355,7 +392,8 @@ def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
     def pieces(rows: int) -> Iterator[Raw]:
         count = max(1, min(rows, _CELLS // max(len(wanted), 1)))
         with reading(place.file, "readable .jsonl"), same_file(place.file, state) as (raw, _):
-            lines = _objects(decompressed(place, raw), wanted)
+            objects = json_lines(decompressed(place, raw))
+            lines = ((list(map(found.get, wanted)), size) for found, size in objects)
             while kept := _some(lines, count):
                 yield _columns(kept, wanted, parts, records)
 
@@ -364,16 +402,13 @@ def jsonl_source(place: FileOptions, records: Records) -> PieceSource:
     return PieceSource(records, pieces, packed=state[0])
 
 
-def _keys_of(place: FileOptions, name: str, width: int, vector: bool) -> tuple[str, ...]:
+def keys_of_column(place: FileOptions, column: Column) -> tuple[str, ...]:
     """Return a column's possible keys, with those of its entries."""
-    stored = place.stored(name)
+    stored = place.stored(column.name)
     if isinstance(stored, tuple):
         return stored
-    return (stored, *(f"{stored}_{at}" for at in range(width))) if vector else (stored,)
-
-
-NO_OBJECT = "a first line that is no object {...}"
-"""What is told of a file whose first line is of another form: it counts, as that line is a record's."""
+    entries = (f"{stored}_{at}" for at in range(column.width if column.is_vector else 0))
+    return (stored, *entries)
 
 
 def _check_first(file: IO[bytes], where: Path) -> None:
@@ -385,8 +420,8 @@ def _check_first(file: IO[bytes], where: Path) -> None:
         )  # fmt: skip
 
 
-def _objects(file: IO[bytes], wanted: Sequence[str]) -> Iterator[tuple[list[Any], int]]:
-    """Yield each record's wanted cells, and the characters of its line."""
+def json_lines(file: IO[bytes]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield each line's object, empty if it is none, and its characters."""
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors=ANY, newline="\n")
     while line := text.readline(LONGEST_RECORD):
         size = len(line)
@@ -395,15 +430,15 @@ def _objects(file: IO[bytes], wanted: Sequence[str]) -> Iterator[tuple[list[Any]
                 line = text.readline(LONGEST_RECORD)
             line = "0"  # too long to be read: a record without cells
         if line.strip():
-            yield _cells(line, wanted), size
+            yield _object(line), size
 
 
-def _cells(line: str, wanted: Sequence[str]) -> list[Any]:
+def _object(line: str) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    return list(map(found.get, wanted)) if type(found) is dict else [None] * len(wanted)
+        return {}
+    return found if type(found) is dict else {}
 
 
 def _some(lines: Iterable[tuple[list[Any], int]], count: int) -> list[list[Any]]:

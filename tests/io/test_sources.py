@@ -23,6 +23,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
+from pyarrow import feather
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.errors import DataError, SimError, SpecError
@@ -35,13 +36,13 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import recut
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import LONGEST_RECORD, csv_source
-from opendp_sim.io.file_spec import FileOptions, reading
+from opendp_sim.io.file_spec import NO_HEADER, NO_OBJECT, FileOptions, reading
 from opendp_sim.io.fold import build_sketch, collect_rows
 from opendp_sim.io.frames import from_table
-from opendp_sim.io.gate import check_block, gated_blocks
+from opendp_sim.io.gate import check_block, check_form, gated_blocks
 from opendp_sim.io.open import SOURCE_NAMES, open_source
 from opendp_sim.io.protocol import PieceSource, Source, from_arrays
-from opendp_sim.io.table_files import NO_OBJECT, VoteColumns
+from opendp_sim.io.table_files import VoteColumns
 from tests._gate import check_source
 
 RECORDS = Records(
@@ -416,6 +417,54 @@ def test_names_of_folders_are_columns_of_any_kind_of_file(tmp_path: Path) -> Non
     (tmp_path / "t" / "b.jsonl").write_text('{"age": 5}')
     source = open_source("jsonl", "t/b*", Records((Column("age", "int64"),)), tmp_path)
     assert whole(source)["age"].tolist() == [5]
+
+
+FOLDER = Records((Column("x", "float64"), Column("y", "float64")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "good", "bad", "said"),
+    [
+        ("csv", {}, b"x,y\n1,2\n", b"x;y\n1;2\n", "b.csv: column x"),
+        ("csv", {}, b"x,y\n1,2\n", "x,y\n1,2\n".encode("utf-16"), "b.csv: column x"),
+        ("csv", {}, b"x,y\n1,2\n", b"x,y\n1,2\n", ""),
+        ("csv", {}, b"x,y\n1,2\n", b"y,z,x\n1,2,3\n", ""),
+        ("csv", {"columns": {"x": {"at": 1}}}, b"x,y\n1,2\n", b"y,x\n1,2\n", "b.csv: header"),
+        ("csv", {"columns": {"x": {"at": 1}}}, b"x,y\n1,2\n", b"1,y\n1,2\n", "header"),
+        ("csv", {}, b"x,y\n1,2\n", b"7,8\n1,2\n", "column x"),
+    ],
+)
+def test_a_file_of_another_form_in_a_folder_is_named(
+    tmp_path: Path, kind: str, options: dict[str, Any], good: bytes, bad: bytes, said: str
+) -> None:
+    """By its header line, which is public; a first line with a number may be a record, and names none."""
+    (tmp_path / "t").mkdir()
+    for name, text in (("a.csv", good), ("B.CSV" if said == "" else "b.csv", bad)):
+        (tmp_path / "t" / name).write_bytes(text)
+    where = {"file": "t", **options}
+    if not said:
+        assert len(whole(open_source(kind, where, FOLDER, tmp_path))["x"]) == 2
+        return
+    error = refused(lambda: open_source(kind, where, FOLDER, tmp_path))
+    assert (error.code, error.where) == ("OS602", said)
+    assert (error.got == NO_HEADER) == (not said.startswith("b.csv"))
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_stored_type_of_one_file_of_a_folder_is_refused_by_its_form(
+    tmp_path: Path, kind: str
+) -> None:
+    """It was told behind the reserve, where the first file is right."""
+    (tmp_path / "t").mkdir()
+    for name, cells in (("a", [1.0, 2.0]), ("b", ["1", "2"])):
+        table = pa.table({"x": cells, "y": [1.0, 2.0]})
+        if kind == "arrow":
+            feather.write_feather(table, str(tmp_path / "t" / f"{name}.arrow"))
+        else:
+            pq.write_table(table, tmp_path / "t" / f"{name}.parquet")
+    source = open_source(kind, "t", FOLDER, tmp_path)
+    error = refused(lambda: check_form(source))
+    assert (error.code, error.where) == ("OS602", f"b.{kind}: column x")
 
 
 def test_a_declared_header_of_json_lines_refuses_a_misspelt_column(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,11 +34,19 @@ from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
 from opendp_sim.dsl.grammar.reader import draft_of_file
 from opendp_sim.dsl.grammar.section import HOLE, hole_in
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.find_dialect import DialectFit, find_dialect
+from opendp_sim.dsl.run.find_dialect import (
+    DialectFit,
+    about_cells,
+    cells_read,
+    find_common,
+    find_dialect,
+)
 from opendp_sim.dsl.run.inputs import Memory, source_named
 from opendp_sim.dsl.text.diagnostic import Notes
-from opendp_sim.io.blocks import length_of
-from opendp_sim.io.protocol import PieceSource
+from opendp_sim.io.blocks import block_rows, length_of
+from opendp_sim.io.file_spec import ENDINGS, left_out_files, read_place
+from opendp_sim.io.open import files_of
+from opendp_sim.io.protocol import PieceSource, formed
 
 _DTYPES = ("int64", "float64", "date", "bool", "str")
 _SAMPLE, _LINE = 1000, 400
@@ -64,6 +73,15 @@ class ColumnLook:
 
 
 @dataclass
+class FileLook:
+    """Describe the gate's effect on one file of a folder (private)."""
+
+    name: str
+    records: int
+    dropped: int
+
+
+@dataclass
 class Look:
     """Describe the gate's effect on one dataset, for its curator alone.
 
@@ -75,6 +93,7 @@ class Look:
         refused: the fault of the file's form that ends any run; empty for none.
         found: the options of a text file that differ from the declared ones, and why.
         as_declared: how many records are dropped without them; -1 where nothing can be read.
+        files: of a folder or a pattern, each file.
     """
 
     dataset: str
@@ -85,6 +104,7 @@ class Look:
     refused: str = ""
     found: DialectFit = field(default_factory=DialectFit)
     as_declared: int = -1
+    files: list[FileLook] = field(default_factory=list)
 
     @property
     def is_mended(self) -> bool:
@@ -230,39 +250,172 @@ def _look(entry: DataEntry, folder: str, memory: Memory) -> Look:
     found = Look(entry.name, entry.ingest)
     log_event("opening private data `%s` for the doctor, which releases nothing", entry.name)
     try:
-        source = _opened(entry, folder, memory, found)
-        found.columns = [_sampled(column, source) for column in entry.records.columns]
-        wrong = [look for look in found.columns if look.missing < 0]
-        if wrong:
-            names = ", ".join(look.name for look in wrong)
-            found.refused = f"OS602 a stored dtype that the declaration cannot mean: {names}"
-            return found
-        for block in source.blocks():
-            _count(block, entry.records, found)
+        files = _files(entry, folder)
+        if files:
+            _look_at_files(files, folder, found)
+            _name_left_out(entry.source, folder, found)
+        else:
+            _look_at_one(entry.source, entry.records, folder, memory, found)
     except SimError as error:
-        found.refused = f"{error.code} {error.where}: expected {error.expected}; got {error.got}"
+        found.refused = _text(error)
     return found
 
 
-def _opened(entry: DataEntry, folder: str, memory: Memory, found: Look) -> Any:
-    """Open the source, a text file in its likeliest dialect."""
-    if entry.source.kind != "csv" or "votes" in _options(entry.source):
-        return source_named(entry.source, entry.records, folder, memory)
-    given = _options(entry.source)
-    try:
-        found.found = find_dialect(given, entry.records, File(folder))
-    except DataError as error:
-        known = _header(entry.source, folder)
-        raise error.restated(got=f"the first line {known}") from None
-    if found.found.options:
-        with suppress(SimError):
-            declared = Look(entry.name, entry.ingest)
-            source = source_named(entry.source, entry.records, folder, memory)
-            declared.columns = [ColumnLook(c.name, c.dtype) for c in entry.records.columns]
-            for block in source.blocks():
-                _count(block, entry.records, declared)
-            found.as_declared = declared.dropped
-    return source_named(_with(entry.source, found.found.options), entry.records, folder, memory)
+def _text(error: SimError) -> str:
+    return f"{error.code} {error.where}: expected {error.expected}; got {error.got}"
+
+
+def _look_at_one(
+    source: SourceRef, records: Records, folder: str, memory: Memory, found: Look
+) -> None:
+    """Look at one source, a text file in its likeliest dialect."""
+    given = _options(source)
+    if source.kind == "csv" and "votes" not in given:
+        try:
+            found.found = find_dialect(given, records, File(folder))
+        except DataError as error:
+            known = _header(source, folder)
+            raise error.restated(got=f"the first line {known}") from None
+        if found.found.options:
+            found.as_declared = _dropped(source, records, folder)
+    _count_all(_with(source, found.found.options), records, folder, memory, found)
+
+
+def _dropped(source: SourceRef, records: Records, folder: str) -> int:
+    """Return the private number of dropped records, -1 for a refused file."""
+    declared = Look("", "enforce")
+    with suppress(SimError):
+        _count_all(source, records, folder, {}, declared, plainly=True)
+        return declared.dropped
+    return -1
+
+
+def _count_all(
+    ref: SourceRef,
+    records: Records,
+    folder: str,
+    memory: Memory,
+    found: Look,
+    *,
+    plainly: bool = False,
+) -> None:
+    """Count what the gate does to a source's records."""
+    source: Any = source_named(ref, records, folder, memory)
+    found.columns = [ColumnLook(c.name, c.dtype) for c in records.columns]
+    if not plainly:
+        found.found.reasons += about_cells(ref.kind, _options(ref), records, File(folder))
+        found.columns = [_sampled(column, source) for column in records.columns]
+    wrong = [look.name for look in found.columns if look.missing < 0]
+    if wrong:
+        found.refused = f"OS602 a stored dtype that the declaration cannot mean: {', '.join(wrong)}"
+        return
+    odd = {column.name: Counter[str]() for column in records.columns}
+    for piece in source.pieces(block_rows(records)):
+        _count(formed(piece, records), records, found)
+        for column in records.columns:
+            _note_unread(as_array(piece[column.name]), column, odd[column.name])
+    for name, cells in odd.items():
+        if cells:
+            found.found.examples.setdefault(name, [cell for cell, _ in cells.most_common(3)])
+
+
+def _note_unread(raw: NDArray[Any], column: Column, odd: Counter[str]) -> None:
+    """Count cells that are no value of a column."""
+    if raw.dtype.kind not in "OUS" or raw.ndim > 1 or len(odd) > _SAMPLE:
+        return
+    cells = raw[_missing(normal(raw, column), column)].tolist()
+    odd.update(ascii(cell)[:40] for cell in cells if isinstance(cell, _SHOWN))
+
+
+_SHOWN = (str, bytes, int, list, dict)
+"""Types of a cell that stands there, and could not be read."""
+
+
+# --- folders and patterns -------------------------------------------------------------------------
+
+_Part = tuple[SourceRef, Records, dict[str, int]]
+"""A file's source, its own columns, and for those that its folders name 1 where that is no value."""
+
+
+def _files(entry: DataEntry, folder: str) -> dict[str, _Part]:
+    """Return the files of a folder or pattern; none for one file."""
+    ref, found = entry.source, {}
+    if ref.kind not in ENDINGS:
+        return {}
+    for name, file, keys in files_of(ref.kind, ref.argument, File(folder)):
+        place = read_place(_options(ref), File(folder), ref.kind)
+        named = {c: keys[n] for c in entry.records.columns if (n := place.stored(c.name)) in keys}
+        missing = {c.name: int(_missing(normal([key], c), c).sum()) for c, key in named.items()}
+        own = Records(tuple(c for c in entry.records.columns if c not in named))
+        found[name] = (_with(ref, {"file": str(file)}), own, missing)
+    return found
+
+
+def _look_at_files(files: Mapping[str, _Part], folder: str, found: Look) -> None:
+    """Look at each file in their common dialect."""
+    if next(iter(files.values()))[0].kind == "csv":
+        found.found = _common_dialect(files, folder, found)
+        if found.found.options:
+            lost = [_dropped(ref, records, folder) for ref, records, _ in files.values()]
+            found.as_declared = -1 if min(lost) < 0 else sum(lost)
+    for name, (ref, records, keyed) in files.items():
+        look = Look(name, found.ingest)
+        try:
+            _count_all(_with(ref, found.found.options), records, folder, {}, look)
+        except SimError as error:
+            look.refused = _text(error)
+        if look.refused and not found.refused:
+            found.refused = f"{name}: {look.refused}"
+        look.columns += [
+            ColumnLook(column, "", missing * look.records) for column, missing in keyed.items()
+        ]
+        if any(keyed.values()):
+            look.dropped = look.records
+        _add(look, found)
+
+
+def _common_dialect(files: Mapping[str, _Part], folder: str, found: Look) -> DialectFit:
+    rows = max(_SAMPLE // 5, 5 * _SAMPLE // len(files))
+    fits: dict[str, DialectFit] = {}
+    for name, (ref, records, _) in files.items():
+        try:
+            fits[name] = find_dialect(_options(ref), records, File(folder), rows)
+        except DataError as error:
+            told = error.restated(got=f"the first line {_header(ref, folder)}")
+            found.refused = found.refused or f"{name}: {_text(told)}"
+
+    def reads(name: str, options: Mapping[str, Any]) -> int:
+        ref, records, _ = files[name]
+        return cells_read({**_options(ref), **options}, records, File(folder), rows)
+
+    return find_common(fits, reads) if fits else DialectFit()
+
+
+def _add(look: Look, found: Look) -> None:
+    """Add what was found in one file."""
+    found.files.append(FileLook(look.dataset, look.records, look.dropped))
+    found.records += look.records
+    found.dropped += look.dropped
+    found.found.reasons += [f"{look.dataset}: {reason}" for reason in look.found.reasons]
+    for name, cells in look.found.examples.items():
+        found.found.examples.setdefault(f"{name} of {look.dataset}", cells)
+    known = {column.name: column for column in found.columns}
+    for column in look.columns:
+        have = known.get(column.name)
+        if have is None:
+            found.columns.append(column)
+            continue
+        have.missing += column.missing
+        have.clamped += column.clamped
+        have.better = column.better if have.better in (None, column.better) else None
+
+
+def _name_left_out(source: SourceRef, folder: str, found: Look) -> None:
+    """Name a folder's files that are not read."""
+    names = left_out_files(read_place(_options(source), File(folder), source.kind), source.kind)
+    if names:
+        shown = ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
+        found.found.reasons.append(f"left out of the folder, by its name: {shown}")
 
 
 def _options(source: SourceRef) -> dict[str, Any]:

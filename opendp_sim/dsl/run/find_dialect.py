@@ -10,17 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.cell import MISSING, integer_cell, real
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io import csv_files
 from opendp_sim.io.dialect import Dialect
-from opendp_sim.io.file_spec import FileOptions, read_place, same_file
-from opendp_sim.io.open import read_columns
+from opendp_sim.io.file_spec import ENDINGS, FileOptions, read_place, same_file
+from opendp_sim.io.open import open_source, read_columns
+from opendp_sim.io.table_files import json_lines, keys_of_column
 
 SAMPLE = 5000
 """Records of a sample."""
@@ -64,7 +68,9 @@ class DialectFit:
     holes: list[str] = field(default_factory=list)
 
 
-def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> DialectFit:
+def find_dialect(
+    given: Mapping[str, Any], records: Records, folder: Path, rows: int = SAMPLE
+) -> DialectFit:
     """Return the options that read most of a sample's cells.
 
     Raises:
@@ -73,10 +79,10 @@ def find_dialect(given: Mapping[str, Any], records: Records, folder: Path) -> Di
     found = DialectFit()
     records = read_columns(read_place(given, folder, "csv"), records)
     options = _form(given, records, folder, found)
-    cells, lines = _sample(read_place(options, folder, "csv"), records)
+    cells, lines = _sample(read_place(options, folder, "csv"), records, rows)
     _ragged(options, records, folder, found, lines)
     if "ragged" in found.options:
-        cells, _ = _sample(read_place({**options, **found.options}, folder, "csv"), records)
+        cells, _ = _sample(read_place({**options, **found.options}, folder, "csv"), records, rows)
     numbers = {c.name: cells[c.name] for c in records.columns if _is_number(c)}
     base = read_place({**options, **found.options}, folder, "csv").dialect
     declared = not {"decimal", "thousands"}.isdisjoint(given)
@@ -151,13 +157,15 @@ def _placed(
     return {**options, "columns": columns}
 
 
-def _sample(place: FileOptions, records: Records) -> tuple[dict[str, list[str]], list[list[str]]]:
+def _sample(
+    place: FileOptions, records: Records, rows: int = SAMPLE
+) -> tuple[dict[str, list[str]], list[list[str]]]:
     """Return every column's first cells, and the first lines, as text."""
     plain = FileOptions(place.file, place.columns, place.delimiter, place.dialect)
     with same_file(place.file) as (raw, _):
         lines = csv_files.csv_records(plain, raw)
         layout = csv_files.layout_of(plain, records, csv_files.csv_header(plain, lines))
-        kept = [line for line in islice(lines, SAMPLE) if line]
+        kept = [line for line in islice(lines, rows) if line]
     picked = [dict(zip(layout.wanted, layout.picked(line), strict=True)) for line in kept]
     cells = {
         name: [line[at] for line in picked for at in places]
@@ -345,26 +353,190 @@ def _heaps(
     folder: Path,
     found: DialectFit,
 ) -> None:
-    """Name values far outside that many cells of a column have."""
+    """Name frequent values that lie apart, and all their columns.
+
+    A mark of missing values is one of every column of numbers.
+    """
     dialect = read_place(options, folder, "csv").dialect
-    marks: list[float | int] = []
-    for column in records.columns:
-        if column.name not in numbers:
-            continue
-        cells = map(dialect.number, numbers[column.name])
-        values = [v for v in (real(c) for c in cells if c is not None) if abs(v) < float("inf")]
-        for value, count in Counter(values).most_common(3):
-            rest = [v for v in values if v != value]
-            alone = value < 0 <= min(rest, default=-1.0)
-            outside = column.bounds and not column.bounds[0] <= value <= column.bounds[1]
-            if count < max(_OFTEN * len(values), 5) or not (outside or alone):
-                continue
-            mark = int(value) if value.is_integer() else value
-            why = "outside the bounds" if outside else "below zero, alone"
-            found.reasons.append(
-                f"column {column.name}: {count:,} of the first {len(values):,} cells are {mark} ({why}): "
-                f"if it stands for a missing value, `missing: [{mark}]`"
-            )
-            marks.append(mark)
+    values = {
+        column.name: [
+            v
+            for v in (real(c) for c in map(dialect.number, numbers[column.name]) if c is not None)
+            if abs(v) < float("inf")
+        ]
+        for column in records.columns
+        if column.name in numbers
+    }
+    bounds = {column.name: column.bounds for column in records.columns}
+    heaps = {name: _heap(cells, bounds[name]) for name, cells in values.items()}
+    marks = list(dict.fromkeys(value for several in heaps.values() for value in several))
+    for name, cells in values.items():
+        for value in marks:
+            count, mark = cells.count(value), _plain(value)
+            why = heaps[name].get(value, "as in another column")
+            if count:
+                found.reasons.append(
+                    f"column {name}: {count:,} of the first {len(cells):,} cells are {mark} ({why}): "
+                    f"if it stands for a missing value, `missing: [{mark}]`"
+                )
     if marks:
-        found.options["missing"] = list(dict.fromkeys([*options.get("missing", ()), *marks]))
+        known = options.get("missing", ())
+        found.options["missing"] = list(dict.fromkeys([*known, *map(_plain, marks)]))
+
+
+def _heap(values: list[float], bounds: tuple[float, ...]) -> dict[float, str]:
+    """Return a column's frequent values that lie apart, with reasons."""
+    found = {}
+    for value, count in Counter(values).most_common(3):
+        if count < max(_OFTEN * len(values), 5):
+            continue
+        rest = [v for v in values if v != value]
+        low, high = min(rest, default=value), max(rest, default=value)
+        if bounds and not bounds[0] <= value <= bounds[1]:
+            found[value] = "outside the bounds"
+        elif value < 0 <= (low if rest else -1.0):
+            found[value] = "below zero, alone"
+        elif max(low - value, value - high) > high - low > 0:
+            found[value] = "far from all others"
+    return found
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+# --- several files --------------------------------------------------------------------------------
+
+
+def find_common(
+    fits: Mapping[str, DialectFit], reads: Callable[[str, Mapping[str, Any]], int]
+) -> DialectFit:
+    """Return the files' best common options, and name the others.
+
+    Args:
+        fits: of each file, what its own sample told.
+        reads: of a file and options, how many of its sample's cells they read.
+    """
+    marks = _union([{k: v for k, v in f.options.items() if k == "missing"} for f in fits.values()])
+    own = {name: _apart(fit.options, marks) for name, fit in fits.items()}
+    tried = [{}, *own.values(), _union(list(own.values()))]
+    tried = [one for at, one in enumerate(tried) if one not in tried[:at]]
+    best = max(tried, key=lambda options: sum(reads(name, options) for name in fits))
+    common = DialectFit(
+        options=best | marks, holes=list({h: 0 for fit in fits.values() for h in fit.holes})
+    )
+    alike: dict[str, list[str]] = {}
+    for name, fit in fits.items():
+        other = reads(name, own[name]) > reads(name, best)
+        alike.setdefault(repr((other, sorted(fit.options.items(), key=str))), []).append(name)
+        if other:
+            told = ", ".join(f"{k}: {v!r}" for k, v in own[name].items()) or "the declared form"
+            common.reasons.append(
+                f"{name} is in another form than the other files ({told}), and no declaration reads "
+                "both: convert it, or make it a dataset of its own"
+            )
+        for column, cells in fit.examples.items():
+            common.examples[f"{column} of {name}"] = cells
+        common.asked += [f"{name}: {question}" for question in fit.asked]
+    for names in alike.values():
+        more = f" (and {len(names) - 1:,} more)" if len(names) > 1 else ""
+        common.reasons += [f"{names[0]}{more}: {reason}" for reason in fits[names[0]].reasons]
+    return common
+
+
+def _apart(options: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without those that make cells missing."""
+    return {name: value for name, value in options.items() if name not in marks}
+
+
+def _union(several: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return all options at once, with every word of lists."""
+    found: dict[str, Any] = {}
+    for name, value in (item for options in several for item in options.items()):
+        if isinstance(value, list):
+            found[name] = list(dict.fromkeys([*found.get(name, ()), *value]))
+        else:
+            found.setdefault(name, value)
+    return found
+
+
+def cells_read(given: Mapping[str, Any], records: Records, folder: Path, rows: int = SAMPLE) -> int:
+    """Return the number of cells read; 0 for a refused file."""
+    try:
+        place = read_place(given, folder, "csv")
+        records = read_columns(place, records)
+        cells, _ = _sample(place, records, rows)
+    except SimError:
+        return 0
+    columns = {c.name: c for c in records.columns}
+    return sum(
+        sum(_read(place.dialect, part, columns[name]))
+        if _is_number(columns[name])
+        else sum(map(bool, map(str.strip, part)))
+        for name, part in cells.items()
+    )
+
+
+# --- cells that no dialect mends ------------------------------------------------------------------
+
+
+def about_cells(kind: str, given: Mapping[str, Any], records: Records, folder: Path) -> list[str]:
+    """Return findings on keys and latitudes, a line each (private)."""
+    if kind not in ENDINGS or "votes" in given:
+        return []
+    place = read_place(given, folder, kind)
+    found = _keys(place, read_columns(place, records)) if kind == "jsonl" else []
+    return found + _swapped(kind, given, place, records, folder)
+
+
+def _keys(place: FileOptions, records: Records) -> list[str]:
+    """Name lacking keys of a sample, and keys like them."""
+    counted: Counter[str] = Counter()
+    lines, found = 0, []
+    wanted = {c.name: keys_of_column(place, c) for c in records.columns}
+    lacking: Counter[str] = Counter()
+    with same_file(place.file) as (raw, _):
+        for cells, _ in islice(json_lines(csv_files.decompressed(place, raw)), SAMPLE):
+            lines += 1
+            counted.update(list(cells))
+            lacking.update(name for name, keys in wanted.items() if cells.keys().isdisjoint(keys))
+    known = {key for keys in wanted.values() for key in keys}
+    others = {key.lower(): key for key in counted if key not in known}
+    for name, count in lacking.items():
+        near = get_close_matches(wanted[name][0].lower(), others, n=3)
+        told = ", ".join(f"{others[key]!a:.40} ({counted[others[key]]:,})" for key in near)
+        found.append(
+            f"column {name}: {count:,} of the first {lines:,} lines have no key `{wanted[name][0]}`"
+            + (f"; like it: {told}" if told else "")
+        )
+    return found
+
+
+_LATITUDE = re.compile(r"lat(itude)?", re.IGNORECASE)
+
+
+def _swapped(
+    kind: str, given: Mapping[str, Any], place: FileOptions, records: Records, folder: Path
+) -> list[str]:
+    """Name latitudes of a sample that are beyond 90 degrees."""
+    stored = {
+        name: str(plane.stored[0])
+        for name, plane in place.planes.items()
+        if plane.kind == "km" and records.column(name) is not None
+    }
+    stored |= {
+        c.name: str(place.stored(c.name))
+        for c in records.columns
+        if c.dtype == "float64" and _LATITUDE.fullmatch(str(place.stored(c.name)))
+    }
+    found = []
+    for name, latitude in stored.items():
+        one = Column(name, "float64")
+        source = open_source(kind, {**given, "columns": {name: latitude}}, Records((one,)), folder)
+        values = next((block[name][:SAMPLE] for block in source.blocks(SAMPLE)), np.zeros(0))
+        if values.dtype.kind == "f" and (count := int((abs(values) > 90.0).sum())):
+            found.append(
+                f"column {name}: {count:,} of the first {len(values):,} latitudes are beyond 90 degrees: "
+                "latitude stands first, as in `km: [lat, lon]`"
+            )
+    return found

@@ -19,14 +19,12 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.checked import GatedSource
-from opendp_sim.io.csv_files import NO_HEADER
-from opendp_sim.io.file_spec import NO_FILE
+from opendp_sim.io.file_spec import NO_FILE, NO_HEADER, NO_OBJECT
 from opendp_sim.io.frames import from_table, waits
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
 from opendp_sim.io.origin import Origin, public_rows, refuse_private
 from opendp_sim.io.protocol import Source
-from opendp_sim.io.table_files import NO_OBJECT
 from opendp_sim.postprocessing._impl.control_variate import check_enough
 
 Memory = Mapping[str, Any]

@@ -16,7 +16,7 @@ from opendp_sim.cli.doctor import doctor_command
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.run.doctor import ColumnLook, Look, _count, doctor, entries_of
+from opendp_sim.dsl.run.doctor import ColumnLook, Look, _count, doctor, entries_of, look_at
 from opendp_sim.io.gate import gated_blocks
 from opendp_sim.io.open import open_source
 from opendp_sim.io.protocol import from_arrays
@@ -234,3 +234,126 @@ def test_it_counts_values_that_the_declared_integers_do_not_hold(bounds):
     assert (look.records, look.dropped, look.columns[0].clamped) == (4, 0, 2)
     with pytest.raises(DataError, match="OS605"):
         column.check(values, 4)
+
+
+LOOK = """spec: opendp_sim/1
+name: t
+data:
+  records:
+    source: {SOURCE}
+    columns:
+      x: {dtype: float64}
+      y: {dtype: float64}
+    ingest: enforce
+privacy: ???
+"""
+
+
+def looked_at(folder: Path, source: str, *columns: str) -> tuple[Look, str]:
+    """Return what the doctor finds, and what it writes on the screen."""
+    text = LOOK.replace("SOURCE", source)
+    if columns:
+        text = text.replace("      x: {dtype: float64}\n      y: {dtype: float64}\n",
+                            "".join(f"      {column}\n" for column in columns))  # fmt: skip
+    (folder / "s.yaml").write_text(text)
+    (look,) = look_at(entries_of(folder / "s.yaml"), str(folder))
+    run = CliRunner().invoke(app, ["doctor", str(folder / "s.yaml"), "--private-look"])
+    assert run.exit_code == 0, run.output
+    return look, " ".join(run.output.split())
+
+
+def csv_text(count: int, delimiter: str = ";", decimal: str = ".") -> str:
+    lines = (f"{at}.5{delimiter}{at % 9}.25".replace(".", decimal) for at in range(count))
+    return "\n".join([f"x{delimiter}y", *lines]) + "\n"
+
+
+def test_the_one_file_of_a_folder_in_another_dialect_is_named(tmp_path: Path) -> None:
+    """Its cells are private: no run may be refused for them, and its records were lost without a word."""
+    (tmp_path / "days" / "year=2024").mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        text = csv_text(100, decimal="," if name == "b" else ".")
+        (tmp_path / "days" / "year=2024" / f"{name}.csv").write_text(text)
+    (tmp_path / "days" / "notes.tsv").write_text("x\n")
+    year = ("x: {dtype: float64}", "y: {dtype: float64}", "year: {dtype: int64}")
+    look, said = looked_at(tmp_path, "csv: days", *year)
+    assert look.found.options == {"delimiter": ";"}
+    assert (look.records, look.dropped, look.refused) == (300, 100, "")
+    assert [file.dropped for file in look.files] == [0, 100, 0]
+    assert (
+        "year=2024/b.csv is in another form than the other files (delimiter: ';', decimal: ',')"
+        in said
+    )
+    assert "left out of the folder, by its name: notes.tsv" in said
+    assert "file year=2024/b.csv: 100 of its 100 records (100.0%)" in said
+    look, said = looked_at(tmp_path, 'csv: "days/year=2024/[ac].csv"')
+    assert (look.records, look.dropped, look.found.options) == (200, 0, {"delimiter": ";"})
+
+
+def test_options_of_several_files_that_go_together_are_proposed_together(tmp_path: Path) -> None:
+    (tmp_path / "days").mkdir()
+    lines = [*(f"{at}.5,1.0" for at in range(90)), *["-200,1.0"] * 10]
+    (tmp_path / "days" / "a.csv").write_text("x,y\n" + "\n".join(lines))
+    (tmp_path / "days" / "b.csv").write_text(
+        "x,y\n" + "\n".join(f"${at}.5,1.0" for at in range(90))
+    )
+    look, said = looked_at(tmp_path, "csv: days")
+    assert look.found.options == {"strip": ["$"], "missing": [-200]}
+    assert "another form" not in said
+    (tmp_path / "days" / "c.csv").write_text("z,y\n1,2\n")
+    look, _ = looked_at(tmp_path, "csv: days")
+    assert look.refused.startswith("c.csv: OS602 column x")
+
+
+def test_a_folder_of_another_kind_has_its_files_counted(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name, cells in (("a", [1.0, 2.0]), ("b", [None, 2.0])):
+        frame = pd.DataFrame({"x": cells, "y": [1.0, 2.0]})
+        frame.to_parquet(tmp_path / "t" / f"{name}.parquet")
+        frame.to_json(tmp_path / "t" / f"{name}.jsonl", orient="records", lines=True)
+    for kind in ("parquet", "jsonl"):
+        look, _ = looked_at(tmp_path, f"{kind}: t")
+        assert [(file.name, file.dropped) for file in look.files] == [
+            (f"a.{kind}", 0),
+            (f"b.{kind}", 1),
+        ]
+
+
+def test_misspelt_keys_of_json_lines_are_named(tmp_path: Path) -> None:
+    lines = ['{"x": 1, "y": 2}'] * 90 + ['{"X ": 1, "y": 2}'] * 9 + ['{"x": 1, "y": "2 m"}']
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    look, said = looked_at(tmp_path, "jsonl: t.jsonl")
+    assert "column x: 9 of the first 100 lines have no key `x`; like it: 'X ' (9)" in said
+    assert look.found.examples == {"y": ["'2 m'"]}
+
+
+def test_the_other_format_of_a_date_has_an_example(tmp_path: Path) -> None:
+    days = [
+        *(f"2024-03-{at:02}" for at in range(1, 29)),
+        *(f"{at:02}.04.2024" for at in range(1, 10)),
+    ]
+    (tmp_path / "t.csv").write_text("day\n" + "\n".join(days))
+    look, said = looked_at(tmp_path, "csv: t.csv", "day: {dtype: date}")
+    assert look.dropped == 9
+    assert "unread column day, most often '01.04.2024'" in said
+
+
+def test_a_mark_is_named_in_each_column_that_has_it(tmp_path: Path) -> None:
+    lines = [
+        f"{-200 if at % 9 == 0 else at},{-200 if at % 5 == 0 else at % 40 - 9}" for at in range(200)
+    ]
+    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(lines))
+    look, said = looked_at(tmp_path, "csv: t.csv")
+    assert look.found.options == {"missing": [-200]}
+    assert "column x: 23 of the first 200 cells are -200 (below zero, alone)" in said
+    assert "column y: 40 of the first 200 cells are -200 (far from all others)" in said
+
+
+def test_swapped_places_are_named(tmp_path: Path) -> None:
+    lines = [f"{at},{at % 50}" for at in range(180)]
+    (tmp_path / "t.csv").write_text("lat,lon\n" + "\n".join(lines))
+    place = "{file: t.csv, columns: {p: {km: [lat, lon], at: [48, 10]}}}"
+    look, said = looked_at(tmp_path, f"csv: {place}", 'p: {dtype: "array[f64, 2]"}')
+    assert "column p: 89 of the first 180 latitudes are beyond 90 degrees" in said
+    assert look.dropped == 89  # no place, and not one of another
+    _, said = looked_at(tmp_path, "csv: t.csv", "lat: {dtype: float64}", "lon: {dtype: float64}")
+    assert "column lat: 89 of the first 180 latitudes" in said
