@@ -8,13 +8,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
 from opendp_sim.dsl.plan.kernel_choice import grid_bits
-from opendp_sim.io.file_spec import kind_by_name
+from opendp_sim.io.csv_files import decompressed
+from opendp_sim.io.file_spec import FileOptions, kind_by_bytes, kind_by_name
+from opendp_sim.io.sql import tables_of
 
 RECIPES = {
     "blank": "every section of a spec, with comments",
@@ -272,55 +275,100 @@ def guess_recipe(names: Sequence[str]) -> tuple[str, str]:
     return "density", "its header names numbers" if names else "nothing is known of its header"
 
 
-def file_header(file: Path) -> tuple[list[str], str]:
-    """Return a file's column names (public; ``io/ingest.md``, "Form"), and delimiter.
+@dataclass(frozen=True)
+class Header:
+    """Hold the public form of a file for a template.
 
-    None of a text file whose first line holds a number or begins as JSON does, and of lines of JSON:
-    that line could be a record, and a spec is public.
+    Attributes:
+        kind: of the source.
+        names: of its columns; none where a first line may be a record.
+        options: of the source, beside its file.
+        tables: of a database with several, one of which has to be chosen.
     """
-    kind = kind_by_name(file)
+
+    kind: str = "csv"
+    names: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+
+
+def file_header(file: Path) -> Header:
+    """Return the public form of a file, folder or pattern.
+
+    It is that of ``io/ingest.md``, "Form".
+
+    Without names of a text file whose first line holds a number or begins as JSON does, and of lines of
+    JSON: that line could be a record, and a spec is public.
+    """
+    file = _first_of(file)
+    kind = kind_by_name(file) or kind_by_bytes(file) or _ENDINGS.get(file.suffix.lower(), "csv")
     if kind in ("parquet", "arrow"):
-        return _stored_names(file), ","
-    if kind not in (None, "csv"):
-        return [], ","
+        return Header(kind, _stored_names(file, kind))
+    if kind == "sql":
+        tables: dict[str, list[str]] = {}
+        with suppress(SimError):  # told where the file is opened
+            tables = tables_of(file)
+        if len(tables) == 1:
+            ((name, columns),) = tables.items()
+            return Header(kind, tuple(columns), {"table": name})
+        return Header(kind, (), {"table": "???"}, tuple(tables))
+    return _text_header(file) if kind == "csv" else Header(kind)
+
+
+def _first_of(file: Path) -> Path:
+    """Return a folder's or a pattern's first file, or the path."""
+    with suppress(OSError, ValueError):
+        inside = file.rglob("*") if file.is_dir() else file.parent.glob(file.name)
+        found = sorted(path for path in inside if kind_by_name(path) and path.is_file())
+        return found[0] if found and not file.is_file() else file
+    return file
+
+
+_ENDINGS = dict.fromkeys((".duckdb", ".sqlite", ".sqlite3", ".db"), "sql") | {".json": "jsonl"}
+"""Kinds of files of which folders are not read."""
+
+
+def _text_header(file: Path) -> Header:
     try:
-        with regular(file).open("rb") as opened:
-            text = decode_text(opened.readline(_LINE).removeprefix(b"\xef\xbb\xbf"))
-    except (OSError, ValueError):
-        return [], ","
+        with regular(file).open("rb") as opened, decompressed(FileOptions(file, {}), opened) as raw:
+            lines = [raw.readline(_LINE).removeprefix(b"\xef\xbb\xbf") for _ in range(2)]
+    except (OSError, ValueError, EOFError, SimError):
+        return Header()
+    text = decode_text(lines[lines[0].lower().startswith((b"sep=", b'"sep='))])
     line = (text or "").splitlines()[:1]
     delimiter = max(",;\t|", key="".join(line).count)
     try:
         cells = next(csv.reader(line, delimiter=delimiter, strict=True), [])
     except csv.Error:
-        return [], ","
+        return Header()
     names = [cell.strip() for cell in cells if cell.strip()]
     numbers = any(abs(real(name)) < float("inf") for name in names)
     json_like = "".join(line).lstrip().startswith(("{", "["))
     good = len(names) > 1 and len(set(names)) == len(names) and not numbers and not json_like
-    return (names, delimiter) if good else ([], ",")
+    options = {"delimiter": delimiter} if delimiter != "," else {}
+    return Header("csv", tuple(names), options) if good else Header()
 
 
-def _stored_names(file: Path) -> list[str]:
+def _stored_names(file: Path, kind: str) -> tuple[str, ...]:
     """Return the column names in a file's schema."""
     with suppress(Exception):  # told where the file is opened
         from pyarrow import dataset  # noqa: PLC0415 - an extra
 
-        kind = "parquet" if kind_by_name(file) == "parquet" else "ipc"
-        return [str(name) for name in dataset.dataset(regular(file), format=kind).schema.names]
-    return []
+        form = "parquet" if kind == "parquet" else "ipc"
+        return tuple(map(str, dataset.dataset(regular(file), format=form).schema.names))
+    return ()
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-def recipe_text(
-    recipe: str, data: str | None, blank: str, names: Sequence[str] = (), delimiter: str = ","
-) -> str:
+def recipe_text(recipe: str, data: str | None, blank: str, header: Header | None = None) -> str:
     """Return a recipe's spec, its ``data`` a hole without a file.
 
-    ``blank`` is the template of ``blank``; ``names`` and ``delimiter`` are the file's.
+    ``blank`` is the template of ``blank``.
     """
+    header = header or Header(kind_by_name(data or "") or "csv")
+    names = header.names
     if recipe == "blank":
         return blank
     form, roles = _FORMS[recipe], _Roles.of(names)
@@ -348,6 +396,8 @@ def recipe_text(
     if form.label:
         lines.append(
             f"{label}: {{dtype: category, keys: [???, ???]}}   # every class that could occur"
+            + "; the header names no class: write its column's name, here and in `select`"
+            * bool(names and not roles.label)
         )
     lines += [f"# {_quoted(name)}: ???   # left out: no number by its name" for name in others]
     features = ", ".join(_quoted(name) for name, _ in shown)
@@ -361,7 +411,7 @@ def recipe_text(
     return _put(
         _SPEC,
         {
-            "SOURCE": _source(data, delimiter),
+            "SOURCE": _source(data, header),
             "NAMED": "from the file's header: remove those that are not used, here and in `select`"
             if names
             else "call them what your columns are called",
@@ -398,9 +448,11 @@ def _quoted(name: str) -> str:
     return name if _SIMPLE.fullmatch(name) else json.dumps(name)
 
 
-def _source(data: str | None, delimiter: str) -> str:
+def _source(data: str | None, header: Header) -> str:
     """Return a source's kind and place."""
     place = data or "???"
-    if delimiter != ",":
-        place = f"{{file: {place}, delimiter: {json.dumps(delimiter)}}}"
-    return f"{kind_by_name(data or '') or 'csv'}: {place}"
+    options = "".join(
+        f", {name}: {value if value == '???' else json.dumps(value)}"
+        for name, value in header.options.items()
+    )
+    return f"{header.kind}: {{file: {place}{options}}}" if options else f"{header.kind}: {place}"

@@ -146,7 +146,10 @@ def init_command(
         ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="The file of the records: .csv, .parquet, .arrow, .npz, ...")
+        str | None,
+        typer.Option(
+            help="The file or folder of the records: .csv, .parquet, .arrow, .npz, .duckdb, ..."
+        ),
     ] = None,
     json_: AsJson = False,
 ) -> None:
@@ -165,7 +168,8 @@ def init_command(
             )
             file = str(typer.prompt("Where to write the spec", default="spec.yaml"))
         path = File(file)
-        names, delimiter = file_header(path.parent / data) if data else ([], ",")
+        header = file_header(path.parent / data) if data else None
+        names = header.names if header else ()
         guessed, reason = guess_recipe(names) if data and not recipe else ("blank", "")
         recipe = recipe or guessed
         if recipe not in RECIPES:
@@ -173,7 +177,7 @@ def init_command(
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
-        text = recipe_text(recipe, data or None, TEMPLATE, names, delimiter)
+        text = recipe_text(recipe, data or None, TEMPLATE, header)
         path.write_text(text, encoding="utf-8")
         note_written(file)
         then = f"opendp-sim check {file}"
@@ -183,6 +187,8 @@ def init_command(
                 f"\nits columns are the header of {data}; if that is a record and no header, delete "
                 f"{file}: a spec is public"
             )
+        if header and header.tables:
+            said += f"\nits `table` is one of {', '.join(map(ascii, header.tables))}"
         if reason:
             said += f"\nrecipe `{recipe}`, as {reason}; --recipe chooses another one"
         _say(json_, said, {"wrote": file, "next": then, "recipe": recipe})

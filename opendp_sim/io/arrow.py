@@ -161,7 +161,7 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
         if types.is_date(kind) or types.is_timestamp(kind):
             times: NDArray[Any] = array.to_numpy(zero_copy_only=False)
             return times
-        return np.zeros(len(array), dtype="V1")
+        return _unmeant(len(array), kind)
     number = column.dtype != "str"
     if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
         return _texts(array)
@@ -172,7 +172,12 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
         return floats
     if number and (types.is_boolean(kind) or types.is_integer(kind)):
         return _integers(array, real=not column.keys and column.numpy_dtype.kind == "f")
-    return np.zeros(len(array), dtype="V1")
+    return _unmeant(len(array), kind)
+
+
+def _unmeant(shape: int | tuple[int, int], kind: Any) -> NDArray[Any]:
+    """Return cells of a refused dtype with the Arrow type's name."""
+    return np.zeros(shape, dtype=[(str(kind), "V1")])
 
 
 def _texts(array: Any) -> NDArray[Any]:
@@ -218,7 +223,7 @@ def _lists(array: Any, column: Column) -> NDArray[Any]:
     flat = compute.list_flatten(array if good.all() else array.filter(pa.array(good)))
     values = normal(from_arrow(flat, entry_of(column)), entry_of(column))
     if values.dtype.kind not in "fiu":
-        return np.zeros((len(array), column.width), dtype="V1")
+        return _unmeant((len(array), column.width), array.type)
     if not good.all():
         fill = np.nan if values.dtype.kind == "f" else MISSING
         rows = np.full((len(array), column.width), fill, dtype=values.dtype)

@@ -91,6 +91,30 @@ def sql_source(place: FileOptions, records: Records) -> PieceSource:
     return PieceSource(records, pieces)
 
 
+_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
+    "AND name NOT LIKE 'sqlite_%' ORDER BY name",
+    "duckdb": "SELECT table_name AS name FROM information_schema.tables "
+    "WHERE table_schema = 'main' ORDER BY table_name",
+}
+
+
+def tables_of(file: Path) -> dict[str, list[str]]:
+    """Return a database's tables and their columns, which are its public form.
+
+    Raises:
+        DataError (OS601): not a readable database. (OS606): no DuckDB.
+    """
+    with reading(file, "readable DuckDB or SQLite"), same_file(file) as (raw, _):
+        kind = "sqlite" if raw.read(16) == _SQLITE else "duckdb"
+    opener = _opened_sqlite if kind == "sqlite" else _opened_duckdb
+    with reading(file, "readable DuckDB or SQLite"), opener(file) as (names, batches):
+        parts = (batch["name"] for batch in batches(_TABLES[kind], ["name"], 1000))
+        found = [str(name) for part in parts for name in part.tolist()]
+        quoted = ((name, '"' + name.replace('"', '""') + '"') for name in found)
+        return {name: names(f"SELECT * FROM {as_told}") for name, as_told in quoted}  # noqa: S608 - quoted
+
+
 @contextmanager
 def _asked(place: FileOptions, state: FileState) -> Iterator[None]:
     """Replace a database's words, and refuse a file that was changed meanwhile."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import opendp_sim as sim
@@ -11,6 +16,7 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import RealRows, array_of_rows
 from opendp_sim.dsl.run.answer import ask, reference
+from opendp_sim.dsl.run.session import Served
 from opendp_sim.postprocessing._impl.asked import check_queries
 
 RAGGED = [[0.1, 0.2], [0.3]]
@@ -86,3 +92,62 @@ def test_saved_answers_have_the_same_shape(tmp_path, one_column):
     found, domain, _ = ask(Release.load(file), reference(str(tmp_path / "asked.npy")), ["density"])
     assert found["density"].shape == (5,)
     assert domain.labels is None
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        pd.Series([1.0, 2.0]),
+        pd.Series([1, 2], dtype="Int64", name="b"),
+        pl.Series([1.0, 2.0]),
+        pa.chunked_array([[1.0], [2.0]]),
+        pa.array([1, 2]),
+    ],
+    ids=lambda one: type(one).__module__,
+)
+def test_a_series_is_what_a_list_of_numbers_is(series: Any) -> None:
+    one = Records((Column("a", "float64"),))
+    two = Records((Column("a", "float64"), Column("b", "float64")))
+    assert query_columns(series, one)["a"].tolist() == [1, 2]
+    assert [cells.tolist() for cells in query_columns(series, two).values()] == [[1], [2]]
+
+
+def test_a_row_of_a_frame_is_read_by_its_names() -> None:
+    two = Records((Column("a", "float64"), Column("b", "float64")))
+    row = pd.DataFrame({"b": [2.0], "a": [1.0], "c": [9.0]}).iloc[0]
+    assert query_columns(row, two) == {"a": [1.0], "b": [2.0]}
+    assert (
+        query_columns(pd.Series({"x": 1.0, "y": 2.0}), two) == {}
+    )  # of other names: refused as missing
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        [30.0, 160.0],
+        [[30.0, 160.0]],
+        {"a": 30.0, "b": 160.0},
+        [{"b": 160, "a": 30}],
+        np.array([30.0, 160.0]),
+        np.array([[30.0, 160.0]]),
+        pd.DataFrame({"b": [160.0], "a": [30.0]}),
+        pl.DataFrame({"a": [30.0], "b": [160.0]}),
+        pd.Series([30.0, 160.0]),
+    ],
+    ids=lambda one: f"{type(one).__module__} {one!r:.20}",
+)
+def test_a_session_takes_one_query_and_a_table_of_them(queries: Any) -> None:
+    """``session.ask([30.0, 160.0])`` was refused with a hint of this form."""
+    two = Records((Column("a", "float64"), Column("b", "float64")))
+    served: Any = Served(None, two, two)  # type: ignore[arg-type]
+    asked = served.queries(queries)
+    assert {name: cells.tolist() for name, cells in asked.items()} == {"a": [30], "b": [160]}
+
+
+def test_a_session_of_one_column_takes_a_list_of_queries() -> None:
+    one = Records((Column("a", "float64"),))
+    served: Any = Served(None, one, one)  # type: ignore[arg-type]
+    assert served.queries([30.0, 40.0])["a"].tolist() == [30, 40]
+    for wrong in ([], [True, False], "ab", 3):
+        with pytest.raises(sim.SimError):
+            served.queries(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_the_header_suggests_a_recipe(header, recipe, tmp_path):
     assert run.exit_code == 0, run.output
     assert f"recipe `{recipe}`" in run.output
     text = (tmp_path / "s.yaml").read_text()
-    assert text == recipe_text(recipe, "t.csv", "", *file_header(tmp_path / "t.csv"))
+    assert text == recipe_text(recipe, "t.csv", "", file_header(tmp_path / "t.csv"))
     assert CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")]).exit_code == 1
     (tmp_path / "s.yaml").write_text(filled(text))
     found = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml")])
@@ -179,15 +180,15 @@ def test_columns_are_called_as_the_header_calls_them(tmp_path):
 )
 def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
     (tmp_path / "t.csv").write_text(f"{line}\n1,2,3\n")
-    assert file_header(tmp_path / "t.csv") == ([], ",")
-    assert file_header(tmp_path / "none.csv") == ([], ",")
+    assert file_header(tmp_path / "t.csv").names == ()
+    assert file_header(tmp_path / "none.csv").names == ()
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson", ".jsonl.gz", ".npz", ".npy"])
 def test_a_record_of_a_file_without_a_header_is_in_no_spec(ending, tmp_path):
     """The first record of JSON lines became the names of columns."""
     (tmp_path / f"one{ending}").write_text('{"name": "Smith", "age": 60, "hiv": "pos"}\n')
-    assert file_header(tmp_path / f"one{ending}") == ([], ",")
+    assert file_header(tmp_path / f"one{ending}").names == ()
 
 
 def test_without_arguments_it_says_what_there_is():
@@ -197,3 +198,45 @@ def test_without_arguments_it_says_what_there_is():
     assert CliRunner().invoke(app, ["init", "x.yaml", "--recipe", "nothing"]).exit_code == 1
     assert recipe_text("blank", None, TEMPLATE) == TEMPLATE
     assert "parquet: p.parquet" in recipe_text("means", "p.parquet", TEMPLATE)
+
+
+def test_a_database_has_its_table_and_its_columns(tmp_path):
+    """``init --data t.duckdb`` wrote ``{csv: t.duckdb}``."""
+    import sqlite3
+
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as held:
+        held.sql("CREATE TABLE visits AS SELECT 1.5 AS stay, 3 AS age, 'x' AS kind")
+    text = written(tmp_path, "--data", "t.duckdb")
+    assert 'source: {sql: {file: t.duckdb, table: "visits"}}' in text
+    assert "features: [stay, age], label: kind" in text
+    lite = sqlite3.connect(tmp_path / "t.db")
+    lite.execute("CREATE TABLE a (x REAL)")
+    lite.execute("CREATE TABLE b (x REAL)")
+    lite.close()
+    found = CliRunner().invoke(app, ["init", str(tmp_path / "two.yaml"), "--data", "t.db"])
+    assert "its `table` is one of 'a', 'b'" in " ".join(found.output.split())
+    assert "{sql: {file: t.db, table: ???}}" in (tmp_path / "two.yaml").read_text()
+    assert file_header(tmp_path / "none.sqlite").kind == "sql"
+
+
+def test_a_folder_and_a_packed_file_have_a_header_too(tmp_path):
+    (tmp_path / "days").mkdir()
+    with gzip.open(tmp_path / "days" / "a.csv.gz", "wt") as out:
+        out.write("sep=;\nage;stay\n1;2\n")
+    for data in ("days", "days/*.csv.gz", "days/a.csv.gz"):
+        header = file_header(tmp_path / data)
+        assert (header.kind, header.names, header.options) == (
+            "csv",
+            ("age", "stay"),
+            {"delimiter": ";"},
+        )
+    assert file_header(tmp_path / "t.json").kind == "jsonl"
+
+
+def test_a_class_that_no_header_names_is_said(tmp_path):
+    (tmp_path / "t.csv").write_text("age,stay\n1,2\n")
+    for recipe in ("means", "session"):
+        header = file_header(tmp_path / "t.csv")
+        assert "the header names no class" in recipe_text(recipe, "t.csv", "", header)
+        assert "the header names no class" not in recipe_text(recipe, None, "")

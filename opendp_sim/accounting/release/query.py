@@ -24,6 +24,7 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.released import AnswerColumns, asking
 from opendp_sim.domains.rows import GridRows, RealRows, array_of_rows, with_points
 from opendp_sim.io.blocks import Block
+from opendp_sim.io.columns import library_of, stored_as, typed_column
 from opendp_sim.io.frames import raw_columns
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin
 from opendp_sim.io.protocol import Source, from_arrays
@@ -128,8 +129,11 @@ def query_columns(queries: Any, features: Records) -> dict[str, Any]:
     A dict or a data frame (whatever has ``__arrow_c_stream__``) gives columns by name; a vector
     column ``x`` may also be spread over ``x_0``, ``x_1``, ... An array of shape (q, d) gives the columns
     side by side in the declared order; one of shape (d,) is a single query, and where one number is
-    asked for (d = 1), each of its numbers is a query.
+    asked for (d = 1), each of its numbers is a query. A series of pandas, Polars or Arrow is such an
+    array; one of pandas with texts as its index is a row by column names, where d > 1.
     """
+    if _is_series(queries):
+        queries = _row_or_array(queries, features)
     if isinstance(queries, Mapping):
         held: dict[str, Any] = dict(queries)
     elif hasattr(queries, "__arrow_c_stream__"):
@@ -142,6 +146,25 @@ def query_columns(queries: Any, features: Records) -> dict[str, Any]:
             spread = array_of_rows([held.pop(p) for p in parts], "OS607", "queries")
             held[column.name] = spread.T.copy()
     return {c.name: held[c.name] for c in features.columns if c.name in held}
+
+
+def _is_series(queries: Any) -> bool:
+    """Return whether queries are one column of a library, and no table."""
+    known = library_of(queries) in ("pandas", "polars", "pyarrow")
+    return known and not any(hasattr(queries, name) for name in ("columns", "schema", "collect"))
+
+
+def _row_or_array(series: Any, features: Records) -> Any:
+    """Return a series as a named row or as an array."""
+    index: Any = getattr(series, "index", ())
+    if len(features.columns) > 1 and stored_as(getattr(index, "dtype", None)) in _TEXTS:
+        return {str(name): [value] for name, value in zip(index, series, strict=True)}
+    found = typed_column(series, "queries")
+    return np.asarray(series) if found is None else found
+
+
+_TEXTS = ("object", "str", "string")
+"""Types of an index of pandas that has the names of a row."""
 
 
 def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:

@@ -159,7 +159,8 @@ class SourceRef:
 
     ``columns: {when: {hour: time}}`` and ``{weekday: day}`` are places on a circle (of UTC), and
     ``{place: {km: [lat, lon], at: [48, 10]}}`` kilometres east and north of a public place: each is an
-    ``array[f64, 2]``, and its bounds are of that (3.82 around an hour's circle, 1.12 around a week's).
+    ``array[f64, 2]``. Its bounds are of both numbers: ``[-3.82, 3.82]`` of ``hour`` (a circle with a
+    circumference of 24), ``[-1.12, 1.12]`` of ``weekday`` (of 7), kilometres of ``km``.
 
     Text files have no dtypes: a cell that is not a number is a
     missing entry of its column, or is read as the file's dialect writes it:

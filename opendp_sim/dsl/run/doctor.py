@@ -450,7 +450,7 @@ def _sampled(column: Column, source: PieceSource) -> ColumnLook:
     raw = _first(source, column.name)
     if raw is None:
         return look
-    look.stored = "cells without a type" if raw.dtype == object else str(raw.dtype)
+    look.stored = _type_name(raw.dtype)
     unread = _unread(raw, column)
     if unread is None:
         look.missing = -1
@@ -465,6 +465,13 @@ def _sampled(column: Column, source: PieceSource) -> ColumnLook:
     if best is not None and good[best] * 2 < total and best != column.dtype:
         look.better = best
     return look
+
+
+def _type_name(dtype: np.dtype[Any]) -> str:
+    """Return a stored type's name, Arrow's own if it is refused."""
+    if dtype.names:
+        return dtype.names[0]
+    return {"O": "cells without a type", "U": "text", "T": "text"}.get(dtype.kind, str(dtype))
 
 
 def _of_numbers(raw: NDArray[Any]) -> bool:

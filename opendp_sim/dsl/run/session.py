@@ -17,7 +17,7 @@ import numpy as np
 from opendp_sim.accounting.ledger._entries import stores_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
-from opendp_sim.accounting.release.query import query_records
+from opendp_sim.accounting.release.query import query_columns, query_records
 from opendp_sim.accounting.session.identity import StorePlace, claimed_name
 from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.device import Device, using_device
@@ -154,7 +154,8 @@ class Served:
     def ask(self, queries: Sequence[Any]) -> Any:
         """Answer queries.
 
-        Each is a list of numbers or a mapping of columns to values.
+        Each is a list of numbers or a mapping of columns to values. One alone, an array of shape (q, d)
+        and a data frame will do too.
 
         Returns:
             ``Predictions`` in order: ``labels``, and the noisy ``counts`` and ``votes`` behind them (a
@@ -199,6 +200,7 @@ class Served:
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
         """Return queries as columns, or refuse them."""
         refuse_private(origin_of(queries), self.private, "queries")
+        queries = self._rows(queries)
         if not all(isinstance(query, Mapping) for query in queries):
             queries = [self._named(query) for query in queries]
         return checked_columns(self.features, queries)
@@ -217,6 +219,21 @@ class Served:
         else:
             ids = checked_columns(Records((who,)), [{who.name: person} for person in records])
             self.session.delete(ids[who.name])
+
+    def _rows(self, queries: Any) -> Sequence[Any]:
+        """Return queries as rows, one alone and a table too."""
+        if isinstance(queries, Mapping):
+            return [queries]
+        if hasattr(queries, "__arrow_c_stream__"):
+            held = query_columns(queries, self.features)
+            cells = (np.asarray(part).tolist() for part in held.values())
+            return [dict(zip(held, row, strict=True)) for row in zip(*cells, strict=True)]
+        if not isinstance(queries, list | tuple | np.ndarray) or getattr(queries, "ndim", 1) == 0:
+            raise unfit(f"queries, each with {described(self.features.columns)}", "no list of them")
+        if not len(queries) or not all(isinstance(v, int | float | np.number) for v in queries):
+            return list(queries)
+        one = sum(c.width for c in self.features.columns) == 1
+        return [[value] for value in queries] if one else [queries]
 
     def _named(self, query: Any) -> dict[str, Any]:
         """Cut one list of numbers into the feature columns, in their order."""

@@ -357,3 +357,11 @@ def test_swapped_places_are_named(tmp_path: Path) -> None:
     assert look.dropped == 89  # no place, and not one of another
     _, said = looked_at(tmp_path, "csv: t.csv", "lat: {dtype: float64}", "lon: {dtype: float64}")
     assert "column lat: 89 of the first 180 latitudes" in said
+
+
+def test_a_refused_stored_type_has_its_own_name(tmp_path: Path) -> None:
+    """It was `|V1`."""
+    pd.DataFrame({"x": ["a", "b"], "y": [1.0, 2.0]}).to_parquet(tmp_path / "t.parquet")
+    look, said = looked_at(tmp_path, "parquet: t.parquet")
+    assert [column.stored for column in look.columns] == ["large_string", "float64"]
+    assert "a stored dtype that the declaration cannot mean: x" in said
