@@ -136,9 +136,9 @@ class VoteCounts(Mechanism):
     Space
         Input: records with a column of items (``str``, ``int64`` or ``category``) and perhaps one of
         users, under symmetric distance, or under the id distance of the users' column. Output with a
-        public catalogue (``items``, or a category's keys): a sketch of one block, ``counts`` of shape
-        (m,), in the catalogue's order; votes for other items are left out. Output without one: the
-        items that occur, sorted, with their counts, under a distance that states c.
+        public catalogue (``items``, or a category's keys, or ``items`` of them): a sketch of one block,
+        ``counts`` of shape (m,), in the catalogue's order; votes for other items are left out. Output
+        without one: the items that occur, sorted, with their counts, under a distance that states c.
 
     Stability
         .. math:: L_\infty = 1, \quad L_1 = c, \quad L_2 = \sqrt{c}
@@ -279,7 +279,7 @@ class VoteCounts(Mechanism):
             "counts", (len(catalogue),), l1=bound, l2_squared=bound, linf=1
         )  # Lemma 1
         output = KnownCounts(self.key, (block,), monotone=True, items=catalogue)
-        codes = Listed(catalogue, indices=bool(item.keys))
+        codes = Listed(catalogue, keys=item.keys)
 
         def accumulate(data: Any, out: NDArray[np.int64]) -> None:
             found = codes.of(np.asarray(data[item.name]))
@@ -335,24 +335,27 @@ class VoteCounts(Mechanism):
         return column
 
     def _catalogue(self, column: Column) -> tuple[str | int, ...] | None:
-        if column.keys and self.items is None and self.universe is None:
-            return column.keys
-        if self.items is not None and self.universe is None and not column.keys:
-            items: tuple[Any, ...] = tuple(map(canonical_cell, self.items))
-            if (
-                items == self.items
-                and len(set(items)) == len(items)
-                and {type(i) for i in items} == {str if column.dtype == "str" else int}
-            ):
-                return items
-            got = "repeated items, items of another type than the column, or blanks around one"
-        elif self.universe is None or (self.items is None and column.dtype == "int64"):
-            return None
-        else:
+        """Return the public items, of a category among its keys."""
+        if self.universe is not None:
+            if self.items is None and column.dtype == "int64":
+                return None
             got = "two catalogues, or a universe of a column that is not int64"
+        elif self.items is None:
+            return column.keys or None
+        else:
+            items: tuple[Any, ...] = tuple(map(canonical_cell, self.items))
+            kind = str if column.dtype == "str" else int
+            fits = column.keys or all(type(item) is kind for item in items)
+            if items == self.items and len(set(items)) == len(items) and fits:
+                if not column.keys or set(items) <= set(column.keys):
+                    return items
+                got = "an item that is none of the column's keys, which no record can have"
+            else:
+                got = "repeated items, items of another type than the column, or blanks around one"
         raise ParameterError(
             "OS102", f"{self.key}.items", expected="one catalogue of distinct items of the column",
-            got=got, hint="give `items`, or `universe` for whole numbers, or a category column.",
+            got=got, hint="give `items`, or `universe` for whole numbers, or a category column, whose "
+            "catalogue is its keys.",
         )  # fmt: skip
 
 

@@ -157,3 +157,17 @@ def test_bad_known_counts_are_refused():
 def test_what_does_not_go_together_is_refused(params, metric, error):
     with pytest.raises((ParameterError, SpaceError), match=error):
         VoteCounts(**params).bind(RECORDS, metric)
+
+
+def test_items_of_a_category_are_among_its_keys() -> None:
+    """They were ignored, and the catalogue became open, of the numbers of the keys."""
+    kinds = Records((Column("kind", "category", keys=("a", "b", 7)), RECORDS.columns[0]))
+    labels = {"kind": np.array([0, 1, 1, 2, 0])}
+    for items, counts in ((None, [2, 2, 1]), ((7, "a"), [1, 2]), (("b", "a"), [2, 2])):
+        claim = VoteCounts(item="kind", items=items).bind(kinds, Symmetric())
+        assert claim.capabilities["item_counts"].items == (items or ("a", "b", 7))
+        assert whole_function(claim)(labels).tolist() == counts
+    for wrong in (("a", "z"), ("a", "a")):
+        with pytest.raises(ParameterError) as refused:
+            VoteCounts(item="kind", items=wrong).bind(kinds, Symmetric())
+        assert refused.value.code == "OS102"

@@ -77,23 +77,27 @@ class Listed:
     """Number a public catalogue's names by their places.
 
     Args:
-        catalogue: distinct names, all texts or all integers unless ``indices``.
-        indices: whether the values are places already (a category's).
+        catalogue: distinct names, all texts or all integers unless ``keys``.
+        keys: of a category, whose values are places among them.
     """
 
-    def __init__(self, catalogue: tuple[str | int, ...], *, indices: bool = False) -> None:
-        self._catalogue, self._indices = catalogue, indices
+    def __init__(
+        self, catalogue: tuple[str | int, ...], *, keys: tuple[str | int, ...] = ()
+    ) -> None:
+        self._catalogue = catalogue
         self._place = {name: at for at, name in enumerate(catalogue)}
         self._numbers: Ints | None = None
-        if not indices and all(type(name) is int for name in catalogue):
+        self._of_key = np.array([self._place.get(key, -1) for key in keys], dtype=np.int64)
+        if not keys and all(type(name) is int for name in catalogue):
             self._numbers = np.array(sorted(self._place), dtype=object).astype(np.int64)
             self._at = np.array([self._place[n] for n in self._numbers.tolist()], dtype=np.int64)
 
     def of(self, values: NDArray[Any]) -> Ints:
         """Return each name's place; -1 for what is not in the list."""
-        if self._indices:
+        if len(self._of_key):
             codes = values.astype(np.int64, copy=False)
-            return np.where((codes >= 0) & (codes < len(self._catalogue)), codes, -1)
+            inside = (codes >= 0) & (codes < len(self._of_key))
+            return np.where(inside, self._of_key[np.where(inside, codes, 0)], -1)
         if self._numbers is not None:
             found = Integers().of(values)
             near = np.minimum(np.searchsorted(self._numbers, found), len(self._numbers) - 1)
