@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,10 @@ def test_opendp_composes_the_five_adaptively_at_the_loss_of_the_plan():
         grid
         >> sim.then_jl_projection(dimension=32, seed=5)
         >> sim.then_fourier_sketch(
-            frequencies=1000, kernel={"gaussian": {"bandwidth": 30.0}}, seed=7, norm="l2"
+            frequencies=1000,
+            kernel={"gaussian": {"bandwidth": 21.21 * math.sqrt(2.0)}},
+            seed=7,
+            norm="l2",
         )
     )
     buckets = grid >> sim.then_race_sketch(

@@ -45,7 +45,7 @@ def kernel_steps(
         )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}
     if not isinstance(bandwidth, Mapping):
-        sigma, ranges = bandwidth * math.sqrt(2.0), list(lengths.values())
+        h, ranges = float(bandwidth), list(lengths.values())
     elif set(bandwidth) != set(columns):
         raise ParameterError(
             "OS102", "bandwidth", expected=f"one bandwidth for each of {', '.join(columns)}",
@@ -54,14 +54,14 @@ def kernel_steps(
         )  # fmt: skip
     else:
         scale = [float(bandwidth[name]) for name in columns]
-        sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, *rows]
+        h, rows = 1.0, [{"rescale": {"scale": scale}}, *rows]
         ranges = [length / scale[at] for at, length in enumerate(lengths.values())]
     noise = None if size is None else _noise(privacy)
     count = FREQUENCIES
     if size is not None and noise is not None:
-        count = frequencies_of(size, noise, math.hypot(*ranges) / sigma, len(ranges))
+        count = frequencies_of(size, noise, math.hypot(*ranges) / (h * math.sqrt(2.0)), len(ranges))
     step, _ = gaussian_kernel_step(
-        sigma,
+        h,
         len(columns),
         max(ranges, default=0.0),
         pure=privacy.get("measure") == "pure",

@@ -70,7 +70,7 @@ def _asked(post: str, file: str = "release") -> str:
     return f"opendp-sim answer out/{file}.npz --queries places.csv --post {post}"
 
 
-_KERNEL = "frequencies: 2000, kernel: {gaussian: {bandwidth: 0.1}}, seed: 0"
+_KERNEL = "frequencies: 2000, kernel: {gaussian: {bandwidth: 0.07}}, seed: 0"
 _FORMS = {
     "density": _Recipe(_released(f"fourier_sketch: {{{_KERNEL}}}"), then=_asked("density")),
     "classes": _Recipe(
@@ -160,7 +160,7 @@ _FORMS = {
     ),
 }
 _SPEC = """\
-spec: opendp_sim/1
+spec: opendp_sim/2
 name: ???
 data:
   records:

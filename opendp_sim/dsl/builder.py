@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from opendp_sim.core.about import keyword_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.mechanism import Mechanism, Option
+from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_stage
 from opendp_sim.dsl.grammar.program import (
-    VERSION,
     DataEntry,
     OutputDecl,
     Privacy,
@@ -72,12 +72,13 @@ class Builder:
     """A program in the making; every method returns the builder.
 
     The keywords of a method are the words of its section: ``help(Builder.data)`` lists them. Steps are
-    records, names, or ``{name: {parameters}}``.
+    names, ``{name: {parameters}}`` of the language's version 2, or records, whose Gaussian bandwidth is
+    ``h sqrt(2)``.
     """
 
     def __init__(self, name: str, folder: str = ".") -> None:
         self._folder = folder
-        self._spec: dict[str, Any] = {"spec": VERSION, "name": name}
+        self._spec: dict[str, Any] = {"spec": CANONICAL, "name": name}
 
     @_declared_by(DataEntry)
     def data(self, name: str, **words: Any) -> Builder:
@@ -99,7 +100,7 @@ class Builder:
     @_declared_by(StageDecl)
     def stage(self, name: str, source: str, **words: Any) -> Builder:
         """Add a stage."""
-        return self._put("flow", name, {"from": source} | words)
+        return self._put("flow", name, canonical_stage({"from": source} | words))
 
     @_declared_by(OutputDecl)
     def output(self, name: str, source: str, **words: Any) -> Builder:

@@ -33,7 +33,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
         priors: ``uniform``, or ``empirical``: large classes weigh more.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``: the
-            first under ``measure="pure"`` for ranges of over 7 bandwidths, else ``fourier``.
+            first under ``measure="pure"`` for ranges of over 9.9 bandwidths, else ``fourier``.
         n_components: frequencies, or hashes.
         random_state: seed of the public matrices; noise has none.
 

@@ -34,7 +34,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
             record in a hundred were in the same place.
         false_alarms: chance of flagging a query whose true value is at the threshold.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``: the
-            first under ``measure="pure"`` for ranges of over 7 bandwidths, else ``fourier``.
+            first under ``measure="pure"`` for ranges of over 9.9 bandwidths, else ``fourier``.
         n_components: frequencies, or hashes.
         random_state: seed of the public matrices; noise has none.
     """

@@ -25,7 +25,7 @@ def digits(tmp_path_factory: Any) -> Any:
     """The digits in one class, as sums and as means of the same release; and three other outputs."""
     folder = tmp_path_factory.mktemp("compare")
     text = (SPECS / "digit-fourier.yaml").read_text().replace("epsilon: 1.0", "epsilon: 20.0")
-    text = text.replace("default: 40.0", "default: 20.0")  # means far below 1: of a sum alone
+    text = text.replace("default: 28.28", "default: 14.14")  # means far below 1: of a sum alone
     sums = """  sums:
     from: noisy
     post: [density: {}]

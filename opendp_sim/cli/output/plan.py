@@ -13,6 +13,7 @@ from opendp_sim.cli._run import plain_table
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.memory import process_memory
 from opendp_sim.core.system.escape_text import escape
+from opendp_sim.dsl.grammar.bandwidths import shown_step
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.column_scales import own_units
 from opendp_sim.dsl.types.describe import bytes_a_record, dropped, memory_a_core
@@ -96,7 +97,7 @@ def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
         if release["mechanism"] == "none":
             rows.add_row(name, "none (public data)", "", "0", "", "0")
             continue
-        ((key, params),) = release["mechanism"].items()
+        ((key, params),) = shown_step(release["mechanism"]).items()
         inside = ", ".join(
             f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}"
             for k, v in params.items()

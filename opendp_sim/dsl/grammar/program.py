@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.dsl.grammar.about import Provenance
+from opendp_sim.dsl.grammar.bandwidths import CANONICAL, VERSION
 from opendp_sim.dsl.grammar.budget import LedgerRef
 from opendp_sim.dsl.grammar.data import DataEntry, SourceRef
 from opendp_sim.dsl.grammar.flow import Expect, ReleaseDecl, StageDecl
@@ -40,8 +41,6 @@ __all__ = [
     "Unit",
 ]
 
-VERSION = "opendp_sim/1"
-
 
 class Spec(Section):
     """Hold a program, all of which is public."""
@@ -50,11 +49,11 @@ class Spec(Section):
 # yaml-language-server: $schema=./schema.json
 # A program for opendp_sim. Fill in every hole, then run `opendp-sim check` on this file.
 # Everything written here is public: never put a value here that was read from the data.
-spec: opendp_sim/1
+spec: opendp_sim/2
 name: ???                                 # a short name; it stands in certificates and ledgers
 """
-    spec: Literal["opendp_sim/1"] = word(
-        "The version of the language.",
+    spec: Literal["opendp_sim/1", "opendp_sim/2"] = word(
+        "The version of the language; 1 writes a Gaussian bandwidth h as h sqrt(2).",
         refusal=Refusal("another version of the language", f"write `spec: {VERSION}`."),
     )
     name: str = word("A short name; it stands in certificates and ledgers.", min_length=1)
@@ -111,6 +110,8 @@ class Program:
     written_folder: str = field(default=".", compare=False)
     values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """The public parameters that were in force, for the certificate."""
+    former: bool = field(default=False, compare=False)
+    """Whether a person wrote it in the former language."""
     home: str = field(default_factory=current_folder, compare=False, repr=False)
     """The current folder when the program was read."""
 
@@ -122,7 +123,7 @@ class Program:
 
     def plain(self) -> dict[str, Any]:
         """Return the canonical spec, which reads as an equal program."""
-        found: dict[str, Any] = {"spec": VERSION, "name": self.name}
+        found: dict[str, Any] = {"spec": CANONICAL, "name": self.name}
         for section in ("data", "flow", "outputs"):
             found[section] = {one.name: plain_of(one) for one in getattr(self, section)}
         for name, one in (("privacy", self.privacy), ("about", self.about)):

@@ -10,6 +10,7 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.core import dp
 from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_program
 from opendp_sim.dsl.grammar.parameters import resolve_parameters
 from opendp_sim.dsl.grammar.parse import missing, read_words
 from opendp_sim.dsl.grammar.privacy import read_privacy
@@ -107,6 +108,7 @@ def _draft(
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip
         return Draft(nothing, frozenset(), notes, document)
     body, values = resolve_parameters(data, given, notes)
+    body = canonical_program(body)
     found, _ = read_words(Spec, body | {"privacy": HOLE}, (), notes)  # it is read with the data
     named = {word: found.get(word, {}) for word in ("data", "flow", "outputs")}
     entries = named["data"].values()
@@ -128,6 +130,7 @@ def _draft(
         about=found.get("about"),
         written_folder=folder,
         values=tuple(sorted(values.items())),
+        former=document is not None and body.get("spec") == CANONICAL,
     )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
     return Draft(program, broken, notes, document, unit)

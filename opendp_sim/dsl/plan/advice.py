@@ -9,6 +9,12 @@ from typing import Any
 from opendp_sim.accounting.budget_warnings import large_delta, little_protection
 from opendp_sim.core.sample_size import needed_records
 from opendp_sim.domains.rows import GridRows
+from opendp_sim.dsl.grammar.bandwidths import (
+    CANONICAL,
+    VERSION,
+    canonical_bandwidths,
+    shown_bandwidth,
+)
 from opendp_sim.dsl.plan.records import Planned, ledger_path
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.column_scales import unlike_columns
@@ -28,6 +34,7 @@ def advice(plan: Planned) -> list[str]:
     """Return one sentence for each thing that is allowed and seldom meant."""
     return [
         *warnings_of(plan),
+        *_former(plan),
         *_unspent(plan),
         *_single(plan),
         *unlike_columns(
@@ -50,6 +57,18 @@ def advised_of(plan: Planned) -> list[str]:
     steps = (step for typed in plan.types.values() for step in stage_plain(typed)["steps"])
     told = [f"{step['step']}: {text}" for step in steps for text in step.get("advice", ())]
     return list(dict.fromkeys([*told, *advice(plan)]))
+
+
+def _former(plan: Planned) -> Iterator[str]:
+    """Yield how to upgrade a spec whose bandwidths mean another kernel."""
+    found = canonical_bandwidths(plan.program.plain()) if plan.program.former else []
+    if found:
+        told = ", ".join(f"{s:g} becomes {shown_bandwidth(s):.6g}" for s in dict.fromkeys(found))
+        yield (
+            f"`spec: {CANONICAL}` reads a Gaussian kernel's bandwidth h as exp(-(r / h)**2), and "
+            f"`{VERSION}` as exp(-r**2 / (2 h**2)), as Python and scikit-learn do. To upgrade write "
+            f"`spec: {VERSION}` and divide by sqrt(2): {told}"
+        )
 
 
 def _little(plan: Planned) -> Iterator[str]:

@@ -17,11 +17,11 @@ _LATTICE_COLUMNS = 3
 """Columns up to which `FREQUENCIES` hold a lattice, so that more of them have no less error."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
-_RANGES = 7.0
+_RANGES = 9.9
 """Ranges in bandwidths up to which a lattice has less noise than the Gauss transform under pure DP."""
 _MOST_BITS, _ROW_BITS = 20, 23
-_ORDER, _SIDE = 8, 0.75
-"""Of ``gauss_transform_sketch``: its own defaults."""
+_ORDER, _SIDE = 8, 0.75 * math.sqrt(2.0)
+"""Of ``gauss_transform_sketch``: its own defaults, the side in bandwidths h."""
 
 
 def grid_bits(width: int) -> int:
@@ -71,7 +71,7 @@ def frequencies_told(frequencies: int, sampled: float, noise: float) -> str:
 
 
 def gaussian_kernel_step(
-    sigma: float,
+    bandwidth: float,
     width: int,
     longest: float | None,
     *,
@@ -81,14 +81,14 @@ def gaussian_kernel_step(
     seed: int = 0,
     per_label: bool = False,
 ) -> tuple[Mapping[str, Any], KernelSketch]:
-    """Return the sketch step for ``exp(-(r / sigma)**2)``, and the sketch's name.
+    """Return the sketch step for ``exp(-r**2 / (2 h**2))``, and the sketch's name.
 
     Args:
-        sigma: the bandwidth, in the units of the rows that come in.
+        bandwidth: h, in the units of the rows that come in.
         width: number of columns.
         longest: the longest range between two bounds, in the same units; None where it is not known.
         engine: None to choose: the Gauss transform under pure DP, up to three columns, for ranges of more
-            than 7 bandwidths, while it is small; elsewhere a Fourier sketch, whose lattice has less
+            than 9.9 bandwidths, while it is small; elsewhere a Fourier sketch, whose lattice has less
             noise and no sampling error.
         pure: whether the noise is Laplace.
         frequencies: of a Fourier sketch.
@@ -96,12 +96,12 @@ def gaussian_kernel_step(
         per_label: one density a class.
     """
     if engine is None:
-        ranges = math.inf if longest is None else longest / sigma
+        ranges = math.inf if longest is None else longest / bandwidth
         few = pure and width <= 3 and ranges > _RANGES and _cells(ranges, width) <= _CELLS
         engine = "gauss_transform" if few else "fourier"
     if engine == "gauss_transform":
-        return {"gauss_transform_sketch": {"bandwidth": sigma, "per_label": per_label}}, engine
-    kernel = {"gaussian": {"bandwidth": sigma}}
+        return {"gauss_transform_sketch": {"bandwidth": bandwidth, "per_label": per_label}}, engine
+    kernel = {"gaussian": {"bandwidth": bandwidth}}
     step = {"frequencies": frequencies, "kernel": kernel, "seed": seed, "per_label": per_label}
     return {"fourier_sketch": step}, engine
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opendp_sim.dsl.grammar.bandwidths import written_program
 from opendp_sim.dsl.plan.records import Planned
 
 
@@ -32,7 +33,7 @@ class ErrorCurve:
 
 def as_yaml(plan: Planned) -> str:
     """Return the program as a spec of equal hash, every default included."""
-    return yaml_text(plan.program.plain())
+    return yaml_text(written_program(plan.program.plain()))
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ def kernel_step(
         step = {"repetitions": count, "buckets": 256, "family": family, "seed": seed}
         return {"race_sketch": {**step, "per_label": per_label}}, engine
     return gaussian_kernel_step(
-        bandwidth * math.sqrt(2.0),  # scikit-learn's kernel is exp(-r**2 / (2 h**2))
+        bandwidth,
         width,
         box.longest,
         engine=cast("KernelSketch", engine) if engine != "auto" else None,

@@ -40,7 +40,7 @@ class FourierFeatures(Mechanism):
         Input: rows of d integers under symmetric distance, in steps of ``unit``.
         Output: rows of 2 D integers in [-1024, 1024], of L2 norm at most 1024 sqrt(D), in steps of
         1 / (1024 sqrt(D)): the products of two of them are the Gaussian kernel
-        exp(-(\|x - y\|_2 / bandwidth)**2) on average over the seed.
+        exp(-r**2 / (2 h**2)) of their L2 distance r, on average over the seed.
 
     Stability
         .. math:: d_{out} = d_{in}
@@ -86,7 +86,8 @@ class FourierFeatures(Mechanism):
     bandwidth: Annotated[
         float,
         param(
-            "Bandwidth of the kernel exp(-(|x - y|_2 / sigma)**2) that products of rows stand for.",
+            "Bandwidth h of the kernel exp(-r**2 / (2 h**2)) that products of rows stand for; "
+            "`make_`, `then_` and records take h sqrt(2).",
             symbol="sigma", unit="data units", ge=2.0**-500, le=2.0**500,
             hint="half to once the distance that two records usually have, from public knowledge.",
         ),

@@ -185,8 +185,8 @@ def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path
         for at in range(300)
         if at % 6 and at % 9
     ]
-    apart = [((co - 3) / 10 / 0.1) ** 2 + ((t - 5.5) / 100 / 0.1) ** 2 for co, t in rows]
-    truth = sum(np.exp(-np.array(apart)))
+    apart = [((co - 3) / 10 / 0.07) ** 2 + ((t - 5.5) / 100 / 0.07) ** 2 for co, t in rows]
+    truth = sum(np.exp(-np.array(apart) / 2))
     assert told["lower"] <= truth <= told["upper"]
     assert abs(told["density"] - truth) < 2
     assert abs(told["records"] - len(rows)) < 2

@@ -15,7 +15,7 @@ from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.text.diagnostic import Refused
 
 SPEC = """
-spec: opendp_sim/1
+spec: opendp_sim/2
 name: stones
 data:
   stones:

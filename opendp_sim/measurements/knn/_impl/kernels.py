@@ -61,11 +61,16 @@ class Cosine(VoteKernel):
 
 
 class Rbf(VoteKernel):
-    """``exp(-distance**2 / bandwidth**2)``."""
+    """``exp(-r**2 / (2 h**2))``; the record has ``h sqrt(2)``."""
 
     key: ClassVar[str] = "rbf"
     bandwidth: Annotated[
-        float, param("Distance at which the kernel is 1/e.", default=1.0, **_BANDWIDTH)
+        float,
+        param(
+            "Distance h at which the kernel is exp(-1/2); `make_`, `then_` and records take h sqrt(2).",
+            default=1.0,
+            **_BANDWIDTH,
+        ),
     ] = 1.0
 
     def reach(self, value: NDArray[np.float64]) -> NDArray[np.float64]:

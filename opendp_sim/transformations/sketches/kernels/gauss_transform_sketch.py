@@ -337,7 +337,8 @@ class GaussTransformSketch(Mechanism):
     bandwidth: Annotated[
         float,
         param(
-            "Bandwidth of the kernel exp(-(|x - y|_2 / sigma)**2).", symbol="sigma",
+            "Bandwidth h of the kernel exp(-r**2 / (2 h**2)); `make_`, `then_` and records take "
+            "h sqrt(2).", symbol="sigma",
             unit="data units", gt=0,
             hint="the distance at which two records count as near; cells grow with it.",
         ),

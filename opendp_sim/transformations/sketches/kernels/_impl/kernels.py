@@ -13,7 +13,8 @@ from opendp_sim.core.arithmetic.directions import orthogonal_blocks
 from opendp_sim.core.mechanism import Option, param
 
 _BANDWIDTH = param(
-    "Bandwidth: distances are divided by it.", symbol="sigma", unit="data units", gt=0,
+    "Bandwidth h: gaussian is exp(-r^2 / (2 h^2)), others are of r / h. In `make_`, `then_` and "
+    "records, gaussian takes h sqrt(2).", symbol="sigma", unit="data units", gt=0,
     hint="the distance at which two records count as near; half a typical distance is a start.",
 )  # fmt: skip
 
@@ -90,7 +91,7 @@ class Term(NamedTuple):
 
 
 class GaussianKernel(OneKernel):
-    """``exp(-(|x - y|_2 / sigma)^2)``."""
+    """``exp(-r^2 / (2 h^2))``, r the L2 distance; the record has ``sigma = h sqrt(2)``."""
 
     key: ClassVar[str] = "gaussian"
 

@@ -1,0 +1,179 @@
+"""A Gaussian bandwidth means one kernel on every door."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from sklearn.neighbors import KernelDensity
+from typer.testing import CliRunner
+
+import opendp_sim as sim
+from opendp_sim.cli import app
+from opendp_sim.core.mechanism import REGISTRY, Option
+from opendp_sim.dsl import plan_file
+from opendp_sim.dsl.grammar.bandwidths import GAUSSIAN, shown_step, written_program
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.advice import advice
+from opendp_sim.sklearn import DPKernelDensity
+
+ROOT = math.sqrt(2.0)
+WIDTHS = st.floats(1e-6, 1e6)
+BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+ROWS = np.array([[0.25, 0.5], [0.5, 0.5], [0.75, 0.25]])
+HERE = np.array([[0.25, 0.5], [0.3, 0.75], [1.0, 1.0]])
+
+
+def steps(g: float, t: float, other: float) -> dict[str, list[Any]]:
+    """Every place of a Gaussian bandwidth, and others beside it."""
+    terms = [[0.5, {"gaussian": {"bandwidth": g}}], [0.5, {"exponential": {"bandwidth": other}}]]
+    return {
+        "one": [{"fourier_sketch": {"frequencies": 9, "seed": 1, "kernel": {"gaussian": {"bandwidth": g}}}}],
+        "sum": [{"fourier_sketch": {"frequencies": 9, "seed": 1, "kernel": {"weighted": {"terms": terms}}}}],
+        "cells": [{"gauss_transform_sketch": {"bandwidth": t}}],
+        "waves": [{"fourier_features": {"frequencies": 9, "seed": 1, "bandwidth": t}}, "moments_sketch"],
+        "tails": [{"exponential_sum": {"bandwidth": other, "seed": 1, "structure": {"gauss_transform": {}}}}],
+    }  # fmt: skip
+
+
+def spec(version: int, flow: dict[str, list[Any]], kernel: Any = "cosine") -> dict[str, Any]:
+    votes = {"ind_knn": {"rho": 0.5, "queries": 5, "size": 100, "kernel": kernel}}
+    grid = [{"select": {"features": ["x", "y"]}}, {"quantize": {"bits": 8}}]
+    columns = {name: {"dtype": "float64", "bounds": list(ends)} for name, ends in BOX.items()}
+    noisy = {"noise": "gaussian", "spend": "10%"}
+    stages = {name: {"from": "grid", "steps": of, "release": noisy} for name, of in flow.items()}
+    return {
+        "spec": f"opendp_sim/{version}",
+        "name": "doors",
+        "data": {"records": {"source": {"memory": "records"}, "columns": columns}},
+        "privacy": {
+            "unit": {"add_remove": 1, "of": "row"}, "measure": "zcdp",
+            "budget": {"epsilon": 1.0, "delta": 1e-6},
+        },
+        "flow": {
+            "grid": {"from": "records", "steps": grid},
+            "votes": {"from": "grid", "release": {"mechanism": votes}},
+            **stages,
+        },
+        "outputs": {f"of_{n}": {"from": n, "save": f"{n}.npz"} for n in ("votes", *flow)},
+    }  # fmt: skip
+
+
+def hash_of(body: dict[str, Any]) -> str:
+    draft = draft_of(body)
+    assert not draft.notes.findings
+    return draft.program.hash
+
+
+@given(g=WIDTHS, t=WIDTHS, other=WIDTHS)
+def test_an_upgraded_spec_is_the_same_program(g: float, t: float, other: float) -> None:
+    """Of equal hash, and so with equal claims, noise and answers."""
+    new = spec(2, steps(g, t, other), {"rbf": {"bandwidth": g}})
+    old = spec(1, steps(g * ROOT, t * ROOT, other), {"rbf": {"bandwidth": g * ROOT}})
+    assert hash_of(new) == hash_of(old) != hash_of({**new, "spec": "opendp_sim/1"})
+
+
+def test_a_default_is_converted_too() -> None:
+    whole = {"rbf": {"bandwidth": ROOT}}
+    for kernel in ("rbf", {"rbf": {}}, {"rbf": None}, {"rbf": {"bandwidth": 1}}):
+        assert hash_of(spec(2, {}, kernel)) == hash_of(spec(1, {}, whole)), kernel
+    student = {"student": {"bandwidth": 1.0}}
+    assert hash_of(spec(2, {}, student)) == hash_of(spec(1, {}, student))
+
+
+@given(g=WIDTHS)
+def test_a_program_comes_back_from_its_text(g: float) -> None:
+    """Whichever language it was written in: in language 2 if a float gives its bandwidth exactly."""
+    flow = {"cells": [{"gauss_transform_sketch": {"bandwidth": g, "order": 2}}]}
+    body = spec(1, {})
+    body["flow"] |= {
+        "cells": {"from": "grid", "steps": flow["cells"], "release": {"noise": "gaussian"}}
+    }
+    for version in (1, 2):
+        program = draft_of({**body, "spec": f"opendp_sim/{version}"}).program
+        text = written_program(program.plain())
+        assert draft_of(text).program.hash == program.hash
+        assert text["spec"] == "opendp_sim/2" or version == 1
+
+
+@pytest.mark.parametrize("h", [0.05, 0.1, 0.3, 1.0, 2.5, 28.28, 15_000.0])
+def test_a_plan_is_written_with_the_bandwidth_that_was_asked(h: float) -> None:
+    text = sim.density({"x": (0.0, 1e5)}, bandwidth=h).plan.to_yaml()
+    assert "spec: opendp_sim/2" in text
+    assert f"bandwidth: {h}" in text
+
+
+def test_every_bandwidth_of_the_catalogue_is_declared() -> None:
+    """A new mechanism with a bandwidth has to choose: of a Gaussian, or one of these."""
+    others = {"exponential", "laplacian", "rational", "student", "exponential_sum"}
+
+    def kinds(cls: type[Any]) -> set[type[Any]]:
+        return set(cls.__subclasses__()).union(*(kinds(each) for each in cls.__subclasses__()))
+
+    known = {
+        c.key
+        for c in {*kinds(Option), *REGISTRY.values()}
+        if "bandwidth" in c.model_fields and hasattr(c, "key")
+    }
+    assert known == GAUSSIAN | others
+
+
+def test_a_kernel_is_scikit_learns_on_every_door(tmp_path: Path) -> None:
+    h = 0.25
+    of_records = KernelDensity(bandwidth=h).fit(ROWS)
+    expected = np.exp(of_records.score_samples(HERE)) * len(ROWS) * 2 * math.pi * h**2
+    frame = {"x": ROWS[:, 0], "y": ROWS[:, 1]}
+    words = {"epsilon": 1e6, "delta": 1e-6}
+    found = sim.density(BOX, bandwidth=h, **words).apply(frame, into=tmp_path).density(HERE)
+    assert np.allclose(found["density"], expected, atol=0.02)
+    body = spec(2, {})
+    kernel = {"frequencies": 2000, "seed": 0, "kernel": {"gaussian": {"bandwidth": h}}}
+    body["privacy"] |= {"measure": "gdp", "budget": {"epsilon": 1e6, "delta": 1e-6}}
+    body["flow"] = {
+        "grid": {
+            "from": "records",
+            "steps": [
+                {"select": {"features": ["x", "y"]}},
+                {"quantize": {"bits": 20}},
+                {"fourier_sketch": kernel},
+            ],
+            "release": {"noise": "gaussian"},
+        }
+    }
+    body["outputs"] = {"o": {"from": "grid", "save": "o.npz"}}
+    by_spec = (
+        sim.apply(body, {"records": frame}, into=tmp_path / "spec").released["o"].density(HERE)
+    )
+    assert np.allclose(by_spec["density"], expected, atol=0.02)
+    estimator = DPKernelDensity(epsilon=1e6, bounds=(0, 1), bandwidth=h).fit(ROWS)
+    told = np.exp(estimator.score_samples(HERE)) * len(ROWS) * 2 * math.pi * h**2
+    assert np.allclose(told, expected, atol=0.02)
+
+
+def test_a_file_of_the_former_language_gets_one_notice(tmp_path: Path) -> None:
+    text = sim.density(BOX, bandwidth=0.1).plan.to_yaml()
+    new, old = tmp_path / "new.yaml", tmp_path / "old.yaml"
+    new.write_text(text)
+    old.write_text(text.replace("opendp_sim/2", "opendp_sim/1"))
+    assert not [one for one in advice(plan_file(new)) if "opendp_sim/1" in one]
+    (told,) = [one for one in advice(plan_file(old)) if "opendp_sim/1" in one]
+    assert "divide by sqrt(2): 0.1 becomes 0.0707107" in told
+    shown = CliRunner().invoke(app, ["check", str(old)])
+    assert "divide by sqrt(2)" in " ".join(shown.output.split())
+
+
+def test_the_details_show_what_was_written() -> None:
+    plan = draft_of(spec(2, {}, {"rbf": {"bandwidth": 0.3}})).program
+    ((_, inner),) = plan.stage("votes").release.plain()["mechanism"].items()
+    assert shown_step({"ind_knn": inner})["ind_knn"]["kernel"] == {"rbf": {"bandwidth": 0.3}}
+
+
+def test_a_refusal_quotes_the_bandwidth_as_written() -> None:
+    for bad in (-0.5, 0, "wide", float("nan")):
+        flow = {"cells": [{"gauss_transform_sketch": {"bandwidth": bad}}]}
+        (finding,) = draft_of(spec(2, flow)).notes.findings
+        assert str(bad) in finding.label
