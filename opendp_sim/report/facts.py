@@ -181,7 +181,7 @@ def _tiles(
     small = outputs[0].small if len(outputs) == 1 else ", ".join(one.name for one in outputs[:6])
     yield Tile("What leaves", big, small)
     own = said.errors.get(only)
-    value, line = said.error.value, said.error.line.partition(" (+")[0].removesuffix(" (-v)")
+    value, line = said.error.value, said.error.line
     if own is not None:
         value, line = own.value.capitalize(), f"{only}: {own.line}"
     yield Tile("How wrong", value, f"{line}.")
@@ -299,10 +299,10 @@ def _evidence(key: str) -> tuple[str, ...]:
 _FEW = 0.01
 """The share of innocent rows that a careful attacker accuses."""
 _NOTES = (
-    '"2 in 3" tells the size of an error: one answer of three is off by more, one of twenty by more '
-    "than double. 100 and 10,000 rows are examples, of one class where there are classes: nothing is "
-    "guessed about this data. Noise, draws and projections are independent, so their squares add up: 3 "
-    "and 4 make 5. Rounding and bias may all point one way, so they are added in full."
+    '"95%" tells the size of an error: one answer of twenty is off by more. 100 and 10,000 rows are '
+    "examples, of one class where there are classes: nothing is guessed about this data. Noise, draws "
+    "and projections are independent, so their squares add up: 3 and 4 make 5. Rounding and bias may "
+    "all point one way, so they are added in full."
 )
 
 

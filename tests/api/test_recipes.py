@@ -403,7 +403,7 @@ def test_the_most_frequent_items_by_person(tmp_path):
     """Each item counts once a person: of `home`, which every person has two times, no more than 600."""
     fit = sim.top("page", k=2, unit="who", epsilon=20.0)
     assert "all rows of one `who`" in repr(fit)
-    assert "listed in 95 of 100 runs" in repr(fit)
+    assert "listed in 95% of runs" in repr(fit)
     found = fit.apply(VOTES, into=tmp_path)
     wanted = {"rank": [1, 2], "item": ["home", "map"]}
     assert found.to_pandas().to_dict("list") == wanted

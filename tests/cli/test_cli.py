@@ -81,16 +81,23 @@ def test_the_plan_is_the_golden_one(monkeypatch):
 @pytest.mark.few(7)
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(spec):
-    """In six labelled lines of one row each, within 80 columns, of which nothing is cut."""
+    """In six labelled lines of one row each, errors in one for each output; 80 columns, nothing cut."""
     plan = planned(spec)
     out = Console(file=io.StringIO(), width=200)
     said = tell(plan, ledger=ledger_status(plan))
     show_first(said, next_command(plan, said, f"specs/{spec.name}"), out)
     lines = out.file.getvalue().splitlines()
     heads = ["plan", "who", "privacy", "error", "cost", "next"]
-    assert [line[:9].strip() for line in lines] == heads
+    assert [head for line in lines if (head := line[:9].strip())] == heads
+    at = [line[:9].strip() for line in lines].index("error")
+    errors = [line[9:] for line in lines[at:-2]]
+    assert len(errors) >= min(len(plan.outputs), 12)
+    for name in list(plan.outputs)[:12]:
+        own = (name[:5], f"density of {name[:5]}", f"distance of {name[:5]}", "density:")
+        assert [one for one in errors if one.startswith(own)], name
     assert max(map(len, lines)) <= 80
-    assert "…" not in out.file.getvalue()
+    assert not [line for line in lines if "…" in line.replace("…:", ":")]
+    lines = [line for line in lines if line[:9].strip()]
     for line, told in zip(
         lines, (plan.program.name, "each ", " at most", ":", "epsilon", spec.name), strict=True
     ):

@@ -28,7 +28,7 @@ def test_a_plan_its_release_and_its_ledger_say_the_same(tmp_path):
     for card in (plan, shown, spent):
         assert card["who"] == said.who.line
         assert f"guess right {said.attacker.right}% of the time at most" in card["privacy"]
-    assert plan["error"].startswith("density: 2 in 3 answers within ±")
+    assert plan["error"].startswith("density: 95% of answers within ±")
     assert shown["cost"] == "epsilon 1, delta 1e-6"
     assert "density" in shown["asks"]
     assert spent["spent"].endswith("of epsilon 3, delta 1e-05")

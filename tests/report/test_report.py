@@ -106,7 +106,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         "54.8 are right; a coin is right 50 times",
         "Formally: (1, 1e-06)-DP",
         "with 2 rows 59.4, with 10 rows 88.2 of 100 guesses are right",
-        "±6.5 rows",
+        "±14 rows",
         "Not counted",
         "1,024,010 noisy numbers",
         "Not promised",
@@ -165,7 +165,7 @@ def test_a_certificate_s_tiles_are_those_of_its_own_output(tmp_path):
     page = page_of(done.certificates["answers"])
     assert "<strong>18 rows</strong><p>answers: the chosen class is safe when it leads" in page
     page = page_of(done.certificates["densities"])
-    assert "<strong>±6.5 rows</strong><p>densities: 2 in 3 answers within" in page
+    assert "<strong>±14 rows</strong><p>densities: 95% of answers within" in page
 
 
 def test_a_ledger_that_cannot_be_read_is_a_warning(tmp_path):

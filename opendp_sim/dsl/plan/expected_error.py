@@ -16,11 +16,14 @@ from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.types.error_terms import (
     BESIDE,
     RECORDS,
+    WIDE,
+    WITHIN,
     Wrong,
     at_least,
     few_digits,
     of_release,
     size,
+    wide,
 )
 from opendp_sim.dsl.types.outputs import OutputType, is_predicted
 
@@ -68,6 +71,11 @@ class Whole:
         """Bound the whole root mean square error with ``records`` records."""
         drawn = (records * value for value in self.drawn.values())
         return math.hypot(self.noise, *drawn) + records * sum(self.fixed.values())
+
+    def within(self, records: int) -> float:
+        """Bound what 95 errors of 100 are within, with ``records`` records."""
+        fixed = records * sum(self.fixed.values())
+        return WIDE * (self.at(records) - fixed) + fixed
 
     @property
     def has_parts(self) -> bool:
@@ -209,13 +217,13 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             yield _of_means(whole, expected["least records"], record, unit, can_predict=likes)
         yield _of_sums(whole, record, unit, direct=last.key in ANSWERING_KINDS, can_predict=likes)
     for name, value in expected.items():
-        near = few_digits(value)
+        near = wide(value)
         if name == _SUMS_OF_PRODUCTS:
             line = f"not known in advance; sums behind the fit: ±{near} rows' worth"
             yield Wrong(line, f", by noise: not of a coefficient. {_NO_COEFFICIENT}")
         if name.startswith((_NOISY, "noise")):
             yield Wrong(
-                f"not known in advance; noise in the fitted loss: ±{near}", " in 2 of 3 runs"
+                f"not known in advance; noise in the fitted loss: ±{near}", f" in {WITHIN} of runs"
             )
 
 
@@ -228,25 +236,25 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
     last = _worst(can_predict) if not counts else _LIKE if can_predict else ""
     last = f"{decide}{f'. {last}' if last else ''}"
     if not whole.has_parts:
-        value = f"±{few_digits(noise)}{rows}"
+        value = f"±{wide(noise)}{rows}"
         if counts:
-            line = f"2 in 3 {counted} within {value}, however many there are"
+            line = f"{WITHIN} of {counted} within {value}, however many there are"
             return Wrong(line, f", by noise{decide}", value)
-        line = (
-            f"2 in 3 sums within {value}: what the {few_digits(noise / record)} farthest rows add"
-        )
+        line = f"{WITHIN} of sums within {value}: what the {wide(noise / record)} farthest rows add"
         return Wrong(line, f", by noise, in {unit}{last}", value)
-    first, second = (f"±{few_digits(whole.at(of))}{rows}" for of in BESIDE)
-    line = f"2 in 3 {counted} within {first} {_ROWS}"
+    first, second = (f"±{few_digits(whole.within(of))}{rows}" for of in BESIDE)
+    line = f"{WITHIN} of {counted} within {first} {_ROWS}"
     if not counts:
-        line = f"2 in 3 sums within {first} of at most {few_digits(BESIDE[0] * record)} {_ROWS}"
+        line = (
+            f"{WITHIN} of sums within {first} of at most {few_digits(BESIDE[0] * record)} {_ROWS}"
+        )
     each = ", ".join(
         f"{_percent(value) if counts else f'{size(value)} for each row'} by {word}"
         for word, value in whole.parts()
     )
     of = "" if counts else f", in {unit}"
     more = (
-        f", {second} with {BESIDE[1]:,}{of}: noise ±{few_digits(noise)}{rows} whatever their number, and "
+        f", {second} with {BESIDE[1]:,}{of}: noise ±{wide(noise)}{rows} whatever their number, and "
         f"at most{' of all rows' if counts else ''} {each}{whole.cut_off()}{last}"
     )
     return Wrong(line, more, first)
@@ -269,8 +277,8 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     least, counted = expected["least records"], expected["noise of the number of records"]
     decide = "; they decide the answer" if decides else ""
     more = (
-        f"{decide}: {_divided(whole, _percent)}. The number that a sum is divided by is noisy too (2 in "
-        f"3 within ±{few_digits(counted)}), which moves an answer by as large a share of itself. "
+        f"{decide}: {_divided(whole, _percent)}. The number that a sum is divided by is noisy too "
+        f"({WITHIN} within ±{wide(counted)}), which moves an answer by as large a share of itself. "
         f"{_pulled(least)}"
     )
     return _mean(whole, least, None, more)
@@ -291,7 +299,7 @@ def _divided(whole: Whole, shown: Callable[[float], str]) -> str:
     """State the noise of a mean, and what each row adds."""
     each = ", ".join(f"{shown(value)} by {word}" for word, value in whole.parts())
     most = f", and at most {each} whatever their number" if each else ""
-    return f"noise {size(whole.noise)} divided by the number of rows{most}{whole.cut_off()}"
+    return f"noise ±{size(WIDE * whole.noise)} divided by the number of rows{most}{whole.cut_off()}"
 
 
 def _pulled(least: float) -> str:
@@ -310,16 +318,16 @@ def _mean(whole: Whole, least: float, scale: float | None, more: str) -> Wrong:
     few = f"under {math.ceil(least):,}"
     if least > BESIDE[1]:
         return Wrong(f"{few} rows only noise", more)
-    values = [whole.at(of) / of for of in BESIDE]
+    values = [whole.within(of) / of for of in BESIDE]
     first, second = (f"±{_percent(v) if scale is None else few_digits(v)}" for v in values)
     most = f" of at most {size(scale)}" if scale is not None else ""
     if least > BESIDE[0]:
-        line = f"2 in 3 within {second}{most}, with {BESIDE[1]:,} rows; {few} only noise"
+        line = f"{WITHIN} within {second}{most}, with {BESIDE[1]:,} rows; {few} only noise"
         return Wrong(line, more, second)
     told = (
-        f"2 in 3 answers within {first} of all rows"
+        f"{WITHIN} of answers within {first} of all rows"
         if scale is None
-        else f"2 in 3 within {first}{most}"
+        else f"{WITHIN} within {first}{most}"
     )
     return Wrong(f"{told} {_ROWS}", f", {second} with {BESIDE[1]:,}{more}", first)
 
@@ -348,7 +356,7 @@ def _lead(records: float, own: str, classes: int) -> Wrong:
     more = (
         f"; below it noise may have decided, above it noise alone puts a wrong one of the "
         f"{rivals + 1:,} classes first in fewer than 3 of 100 questions, however near all of them are "
-        f"(2 in 3 counts are within ±{few_digits(records)} rows{own}). Column `margin` is the lead"
+        f"({WITHIN} of counts are within ±{wide(records)} rows{own}). Column `margin` is the lead"
     )
     line = f"the chosen class is safe when it leads by {value} or more"
     return Wrong(line, more, value, lead)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +28,10 @@ from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.types.describe import keys_text
 from opendp_sim.dsl.types.error_terms import Wrong
 
-_NAME = 20
-"""Letters of a name that a line shows; the whole name stands in the sentences."""
+_SHOWN = 12
+"""Outputs whose errors stand on a first screen, a line each."""
+_NAME, _LEAST = 20, 6
+"""Letters of a name that a line shows, and in a full line; the whole name stands in the sentences."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class PlanStatements:
         room: how many more such runs the ledger allows; None where none counts.
         errors: each output's expected error, by name; of questions asked later where there are none.
         plan, who, privacy, error, cost, repeat: the statements, in the order of a reader's questions.
+        each_error: a line for each output, of which ``error`` is the first.
         data: of the claim, the data, its steps and the noise.
         warnings: of claims that promise next to nothing.
         advice: what is allowed and seldom meant, the warnings left out.
@@ -55,6 +58,7 @@ class PlanStatements:
     who: Statement
     privacy: Statement
     error: Statement
+    each_error: tuple[Statement, ...]
     cost: Statement
     repeat: Statement
     data: tuple[Statement, ...]
@@ -64,7 +68,7 @@ class PlanStatements:
     @property
     def first(self) -> tuple[Statement, ...]:
         """The lines of a first screen, without the command that comes next."""
-        return self.plan, self.who, self.privacy, self.error, self.cost
+        return self.plan, self.who, self.privacy, *self.each_error, self.cost
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield (topic, line) of everything."""
@@ -114,6 +118,8 @@ def tell(
         cost = loss_statement(unit, claim, loss_text(plan.privacy.measure, plan.total))
         repeat = _repeat(plan, ledger, alone)
         cost = replace(cost, line=_cost(plan, cost.value, ledger, runs))
+    later = {**errors, **(asked_later(plan) if told else {})}
+    each_error = tuple(_errors(later, [n for n in plan.outputs if not _covered(n, later)]))
     name = plan.program.name
     line = f"{_short(name, LINE - 44)}: no data was opened, nothing is spent yet"
     line = f"{_short(name)}: {wrote}" if wrote else line
@@ -125,7 +131,8 @@ def tell(
         Statement("done" if wrote else "plan", name, line),
         who,
         privacy,
-        _errors(errors),
+        each_error[0],
+        each_error,
         cost,
         repeat,
         tuple(_data(plan)),
@@ -234,22 +241,36 @@ def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) ->
     )
 
 
-def _errors(errors: Mapping[str, Wrong]) -> Statement:
-    """State the first output's error in a line, and all in sentences."""
-    if not errors:
-        told = "not known in advance: it depends on what the release is asked"
-        return Statement("error", "Not known", told)
+def _covered(output: str, errors: Mapping[str, Wrong]) -> bool:
+    """Return whether an output, or a question to it, has an error."""
+    return output in errors or any(name.endswith(f" of {output}") for name in errors)
+
+
+def _errors(errors: Mapping[str, Wrong], others: Sequence[str]) -> Iterator[Statement]:
+    """Yield a statement of each output's error, the sentences with the last."""
+    told = {name.removesuffix(" of release"): error for name, error in errors.items()}
+    told |= {name: Wrong("depends on what the release is asked") for name in others if errors}
+    if not told:
+        line = "not known in advance: it depends on what the release is asked"
+        yield Statement("error", "Not known", line)
+        return
     alike = defaultdict(list)
     for name, error in errors.items():
         alike[error.whole].append(name)
-    name, error = next(iter(errors.items()))
-    line = f"{_short(name.removesuffix(' of release'))}: {error.line}"
-    lines = [line, line.replace(" rows assumed", " rows")]
-    if len(errors) > 1:
-        lines = [f"{lines[0]} (+{len(errors) - 1} more: -v)", f"{lines[0]} (-v)", *lines]
-    value = f"{error.value[:1].upper()}{error.value[1:]}"
-    more = ". ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
-    return Statement("error", value, first_that_fits(*lines), "", f"{more}.")
+    more = ". ".join(f"{', '.join(names)}: {text}" for text, names in alike.items()) + "."
+    shown = list(told.items())
+    left = len(shown) - _SHOWN if len(shown) > _SHOWN + 1 else 0
+    shown = shown[: len(shown) - left]
+    for at, (name, error) in enumerate(shown):
+        line = f"{_short(name)}: {error.line}"
+        short = line.replace(" rows assumed", " rows")
+        cut = f"{_short(name, max(LINE - len(error.line) - 2, _LEAST))}: {error.line}"
+        fits = first_that_fits(line, short, cut)
+        value = f"{error.value[:1].upper()}{error.value[1:]}"
+        last = at == len(shown) - 1 and not left
+        yield Statement("" if at else "error", value, fits, "", more if last else "")
+    if left:
+        yield Statement("", "", f"and {left:,} more outputs (-v)", "", more)
 
 
 def _data(plan: Planned) -> Iterator[Statement]:

@@ -15,6 +15,10 @@ NEGATIVE = (
     "better."
 )
 """Why an answer may be negative, in the words of a page and of a terminal."""
+WITHIN = "95%"
+"""How often an answer is within the error that a line states, on every first screen."""
+WIDE = 2.12
+"""Deviations within which that share of an error is: 1.96 of a normal one, 2.12 of a Laplace one."""
 BESIDE = (100, 10_000)
 """Numbers of records that an error is told beside: a plan knows none."""
 
@@ -52,6 +56,11 @@ def few_digits(value: float) -> str:
     return size(float(f"{value:.2g}")) if abs(value) < 100 else size(value)
 
 
+def wide(deviation: float) -> str:
+    """Return an error that 95 answers of 100 are within."""
+    return few_digits(WIDE * deviation)
+
+
 def at_least(value: float) -> str:
     """Return a number that is not below the value, in few digits."""
     return size(float(up_text(value, 2 if abs(value) < 100 else 3)))
@@ -59,25 +68,25 @@ def at_least(value: float) -> str:
 
 def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
     """State the whole error predicted from public points, in its unit."""
-    value = f"±{few_digits(total)}{' rows' if unit == RECORDS else ''}"
-    line = f"2 in 3 within {value}, with {records:,} rows like these points"
+    value = f"±{wide(total)}{' rows' if unit == RECORDS else ''}"
+    line = f"{WITHIN} within {value}, with {records:,} rows like these points"
     counted = "" if unit in ("", RECORDS) else f", in {unit}"
-    return Wrong(line, f"{counted}; noise alone is ±{few_digits(noise)}", value)
+    return Wrong(line, f"{counted}; noise alone is ±{wide(noise)}", value)
 
 
 # --------------------------------------------------------------------------------------------------
 # What a release states of its own accuracy, in sentences: votes, selections, steps of a fit.
 
 _VOTES = "{up} votes"
-_NEAR = "±{near} votes"
+_NEAR = "±{wide} votes"
 STATED = {
     "votes_to_be_listed": (
-        "an item with {up} votes or more is listed in 95 of 100 runs",
+        "an item with {up} votes or more is listed in 95% of runs",
         _VOTES,
         ", unless others take all places",
     ),
     "votes_for_95_percent": (
-        "items {up} votes above item no. {ranks} are listed in 95 of 100 runs",
+        "items {up} votes above no. {ranks} are listed in 95% of runs",
         _VOTES,
         (
             ", unless other items fill the list before them. Why so far down: which items the data holds "
@@ -86,35 +95,35 @@ STATED = {
         ),
     ),
     "gap_for_95_percent": (
-        "sets {up} votes ahead pass the test in 95 of 100 runs",
+        "sets {up} votes ahead pass the test in 95% of runs",
         _VOTES,
         ": their last item is so far ahead of the next one",
     ),
     "drop_for_95_percent": (
-        "of two gaps, one {up} votes larger wins in 95 of 100 runs",
+        "of two gaps, one {up} votes larger wins in 95% of runs",
         _VOTES,
         "; a gap is by how many votes an item is ahead of the next one",
     ),
     "lead_for_95_percent": (
-        "items {up} votes above item no. {places} are listed in 95 of 100 runs",
+        "items {up} votes above no. {places} are listed in 95% of runs",
         _VOTES,
         "",
     ),
-    "deviation": ("2 in 3 vote counts, not released, within ±{near} votes", _NEAR, ""),
+    "deviation": ("95% of vote counts, not released, within ±{wide} votes", _NEAR, ""),
     "relative_vote_noise": (
-        "2 in 3 vote counts within ±{share}, when about {neighbours:.0f} rows vote",
+        "95% of vote counts within ±{share}, when about {neighbours:.0f} rows vote",
         "±{share} of votes",
         ": an estimate; with fewer voters the share is larger",
     ),
     "noise_of_votes": (
-        "2 in 3 vote counts within ±{near} votes, of {neighbours:.0f} neighbours",
+        "95% of vote counts within ±{wide} votes, of {neighbours:.0f} neighbours",
         _NEAR,
         (
             ": an estimate, for as many neighbours as are aimed at. How much less than one each of them "
             "weighs depends on the data, so no share is stated"
         ),
     ),
-    "vote_noise": ("2 in 3 vote counts within ±{near} of at most {voters:.0f} votes", _NEAR, ""),
+    "vote_noise": ("95% of vote counts within ±{wide} of at most {voters:.0f} votes", _NEAR, ""),
     "threshold": (
         "not known in advance; leads under {near} votes mostly unanswered",
         "{near} votes",
@@ -129,8 +138,8 @@ STATED = {
         ),
     ),
     "noise_of_a_gradient_in_records": (
-        "2 in 3 parts of a step within ±{near} rows",
-        "±{near} rows",
+        "95% of parts of a step within ±{wide} rows",
+        "±{wide} rows",
         "",
     ),
 }
@@ -152,7 +161,8 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
             value = float(expected[name])
             facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
             facts |= {of: f"{int(expected.get(of, 0)) + 1:,}" for of in ("ranks", "places")}
-            facts |= {"up": at_least(value), "near": few_digits(value), "share": f"{value:.0%}"}
+            facts |= {"up": at_least(value), "near": few_digits(value)}
+            facts |= {"wide": wide(value), "share": f"{WIDE * value:.0%}"}
             told = f"{more}{_ranked(expected)}"
             return Wrong(line.format(**facts), told, number.format(**facts))
     return None
@@ -165,10 +175,10 @@ def _ranked(expected: Mapping[str, Any]) -> str:
     order, noise = expected["order_for_95_percent"], expected.get("deviation_of_counts")
     counts = "no counts are released"
     if noise is not None:
-        counts = f"2 in 3 counts within ±{few_digits(float(noise))} votes"
+        counts = f"{WITHIN} of counts within ±{wide(float(noise))} votes"
     return (
-        f"; of two items the one that has {size(float(order))} votes more comes first in 95 of 100 "
-        f"runs; {counts}"
+        f"; of two items the one that has {size(float(order))} votes more comes first in "
+        f"{WITHIN} of runs; {counts}"
     )
 
 

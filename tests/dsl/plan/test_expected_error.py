@@ -145,13 +145,14 @@ def test_the_whole_error_holds_what_points_let_expect(stem):
         whole = whole_of(output, output.expected["noise_error"])
         assert found[name].noise <= found[name].total <= whole.at(1797)
         told = as_predicted(found[name].total, found[name].noise, 1797, "records")
-        value = f"±{few_digits(found[name].total)} rows"
-        assert told.line == f"2 in 3 within {value}, with 1,797 rows like these points"
+        value = f"±{few_digits(2.12 * found[name].total)} rows"
+        assert told.line == f"95% within {value}, with 1,797 rows like these points"
 
 
 def test_squares_of_what_is_drawn_add_up_and_bias_adds_to_itself():
     whole = Whole(3.0, {"sampling": 0.04, "projection": 0.0}, {"bias": 0.01, "rounding": 0.02})
     assert whole.at(100) == pytest.approx(5.0 + 3.0)
+    assert whole.within(100) == pytest.approx(2.12 * 5.0 + 3.0)
     assert [word for word, _ in whole.parts()] == [
         "the draws of the sketch",
         "rounding to the grid",
@@ -220,7 +221,7 @@ def test_a_median_s_noise_is_told_with_its_factor():
     told = how_wrong(plan)["density"].whole
     assert 100 < least < 10_000
     whole = whole_of(plan.outputs["density"], noise)
-    share = _percent(whole.at(10_000) / 10_000)
+    share = _percent(whole.within(10_000) / 10_000)
     assert f"within ±{share}, with 10,000 rows; under {math.ceil(least):,} only noise" in told
 
 

@@ -152,7 +152,7 @@ def test_a_stated_scale_of_votes_is_told_in_votes():
     assert facts["noise_of_votes"] == pytest.approx(0.88 * np.sqrt(rule.neighbours))
     told = of_release(facts)
     assert told is not None
-    assert told.line == f"2 in 3 vote counts within ±11 votes, of {rule.neighbours:.0f} neighbours"
+    assert told.line == f"95% of vote counts within ±24 votes, of {rule.neighbours:.0f} neighbours"
 
 
 @pytest.mark.parametrize(
