@@ -220,13 +220,41 @@ class Release(Questions):
     ) -> Release:
         """Make the release of a noisy sketch.
 
+        It reads the integers of a chain of ``then_`` functions: the release can be asked and saved. What
+        it claims is what its caller states; only ``apply`` writes a certificate.
+
         Args:
             stages: row maps and, last, the sketch, bound to the source; or a mechanism of its own
                 whose release can be asked.
-            flat: the released cells, shape (size,).
+            flat: the released cells, int64, shape (size,), as the chain returned them.
             noise: the law that was added; None for data that was public to begin with, and for a
                 mechanism that adds its own.
             privacy: the claim, as plain JSON.
+
+        Raises:
+            ReleaseError (OS702): the last step is neither a sketch nor a mechanism that can be asked.
+
+        Example:
+            >>> import numpy as np, opendp.prelude as dp
+            >>> from opendp.extras.numpy import array2_domain
+            >>> import opendp_sim.prelude as sim
+            >>> from opendp_sim import Release
+            >>> from opendp_sim.core.claims import Noise
+            >>> from opendp_sim.core.constructors import adopt_domain, adopt_metric
+            >>> from opendp_sim.core.mechanism import lookup
+            >>> from opendp_sim.core.pipeline import bind_steps
+            >>> dp.enable_features("contrib")
+            >>> space = array2_domain(num_columns=1, nan=False, T=float), dp.symmetric_distance()
+            >>> grid, sketch = {"bits": 8, "bounds": (0.0, 1.0)}, {"bandwidth": 0.3, "order": 3}
+            >>> measure = (space >> sim.then_quantize(**grid)
+            ...     >> sim.then_gauss_transform_sketch(**sketch) >> dp.m.then_laplace(scale=0.01))
+            >>> cells = np.array(measure(np.array([[0.5], [0.5]])))
+            >>> steps = [lookup("quantize")(**grid), lookup("gauss_transform_sketch")(**sketch)]
+            >>> stages = bind_steps(adopt_domain(space[0]), adopt_metric(space[1]), steps)
+            >>> claim = {"measure": "pure", "epsilon": measure.map(1)}
+            >>> release = Release.of_sketch(stages, cells, Noise("discrete_laplace", 0.01), claim)
+            >>> release.density([[0.5]])["density"].round(1).tolist()
+            [2.0]
         """
         made = _made_by(stages[-1])
         if made is None:
