@@ -32,8 +32,7 @@ from opendp_sim.io.file_spec import (
     At,
     FileOptions,
     FileState,
-    kind_by_bytes,
-    kind_hint,
+    hint_by_bytes,
     reading,
     same_file,
 )
@@ -612,12 +611,16 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
         if header is not None and not place.dialect.header and np.isfinite(reals(header)).any():
             hint = "write a first line with the names of the columns, or list them in the source's"
             error = error.restated(got=NO_HEADER, hint=f"{hint} `header`.")
-        if kind_by_bytes(place.file) is not None:
+        foreign = hint_by_bytes(place.file, ".csv")
+        if foreign is not None and place.file.suffix.lower() not in (".gz", ".zst"):
             error = DataError(
                 "OS601", str(place.file), expected="a .csv file", got="a file of another kind",
-                hint=kind_hint(place.file, ".csv"),
+                hint=foreign,
             )  # fmt: skip
-        if "".join((header or [])[:1]).startswith(_UTF16):
+        first = "".join((header or [])[:1])
+        if foreign is None and (
+            first.startswith(_UTF16) or first.count("\x00") * 3 > len(first) > 0
+        ):
             hint = "write `encoding: utf-16` beside its `file`."
             error = error.restated(got="a file in UTF-16", hint=hint)
         error.alone()

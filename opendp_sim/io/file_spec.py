@@ -33,14 +33,19 @@ ENDINGS = {
     "arrow": (".arrow", ".feather", ".ipc"),
 }
 """A kind of file to the ends of the names that a folder of them has."""
-_MAGIC = {
-    b"PAR1": "parquet",
-    b"ARROW1": "arrow",
-    b"SQLite format 3": "sql",
-    b"\x93NUMPY": "npy",
-    b"PK\x03\x04": "npz",
-}
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"SQLite format 3": "sql", b"\x93NUMPY": "npy"}
 """The first bytes of a file of a kind."""
+_ZIP = b"PK\x03\x04"
+_UNPACK = "its first bytes are those of a packed file: "
+_FOREIGN = {
+    b"\x1f\x8b": f"{_UNPACK}end its name by .gz, or unpack it.",
+    b"\x28\xb5\x2f\xfd": f"{_UNPACK}end its name by .zst, or unpack it.",
+    b"BZh": f"{_UNPACK}unpack it; .gz and .zst are read as they are.",
+    b"\xfd7zXZ": f"{_UNPACK}unpack it; .gz and .zst are read as they are.",
+    _ZIP: "its first bytes are those of an archive or a workbook: unpack it, or save its sheet as .csv.",
+    b"FEA1": "its first bytes are those of Feather version 1: write it again as version 2.",
+}
+"""The first bytes of files that are not read, and what to do."""
 _OPTIONS = {
     "csv": ("delimiter", *OPTIONS, "votes"),
     "jsonl": ("header", "votes"),
@@ -59,13 +64,30 @@ def kind_by_name(path: str | Path) -> str | None:
 
 def kind_by_bytes(file: Path) -> str | None:
     """Return the kind of source of a file's magic bytes, or None."""
-    try:
-        with regular(file).open("rb") as opened:
-            head = opened.read(16)
-    except (OSError, ValueError):
-        return None
+    head = _head(file)
+    if head.startswith(_ZIP) and b".npy" in head[30 : 30 + int.from_bytes(head[26:28], "little")]:
+        return "npz"
     found = (kind for magic, kind in _MAGIC.items() if head.startswith(magic))
     return "sql" if head[8:12] == b"DUCK" else next(found, None)
+
+
+def hint_by_bytes(file: Path, kind: str) -> str | None:
+    """Return a hint by an unreadable file's first bytes, or None."""
+    own = kind_by_bytes(file)
+    if own is not None and f".{own}" not in kind and own not in kind.lower():
+        return f"its first bytes are those of another kind of file: write `{own}: {file.name}`."
+    head = _head(file)
+    told = (hint for magic, hint in _FOREIGN.items() if own is None and head.startswith(magic))
+    return next(told, None)
+
+
+def _head(file: Path) -> bytes:
+    """Return a file's first bytes, if it is there."""
+    try:
+        with regular(file).open("rb") as opened:
+            return opened.read(2**8)
+    except (OSError, ValueError):
+        return b""
 
 
 @dataclass(frozen=True)
@@ -365,10 +387,7 @@ def reading(file: Path, kind: str, hint: str = "") -> Iterator[None]:
 
 def kind_hint(file: Path, kind: str) -> str:
     """Return a hint for a file that is unreadable as declared."""
-    own = kind_by_bytes(file)
-    if own is not None and f".{own}" not in kind and own not in kind.lower():
-        return f"its first bytes are those of another kind of file: write `{own}: {file.name}`."
-    return (
+    return hint_by_bytes(file, kind) or (
         "check the path (it is relative to the spec), the kind of source, and that the file is "
         "complete."
     )

@@ -9,6 +9,7 @@ same rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -99,6 +100,40 @@ def _computes(column: Any) -> bool:
     """Return whether reading a column may compute."""
     library = type(column).__module__.partition(".")[0]
     return not isinstance(column, np.ndarray) and library not in _HELD
+
+
+def warn_of_objects(table: Any, records: Records) -> None:
+    """Warn of numbers that a table stores as objects, by types alone.
+
+    Such a column has no type that could be refused, and a null in it may refuse nothing: each cell is
+    read by itself, and what is no number is dropped (``io/ingest.md``, "Cells without a type").
+    """
+    kinds = _stored_dtypes(table)
+    told = []
+    for column in records.columns:
+        parts = [column.name, *(f"{column.name}_{at}" for at in range(column.width))]
+        whole = parts[1:] if column.is_vector else parts[:1]
+        number = column.is_vector or column.dtype in ("int64", "float64")
+        if number and any(kinds.get(name) == np.dtype(object) for name in whole):
+            told.append(column.name)
+    if told:
+        warnings.warn(
+            f"stored as objects: {', '.join(told)}. Cells are read one by one, and a record with one "
+            'that is no number is dropped: .astype("Float64") of pandas tells whether there is any',
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _stored_dtypes(table: Any) -> dict[str, Any]:
+    """Return the dtypes of pandas' and numpy's columns, by name."""
+    if isinstance(table, Mapping):
+        return {str(name): getattr(cells, "dtype", None) for name, cells in table.items()}
+    if isinstance(table, np.ndarray):
+        return {name: table.dtype[name] for name in table.dtype.names or ()}
+    if library_of(table) == "pandas" and hasattr(table, "dtypes") and hasattr(table, "columns"):
+        return dict(zip(map(str, table.columns), table.dtypes, strict=True))
+    return {}
 
 
 def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,8 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.records import Records
 from opendp_sim.io.arrow import arrow_column, stored_in
@@ -54,10 +56,8 @@ class FilePart:
     """Columns of plain texts, which are read as dictionaries."""
 
     def columns(self, rows: int) -> dict[str, Any]:
-        """Return the columns that the folders' names stand for."""
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-
-        return {name: pa.repeat(pa.scalar(value), rows) for name, value in self.keys.items()}
+        """Return the folders' columns as cells without a type."""
+        return {name: np.full(rows, value, dtype=object) for name, value in self.keys.items()}
 
 
 def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +19,9 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import typed_column
-from opendp_sim.io.frames import from_table
+from opendp_sim.io.frames import from_table, warn_of_objects
 from opendp_sim.io.gate import check_form, gated_blocks
+from opendp_sim.sklearn import DPKernelDensity
 
 FAR = 2**53 + 1
 """A number that float64 does not hold."""
@@ -192,3 +194,36 @@ def test_what_a_caller_s_own_code_raises_leaves_as_a_constant_refusal(opened: An
     while error is not None:
         assert TOLD not in f"{error!r} {error.args!r}"
         error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (pd.DataFrame({"a": pd.Series([1, "x"], dtype=object), "b": [1.0, 2.0]}), "a"),
+        ({"a": np.array([1, None], dtype=object), "b": np.array([1.0, "x"], dtype=object)}, "a, b"),
+        (np.zeros(2, dtype=[("a", "O"), ("b", "f8")]), "a"),
+        ({"a": [1, None], "b": [1.0, 2.0]}, ""),
+        (pd.DataFrame({"a": [1, 2], "b": [1.0, 2.0], "t": ["u", 5]}), ""),
+        (pl.DataFrame({"a": [1, 2], "b": [1.0, 2.0]}), ""),
+    ],
+    ids=["pandas", "numpy", "structured", "lists", "typed", "polars"],
+)
+def test_numbers_stored_as_objects_are_warned_of_by_their_type(table, told):
+    """Their unread cells were dropped without a word, where those of a text column are refused."""
+    records = Records((Column("a", "int64"), Column("b", "float64"), Column("t", "str")))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warn_of_objects(table, records)
+    assert [str(one.message).partition(".")[0] for one in found] == [
+        f"stored as objects: {told}"
+    ] * bool(told)
+
+
+def test_apply_and_estimators_warn_of_objects_before_the_charge(tmp_path):
+    cells = np.array([1.5, "x"] * 9, dtype=object)
+    plan = sim.density({"a": (0, 5)}, bandwidth=1.0, epsilon=1.0, delta=1e-6)
+    with pytest.warns(RuntimeWarning, match="stored as objects: a"):
+        plan.apply({"a": cells}, into=tmp_path)
+    model = DPKernelDensity(bounds=(0, 5), bandwidth=1.0, epsilon=1.0, delta=1e-6)
+    with pytest.warns(RuntimeWarning, match="stored as objects: X"):
+        model.fit(cells[:, None])

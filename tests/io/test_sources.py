@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import bz2
 import gzip
 import json
+import lzma
 import sqlite3
 import threading
 import time
@@ -465,6 +467,42 @@ def test_a_stored_type_of_one_file_of_a_folder_is_refused_by_its_form(
     source = open_source(kind, "t", FOLDER, tmp_path)
     error = refused(lambda: check_form(source))
     assert (error.code, error.where) == ("OS602", f"b.{kind}: column x")
+
+
+PACKED = {
+    "t.csv": (gzip.compress(b"x,y\n1,2\n"), "end its name by .gz"),
+    "b.csv": (bz2.compress(b"x,y\n1,2\n"), "unpack it"),
+    "x.csv": (lzma.compress(b"x,y\n1,2\n"), "unpack it"),
+    "w.csv": (b"PK\x03\x04" + bytes(22) + b"\x13\0\0\0[Content_Types].xml", "a workbook"),
+    "u.csv": ("x,y\n1,2\n".encode("utf-16-le"), "encoding: utf-16"),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_file_that_is_packed_or_encoded_unsaid_has_its_fix_named(
+    tmp_path: Path, name: str
+) -> None:
+    """A zip archive was called .npz, and a packed file a header without the column."""
+    data, fix = PACKED[name]
+    (tmp_path / name).write_bytes(data)
+    error = refused(lambda: open_source("csv", name, FOLDER, tmp_path))
+    assert fix in error.hint
+
+
+def test_a_folders_number_is_an_integer_in_parquet_too(tmp_path: Path) -> None:
+    """It was a text there, and refused where integers are declared."""
+    (tmp_path / "t" / "year=2024").mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "t" / "year=2024" / "a.parquet")
+    for column in (
+        Column("year", "int64"),
+        Column("year", "str"),
+        Column("year", "category", (), (2024,)),
+    ):
+        records = Records((Column("x", "float64"), column))
+        found = whole(open_source("parquet", "t", records, tmp_path))
+        assert (
+            found["year"].tolist() == [{"str": "2024", "category": 0}.get(column.dtype, 2024)] * 2
+        )
 
 
 def test_a_declared_header_of_json_lines_refuses_a_misspelt_column(tmp_path: Path) -> None:

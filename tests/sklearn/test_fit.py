@@ -46,6 +46,7 @@ def test_predictions_come_from_the_release_alone():
     assert all(array.shape in ((2,), (2, 2)) for array in held)  # classes_ and centroids_
 
 
+@pytest.mark.filterwarnings("ignore:stored as objects")
 @pytest.mark.parametrize(
     "form",
     [
@@ -69,6 +70,7 @@ def test_tables_of_every_form(form):
     assert est.n_features_in_ == 2
 
 
+@pytest.mark.filterwarnings("ignore:stored as objects")
 def test_what_is_left_out_is_decided_row_by_row():
     """NaN, infinities, masks, unreadable cells and foreign labels cost their own record only."""
     bad = np.full((5, 2), 0.9, dtype=object)

@@ -29,7 +29,14 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
 from opendp_sim.dsl.run.charge import Transaction
-from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
+from opendp_sim.dsl.run.inputs import (
+    Inputs,
+    Memory,
+    check_forms,
+    note_objects,
+    open_private,
+    open_public,
+)
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
 from opendp_sim.dsl.run.publish import Run, publish, run_folder, stage, stated_of
@@ -458,6 +465,7 @@ def _rehearsed(
     """Open everything public, and try the run on an empty dataset."""
     public = open_public(plan, memory, run.told)
     check_forms(plan, memory)
+    note_objects(plan, memory)
     if run.engine is not None:
         run.engine.check(plan)
     rehearse(plan, public, partial(_made, plan), open_references(plan, memory, references))

@@ -189,13 +189,22 @@ def _ragged(
     for one in (options, tried):
         cells, _ = _sample(read_place(one, folder, "csv"), records)
         counts.append(sum(bool(cell.strip()) for part in cells.values() for cell in part))
+    sizes = Counter(map(len, lines))
     if counts[1] > counts[0]:
-        sizes = Counter(map(len, lines))
         (size, often), *_ = sizes.most_common(1)
         found.options["ragged"] = True
         found.reasons.append(
             f"lines have other numbers of cells than the header ({often:,} of the first "
             f"{len(lines):,} have {size}): `ragged: true` reads their cells"
+        )
+    with same_file(read_place(options, folder, "csv").file) as (raw, _):
+        place = read_place(options, folder, "csv")
+        header = csv_files.csv_header(place, csv_files.csv_records(place, raw))
+    other = len(lines) - sizes[len(header)] if header is not None else 0
+    if other and counts[1] <= counts[0]:
+        found.reasons.append(
+            f"{other:,} of the first {len(lines):,} lines have another number of cells than the header, "
+            "or a quote within a cell that is not doubled: they are missing as a whole"
         )
 
 

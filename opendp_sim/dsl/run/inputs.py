@@ -20,7 +20,7 @@ from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.checked import GatedSource
 from opendp_sim.io.file_spec import NO_FILE, NO_HEADER, NO_OBJECT
-from opendp_sim.io.frames import from_table, waits
+from opendp_sim.io.frames import from_table, waits, warn_of_objects
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
 from opendp_sim.io.origin import Origin, public_rows, refuse_private
@@ -103,6 +103,15 @@ def check_forms(plan: Plan, memory: Memory) -> None:
             refused = _naming(error, entry.name, entry.source)
         if refused is not None and refused.got not in (NO_HEADER, NO_OBJECT):
             raise refused
+
+
+def note_objects(plan: Plan, memory: Memory) -> None:
+    """Warn of numbers stored as objects, whose unread cells are dropped."""
+    for entry in _used(plan).values():
+        given = memory.get(entry.source.argument) if entry.source.kind == "memory" else None
+        if given is None or entry.ingest != "enforce" or entry.public or waits(given):
+            continue
+        warn_of_objects(given, entry.records)
 
 
 def open_private(

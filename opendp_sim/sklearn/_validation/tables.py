@@ -18,7 +18,7 @@ from opendp_sim.domains.cell import object_array, text
 from opendp_sim.domains.normalise import bare, is_typed, normal
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import frame_columns, stored_as, typed_column
-from opendp_sim.io.frames import from_table, told_apart
+from opendp_sim.io.frames import from_table, told_apart, warn_of_objects
 from opendp_sim.io.gate import check_form
 from opendp_sim.sklearn._validation.refusals import InputRefused, InputTypeRefused, as_refusals
 
@@ -162,6 +162,10 @@ def checked_table(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
     table = _ran(table)
     array, refused = matrix_of(table), ""
     named = table if hasattr(table, "columns") else array
+    if reset:
+        held = table if hasattr(table, "columns") else {"X": table}
+        names = dict.fromkeys(map(str, getattr(table, "columns", ["X"])))
+        warn_of_objects(held, Records(tuple(Column(name, "float64") for name in names)))
     try:
         validate_data(est, named, reset=reset, skip_check_array=True)
     except (ValueError, TypeError) as error:

@@ -365,3 +365,13 @@ def test_a_refused_stored_type_has_its_own_name(tmp_path: Path) -> None:
     look, said = looked_at(tmp_path, "parquet: t.parquet")
     assert [column.stored for column in look.columns] == ["large_string", "float64"]
     assert "a stored dtype that the declaration cannot mean: x" in said
+
+
+def test_lines_whose_quotes_are_escaped_in_another_way_are_named(tmp_path: Path) -> None:
+    lines = [r'"a \"b\" c",1' if at % 4 == 0 else '"a",1' for at in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y", *lines]))
+    look, said = looked_at(tmp_path, "csv: t.csv", "x: {dtype: str}", "y: {dtype: float64}")
+    assert look.dropped == 10
+    assert (
+        "10 of the first 40 lines have another number of cells than the header, or a quote" in said
+    )
