@@ -48,7 +48,8 @@ from opendp_sim.io.file_spec import ENDINGS, left_out_files, read_place
 from opendp_sim.io.open import files_of
 from opendp_sim.io.protocol import PieceSource, formed
 
-_DTYPES = ("int64", "float64", "date", "bool", "str")
+_NUMBERS = ("int64", "float64")
+_DTYPES = (*_NUMBERS, "date", "bool", "str")
 _SAMPLE, _LINE = 1000, 400
 """Records from which another dtype is guessed."""
 
@@ -304,7 +305,12 @@ def _count_all(
     found.columns = [ColumnLook(c.name, c.dtype) for c in records.columns]
     if not plainly:
         found.found.reasons += about_cells(ref.kind, _options(ref), records, File(folder))
-        found.columns = [_sampled(column, source) for column in records.columns]
+        single = [c for c in records.columns if not c.is_vector]
+        texts: Any = None
+        if ref.kind == "csv" and "votes" not in _options(ref) and single:
+            plain = Records(tuple(Column(c.name, "str") for c in single))
+            texts = source_named(ref, plain, folder, memory)
+        found.columns = [_sampled(column, source, texts) for column in records.columns]
     wrong = [look.name for look in found.columns if look.missing < 0]
     if wrong:
         found.refused = f"OS602 a stored dtype that the declaration cannot mean: {', '.join(wrong)}"
@@ -444,8 +450,11 @@ def _header(source: SourceRef, folder: str) -> str:
 # --- one column -----------------------------------------------------------------------------------
 
 
-def _sampled(column: Column, source: PieceSource) -> ColumnLook:
-    """Compare the declared dtype with others on first records (private)."""
+def _sampled(column: Column, source: PieceSource, texts: PieceSource | None) -> ColumnLook:
+    """Compare the declared dtype with others on first records (private).
+
+    ``texts``: a text file's cells as they stand, where its dialect makes numbers of them.
+    """
     look = ColumnLook(column.name, column.dtype)
     raw = _first(source, column.name)
     if raw is None:
@@ -457,10 +466,16 @@ def _sampled(column: Column, source: PieceSource) -> ColumnLook:
     total = len(raw)
     if column.is_vector or column.keys or (unread is not None and unread * 2 <= total):
         return look
-    rated = {dtype: _unread(raw, Column(column.name, dtype)) for dtype in _DTYPES}
+    cells = raw if texts is None else _first(texts, column.name)
+    rated = {
+        dtype: _unread(
+            raw if cells is None or dtype in _NUMBERS else cells, Column(column.name, dtype)
+        )
+        for dtype in _DTYPES
+    }
     good = {dtype: count for dtype, count in rated.items() if count is not None}
     best = min(good, key=lambda dtype: good[dtype], default=None)
-    if best == "str" and _of_numbers(raw):
+    if best == "str" and _of_numbers(raw if cells is None else cells):
         return look
     if best is not None and good[best] * 2 < total and best != column.dtype:
         look.better = best

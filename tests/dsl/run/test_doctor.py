@@ -375,3 +375,11 @@ def test_lines_whose_quotes_are_escaped_in_another_way_are_named(tmp_path: Path)
     assert (
         "10 of the first 40 lines have another number of cells than the header, or a quote" in said
     )
+
+
+def test_a_text_column_of_a_file_with_decimal_commas_is_called_a_text(tmp_path: Path) -> None:
+    """Its cells are no numbers of the found dialect, which made them missing before they were rated."""
+    (tmp_path / "t.csv").write_text("x;y\n" + "".join(f"S{at};{at},5\n" for at in range(40)))
+    look, _ = looked_at(tmp_path, "csv: t.csv")
+    assert {column.name: column.better for column in look.columns} == {"x": "str", "y": None}
+    assert look.found.options == {"delimiter": ";", "decimal": ","}
