@@ -266,6 +266,29 @@ class KernelEstimates:
         return self.variance if self.sampled is None else self.sampled
 
 
+@dataclass(frozen=True)
+class HalfOfDraws:
+    """Read kernel sums from one half of a sketch's draws.
+
+    The cells of what is not drawn belong to both halves.
+
+    Attributes:
+        place: indices of its cells among those of the block ``features``, shape (F,).
+        sums: the same kernel sums, read from the total and these features alone; unbiased.
+        cells: points (m, d) on the grid to their own integer features there, shape (m, F, 2).
+    """
+
+    place: NDArray[np.intp]
+    sums: Any
+    cells: Callable[[NDArray[np.float64]], NDArray[np.int64]]
+
+
+def halves_of(sums: Any) -> tuple[HalfOfDraws, HalfOfDraws] | None:
+    """Return two halves of independent draws, or None for too few."""
+    found: tuple[HalfOfDraws, HalfOfDraws] | None = getattr(sums, "halves", None)
+    return found
+
+
 class KernelSums(Protocol):
     """Answer ``kernel_sums`` for any number of queries from one release."""
 

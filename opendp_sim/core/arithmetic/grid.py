@@ -95,6 +95,17 @@ class PhaseProjection:
         """Number of projections C."""
         return len(self.folded)
 
+    def some(self, columns: NDArray[np.intp]) -> PhaseProjection:
+        """Return some of the projections, bit for bit."""
+        return PhaseProjection(
+            self.folded[columns], self.bits[columns], self.base[columns], self.magnitude
+        )
+
+    def floors(self, values: NDArray[np.float64], modulus: int) -> NDArray[np.int64]:
+        """Return exact floors of phases modulo a power of two, (n, C)."""
+        found: NDArray[np.int64] = self.ids(values, starts=-self.base % modulus, modulus=modulus)
+        return found.T
+
     def workspace(self) -> NDArray[np.float64]:
         """Return the matrix with offsets so that rounding to nearest is ``floor + base``."""
         # Half a phase down makes nearest equal floor; half a step up removes every tie.

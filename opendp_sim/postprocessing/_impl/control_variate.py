@@ -7,18 +7,19 @@ Proof: ``control_variate.md``, beside this file. Post-processing of a release an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.arithmetic.linear import public_product
+from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates, KernelSums, halves_of
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.mechanism import param
 from opendp_sim.core.space import Domain
-from opendp_sim.core.system.lazy_import import spatial
+from opendp_sim.core.system.lazy_import import optimize, spatial
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, floats_of
 from opendp_sim.postprocessing._impl.asked import check_queries
@@ -38,7 +39,13 @@ _FEWEST = 20
 _FOURTH = 3.57
 """How many times more skew a fourth power of a normal variable is than a square: 10.1 and 2.83."""
 _ROOM = 2**22
-"""Most kernel values that are held at once."""
+"""Most kernel values, or cells of points, that are held at once."""
+_MOST_FITTED, _MOST_BY_CLASS = 400, 200
+"""Points with a weight of their own; of more, those evenly spaced, and all together a common one."""
+_LEAST_RIDGE = 1e-6
+"""Of the mean square of a point's cells: so much keeps a fit from following the last digits."""
+_STEPS = 2**20
+"""Steps of all weights of a class together, at most: sums of steps times cells stay below 2**53."""
 
 
 def with_public(
@@ -90,14 +97,30 @@ def _refused(key: str, expected: str) -> SpaceError:
 
 
 @dataclass(frozen=True)
+class _Crossed:
+    """Hold fitted weights and both halves without the points.
+
+    Attributes:
+        weights: shape (2, L, m): fitted to one half and to the other.
+        rest: of each half its arrays less the points', weighted by the other half's weights.
+        apart: of each half the points' arrays, weighted by the difference of the two.
+    """
+
+    weights: NDArray[np.float64]
+    rest: tuple[Arrays, Arrays]
+    apart: tuple[Arrays, Arrays]
+
+
+@dataclass(frozen=True)
 class _WithPublic:
-    """Sum kernels less ``N/m`` of m public ones, which are added exactly."""
+    """Sum kernels less weighted public ones, which are added exactly."""
 
     sums: KernelSums
     domain: Released
     grid: GridRows
     points: NDArray[np.float64]
     deviation: float
+    _kept: list[tuple[Arrays, _Crossed]] = field(default_factory=list, compare=False)
 
     @property
     def labels(self) -> tuple[str | int, ...] | None:
@@ -123,7 +146,10 @@ class _WithPublic:
         self.sums.accumulate(data, out)
 
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return the same sums' estimates (Lemma 1)."""
+        """Return the same sums, estimated by Lemma 4 or 1."""
+        halves = halves_of(self.sums)
+        if halves is not None:
+            return self._crossed(halves, released, queries, groups)
         sizes, factor = self.sums.totals(released)
         share = np.maximum(sizes, 0.0) / len(self.points)
         rest = {
@@ -131,7 +157,7 @@ class _WithPublic:
             for name, array in released.items()
         }
         found = self.sums.estimate(rest, queries, groups)
-        exact = self._exact(floats_of(queries))
+        exact = self._exact(floats_of(queries), np.ones((1, len(self.points))))[0]
         own = self.sums.estimate(self._cells, queries).groups[0, 0]
         of_size = factor * self.deviation / len(self.points) * (exact - own)
         return replace(
@@ -141,6 +167,122 @@ class _WithPublic:
             jump=self._jump(released, share),
             skew=_FOURTH * found.skew,
         )
+
+    # --- fitted weights (Lemmas 4 to 6) ---------------------------------------------------------
+
+    def _crossed(
+        self, halves: tuple[HalfOfDraws, HalfOfDraws], released: Arrays, queries: Any, groups: int
+    ) -> KernelEstimates:
+        """Return estimates with weights of either half and the other half's residual."""
+        if not self._kept or self._kept[0][0] is not released:
+            self._kept[:] = [(released, self._fitted(halves, released))]
+        fitted = self._kept[0][1]
+        found = self.sums.estimate(released, self.points[:0], groups)
+        flat = fitted.weights.reshape(-1, len(self.points))
+        exact = self._exact(floats_of(queries), flat).reshape(2, -1, len(as_rows(queries).values))
+        read = [
+            half.sums.estimate(rest, queries, len(found.groups))
+            for half, rest in zip(halves, fitted.rest, strict=True)
+        ]
+        apart = [
+            half.sums.estimate(of, queries).plain_variance / half_of.repetitions
+            for half, of, half_of in zip(halves, fitted.apart, read, strict=True)
+        ]
+        own = [one.plain_variance / one.repetitions for one in read]
+        variance = (own[0] + own[1]) / 4
+        # Lemma 5: the covariance of the two is at most half of what their weights' scatter adds.
+        covariance = (apart[0] + apart[1]) / 8
+        doubt = sum(np.square(v) / one.freedom for v, one in zip(own, read, strict=True))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            freedom = np.where(
+                doubt > 0.0, np.square(own[0] + own[1]) / doubt, read[0].freedom + read[1].freedom
+            )
+        return replace(
+            found,
+            groups=(read[0].groups + read[1].groups + exact.sum(axis=0)) / 2,
+            variance=(variance + covariance) * found.repetitions,
+            sampled=variance * found.repetitions,
+            freedom=freedom,
+            jump=self._jump(released, fitted.weights.sum(axis=2).max(axis=0) / len(self.points)),
+            skew=_FOURTH * found.skew,
+        )
+
+    def _fitted(self, halves: tuple[HalfOfDraws, HalfOfDraws], released: Arrays) -> _Crossed:
+        """Return weights by half, and both halves without the points."""
+        sizes = np.maximum(self.sums.totals(released)[0], 0.0)
+        # One step of a weight, a power of two: weights are whole steps, so that the last digits of a
+        # machine's linear algebra do not reach an answer, and sums of steps times cells are exact.
+        step = np.exp2(np.ceil(np.log2(np.maximum(sizes, 1.0) / _STEPS)))[:, None]
+        steps = np.stack([np.rint(self._fit(half, released, sizes) / step) for half in halves])
+        of_one = float(self._cells["total"][0]) / len(self.points)
+        totals = steps.sum(axis=2) * step[:, 0] * of_one
+        mixed = [
+            self._weighted(half, steps.reshape(-1, len(self.points))).reshape(
+                *steps.shape[:2], len(half.place), 2
+            )
+            * step[:, :, None]
+            for half in halves
+        ]
+
+        def arrays(features: Any, total: Any) -> Arrays:
+            return {"features": features, "total": total}
+
+        rest = [
+            arrays(
+                np.asarray(released["features"])[:, half.place] - mixed[at][1 - at],
+                np.asarray(released["total"]) - totals[1 - at],
+            )
+            for at, half in enumerate(halves)
+        ]
+        apart = [arrays(one[0] - one[1], totals[0] - totals[1]) for one in mixed]
+        return _Crossed(steps * step, (rest[0], rest[1]), (apart[0], apart[1]))
+
+    def _weighted(self, half: HalfOfDraws, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return exact weighted sums of the points' cells, (k, 2 F)."""
+        found = np.zeros((len(steps), 2 * len(half.place)))
+        some = max(1, _ROOM // max(1, found.shape[1]))
+        for start in range(0, len(self.points), some):
+            part = slice(start, start + some)
+            cells = half.cells(self.points[part]).reshape(-1, found.shape[1])
+            found += public_product(steps[:, part], cells.astype(np.float64))
+        return found
+
+    def _fit(
+        self, half: HalfOfDraws, released: Arrays, sizes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return weights fitted to one half's cells, (L, m).
+
+        Non-negative least squares of the released cells, drawn to equal weights N/m as by a normal
+        prior of that deviation: where noise is all there is, the weights are equal.
+        """
+        count = len(self.points)
+        most = _MOST_FITTED if len(sizes) == 1 else _MOST_BY_CLASS
+        most = max(_FEWEST, min(most, _ROOM // len(half.place)))
+        own = np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
+        cells = half.cells(self.points[own]).reshape(len(own), -1).astype(np.float64)
+        of_one = float(self._cells["total"][0]) / count
+        cells = np.concatenate([cells, np.full((len(own), 1), of_one)], axis=1)
+        centre, spread = np.ones(len(own)), np.ones(len(own))
+        if count > most:  # all together have one more weight, and each of some what is more than it
+            features = self._cells["features"][:1, half.place].reshape(1, -1)
+            together = np.concatenate([features, self._cells["total"][:1, None]], axis=1)
+            cells = np.concatenate([cells, together.astype(np.float64)])
+            centre = np.append(np.zeros(len(own)), 1.0)
+            spread = np.append(np.full(len(own), count / len(own)), 1.0)
+        gram = public_product(cells, cells.T)
+        least = _LEAST_RIDGE * float(np.diagonal(gram)[: len(own)].mean())
+        out = np.zeros((len(sizes), count))
+        for label, size in enumerate(sizes / count):
+            if size <= 0.0:
+                continue
+            seen = np.append(np.asarray(released["features"])[label, half.place], 0.0)
+            seen[-1] = np.asarray(released["total"])[label]
+            ridge = np.maximum(np.square(self.deviation / (size * spread)), least)
+            found = _nonnegative(gram, public_product(cells, seen), ridge, size * centre)
+            out[label, own] = found[: len(own)]
+            out[label] += found[-1] if count > most else 0.0
+            out[label] *= min(1.0, size * count / max(float(out[label].sum()), size))
+        return out
 
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the interval length of one repetition of the rest (Lemma 2).
@@ -154,14 +296,16 @@ class _WithPublic:
         found: NDArray[np.float64] = data + share * own[:1]
         return found
 
-    def _exact(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the public points' kernel sums, shape (q,)."""
-        found = np.empty(len(values))
+    def _exact(
+        self, values: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return kernel sums of points with weights (k, m), (k, q)."""
+        found = np.empty((len(weights), len(values)))
         step, metric = max(1, _ROOM // len(self.points)), _METRICS[self.distance]
         for start in range(0, len(values), step):
             part = slice(start, start + step)
             far = spatial.distance.cdist(self.points, values[part], metric) * self.grid.unit
-            found[part] = self.sums.kernel(far).sum(axis=0)
+            found[:, part] = public_product(weights, self.sums.kernel(far))
         return found
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
@@ -204,3 +348,19 @@ class _WithPublic:
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise of data and public points."""
         return 2.0 * self.sums.sketch_deviation(distance)
+
+
+def _nonnegative(
+    gram: NDArray[np.float64],
+    product: NDArray[np.float64],
+    ridge: NDArray[np.float64],
+    centre: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return w >= 0 with the least ``w.G.w - 2 w.p + ridge.(w - centre)^2``."""
+    root = np.linalg.cholesky(gram + np.diag(ridge))
+    target = np.linalg.solve(root, product + ridge * centre)
+    try:
+        found: NDArray[np.float64] = optimize.nnls(root.T, target)[0]
+    except RuntimeError:  # no solution after its most iterations: equal weights are as unbiased
+        return centre
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, chunks_in_room
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.arithmetic.linear import public_product, table_product
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates
 from opendp_sim.core.device.device import Cells, Device, OnDevice
 from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.memory import check_memory
@@ -114,6 +114,8 @@ _TOGETHER = 1024
 """Frequencies that share one chunk: more would make the chunks too short for the counting."""
 _CELLS = 2**22
 """Most cells of a phase histogram that is held at once."""
+FEWEST_DRAWS = 200
+"""Draws from which on two halves are offered: fewer tell too little of weights and of their own error."""
 
 
 def phase_table(phases: int) -> NDArray[np.int64]:
@@ -148,6 +150,8 @@ class FourierReader(PerClassReader):
     table: NDArray[np.int64]
     terms: tuple[Term, ...]
     orthogonal: bool = False
+    drawn: PhaseProjection | None = None
+    """The frequencies, of a part of a sketch's; None for all of the seed."""
 
     @classmethod
     def bound(
@@ -172,6 +176,8 @@ class FourierReader(PerClassReader):
     @cached_property
     def projection(self) -> PhaseProjection:
         """The frequencies and phases of the seed, on the finest exact grid."""
+        if self.drawn is not None:
+            return self.drawn
         return drawn_phases(self.mechanism, self.rows, self.terms, orthogonal=self.orthogonal)
 
     @property
@@ -282,7 +288,7 @@ class FourierReader(PerClassReader):
         """Return unbiased estimates of the kernel sums (Lemma 2 of ``fourier_sketch.md``)."""
         values = as_rows(queries).values
         features = np.asarray(released["features"], dtype=np.float64) / self.response
-        count = self.mechanism.frequencies
+        count = self.terms[-1].place.stop
         groups = min(groups, *(term.size for term in self.terms))
         sums = np.zeros((groups, self.classes, len(values)))
         variance = np.zeros((self.classes, len(values)))
@@ -316,6 +322,31 @@ class FourierReader(PerClassReader):
             sums, variance, count, freedom, hidden * records, grain=grain * records, skew=skew
         )
 
+    @cached_property
+    def halves(self) -> tuple[HalfOfDraws, HalfOfDraws] | None:
+        """Return every other frequency of each term, and the others."""
+        if self.orthogonal or min(term.size for term in self.terms) < FEWEST_DRAWS:
+            return None  # orthogonal ones are not independent of one another
+        first, second = (
+            np.concatenate([np.arange(t.place.start + at, t.place.stop, 2) for t in self.terms])
+            for at in (0, 1)
+        )
+        return self._half(first, 0), self._half(second, 1)
+
+    def _half(self, place: NDArray[np.intp], at: int) -> HalfOfDraws:
+        ends = np.cumsum([len(range(t.place.start + at, t.place.stop, 2)) for t in self.terms])
+        starts = [0, *ends[:-1]]
+        terms = tuple(
+            term._replace(place=slice(int(start), int(end)))
+            for term, start, end in zip(self.terms, starts, ends, strict=True)
+        )
+        own = replace(self, terms=terms, drawn=self.projection.some(place))
+
+        def cells(values: NDArray[np.float64]) -> NDArray[np.int64]:
+            return self.table[own.projection.floors(values, self.mechanism.phases)]
+
+        return HalfOfDraws(place, own, cells)
+
     def _hidden(self, groups: int) -> tuple[float, float, float]:
         """Return a record's part hidden by repetitions, steps' part and skewness.
 
@@ -323,7 +354,7 @@ class FourierReader(PerClassReader):
         """
         hidden = grain = skew = 0.0
         for term in self.terms:
-            share = 2.0 * abs(term.weight) * self.mechanism.frequencies / term.size
+            share = 2.0 * abs(term.weight) * self.terms[-1].place.stop / term.size
             if math.isinf(term.kernel.skewness):
                 hidden += self.gain * share
             else:

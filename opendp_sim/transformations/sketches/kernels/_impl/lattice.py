@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.arithmetic.linear import public_product
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates
 from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.transformations.sketches._impl.classes import PerClassReader
 from opendp_sim.transformations.sketches.kernels._impl.fourier import (
+    FEWEST_DRAWS,
     FourierParameters,
     sample_variance,
 )
@@ -309,6 +310,30 @@ class LatticeReader(PerClassReader):
     def size(self) -> int:
         """How many frequencies there are, besides frequency 0."""
         return len(self.projection.folded)
+
+    @cached_property
+    def halves(self) -> tuple[HalfOfDraws, HalfOfDraws] | None:
+        """Return the head with each half of the tail."""
+        if len(self.lattice.tail) < FEWEST_DRAWS:
+            return None
+        return self._half(0), self._half(1)
+
+    def _half(self, at: int) -> HalfOfDraws:
+        head = np.arange(len(self.lattice.head))
+        place = np.concatenate([head, np.arange(len(head) + at, self.size, 2)])
+        own = replace(
+            self,
+            lattice=replace(self.lattice, tail=self.lattice.tail[at::2]),
+            projection=self.projection.some(place),
+        )
+        # Features are those of the whole sketch: only what they are read with is the half's.
+        vars(own).update(multipliers=self.multipliers[place], weight=self.weight)
+
+        def cells(values: NDArray[np.float64]) -> NDArray[np.int64]:
+            pairs = self.table[own.projection.floors(values, len(self.table))]
+            return np.asarray(pairs * own.multipliers[:, None])
+
+        return HalfOfDraws(place, own, cells)
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
