@@ -55,9 +55,7 @@ def test_points_a_hair_beside_the_data_hide_nothing(
     """Their phases have the same step in most repetitions: .54 to .90 of intervals covered before."""
     covered, alarms = [], []
     for seed in range(60):
-        params = {
-            "frequencies": frequencies, "kernel": kernel, "features": "random", "seed": seed
-        }  # fmt: skip
+        params = {"frequencies": frequencies, "kernel": kernel, "features": "random", "seed": seed}
         stages = bound("fourier_sketch", params, 1, 8.0, 20)
         of = released(stages, cells(stages, np.full((1, 1), 4.0)) * 100_000, 50166.0, seed)
         share, query = float(kernel_of(of)(np.array([0.7]))[0]), np.array([[4.7]])

@@ -32,12 +32,39 @@ def steps(g: float, t: float, other: float) -> dict[str, list[Any]]:
     """Every place of a Gaussian bandwidth, and others beside it."""
     terms = [[0.5, {"gaussian": {"bandwidth": g}}], [0.5, {"exponential": {"bandwidth": other}}]]
     return {
-        "one": [{"fourier_sketch": {"frequencies": 9, "seed": 1, "kernel": {"gaussian": {"bandwidth": g}}}}],
-        "sum": [{"fourier_sketch": {"frequencies": 9, "seed": 1, "kernel": {"weighted": {"terms": terms}}}}],
+        "one": [
+            {
+                "fourier_sketch": {
+                    "frequencies": 9,
+                    "seed": 1,
+                    "kernel": {"gaussian": {"bandwidth": g}},
+                }
+            }
+        ],
+        "sum": [
+            {
+                "fourier_sketch": {
+                    "frequencies": 9,
+                    "seed": 1,
+                    "kernel": {"weighted": {"terms": terms}},
+                }
+            }
+        ],
         "cells": [{"gauss_transform_sketch": {"bandwidth": t}}],
-        "waves": [{"fourier_features": {"frequencies": 9, "seed": 1, "bandwidth": t}}, "moments_sketch"],
-        "tails": [{"exponential_sum": {"bandwidth": other, "seed": 1, "structure": {"gauss_transform": {}}}}],
-    }  # fmt: skip
+        "waves": [
+            {"fourier_features": {"frequencies": 9, "seed": 1, "bandwidth": t}},
+            "moments_sketch",
+        ],
+        "tails": [
+            {
+                "exponential_sum": {
+                    "bandwidth": other,
+                    "seed": 1,
+                    "structure": {"gauss_transform": {}},
+                }
+            }
+        ],
+    }
 
 
 def spec(version: int, flow: dict[str, list[Any]], kernel: Any = "cosine") -> dict[str, Any]:
@@ -51,7 +78,8 @@ def spec(version: int, flow: dict[str, list[Any]], kernel: Any = "cosine") -> di
         "name": "doors",
         "data": {"records": {"source": {"memory": "records"}, "columns": columns}},
         "privacy": {
-            "unit": {"add_remove": 1, "of": "row"}, "measure": "zcdp",
+            "unit": {"add_remove": 1, "of": "row"},
+            "measure": "zcdp",
             "budget": {"epsilon": 1.0, "delta": 1e-6},
         },
         "flow": {
@@ -60,7 +88,7 @@ def spec(version: int, flow: dict[str, list[Any]], kernel: Any = "cosine") -> di
             **stages,
         },
         "outputs": {f"of_{n}": {"from": n, "save": f"{n}.npz"} for n in ("votes", *flow)},
-    }  # fmt: skip
+    }
 
 
 def hash_of(body: dict[str, Any]) -> str:

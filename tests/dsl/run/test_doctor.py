@@ -253,8 +253,10 @@ def looked_at(folder: Path, source: str, *columns: str) -> tuple[Look, str]:
     """Return what the doctor finds, and what it writes on the screen."""
     text = LOOK.replace("SOURCE", source)
     if columns:
-        text = text.replace("      x: {dtype: float64}\n      y: {dtype: float64}\n",
-                            "".join(f"      {column}\n" for column in columns))  # fmt: skip
+        text = text.replace(
+            "      x: {dtype: float64}\n      y: {dtype: float64}\n",
+            "".join(f"      {column}\n" for column in columns),
+        )
     (folder / "s.yaml").write_text(text)
     (look,) = look_at(entries_of(folder / "s.yaml"), str(folder))
     run = CliRunner().invoke(app, ["doctor", str(folder / "s.yaml"), "--private-look"])
