@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,9 +39,9 @@ def kernel_steps(
             )  # fmt: skip
     rows: StepDicts = [grid(columns)]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
-    if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
+    if not all(isinstance(h, int | float) and 0.0 < h <= sys.float_info.max for h in widths):
         raise ParameterError(
-            "OS101", "bandwidth", expected="numbers above 0", got=f"{bandwidth!r:.60}",
+            "OS101", "bandwidth", expected="finite numbers above 0", got=f"{bandwidth!r:.60}",
             hint="the distance at which two records count as near, from public knowledge.",
         )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}

@@ -45,7 +45,7 @@ def written_program(body: Mapping[str, Any]) -> dict[str, Any]:
     lost: list[float] = []
 
     def change(value: Any) -> Any:
-        found = _written(value)
+        found = exact_bandwidth(value)
         lost.extend([value] if found is None else [])
         return found
 
@@ -60,8 +60,18 @@ def shown_step(step: Any) -> Any:
 
 def shown_bandwidth(value: float) -> float:
     """Return the bandwidth in language 2, to the last digit but one."""
-    found = _written(value)
+    found = exact_bandwidth(value)
     return value / _ROOT if found is None else found
+
+
+def exact_bandwidth(value: Any) -> float | None:
+    """Return the shortest h that reads back as ``value``, or None."""
+    if not isinstance(value, int | float) or not 0.0 < value < math.inf:
+        return None
+    near = value / _ROOT
+    shorter = (float(f"{near:.{digits}g}") for digits in range(1, 17))
+    beside = (near, math.nextafter(near, 0.0), math.nextafter(near, math.inf))
+    return next((h for h in (*shorter, *beside) if h * _ROOT == value), None)
 
 
 def canonical_bandwidths(body: Any) -> list[float]:
@@ -80,24 +90,20 @@ def canonical_bandwidths(body: Any) -> list[float]:
 
 
 def _canonical(value: Any) -> Any:
-    """Return ``h sqrt(2)`` of a number above 0, to refuse others as written."""
+    """Return ``h sqrt(2)`` of a number above 0, to refuse others as written.
+
+    A number is what a field of floats takes: anything that ``float`` takes, but texts and truths.
+    """
     value = python_value(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool | str | bytes | bytearray):
         return value
     try:
-        return float(value) * _ROOT
-    except OverflowError:
+        h = float(value)
+    except (TypeError, ValueError, OverflowError):
         return value
-
-
-def _written(value: Any) -> Any:
-    """Return the shortest h that reads back as ``value``, or None."""
-    if not isinstance(value, int | float) or not 0.0 < value < math.inf:
-        return None
-    near = value / _ROOT
-    shorter = (float(f"{near:.{digits}g}") for digits in range(1, 17))
-    beside = (near, math.nextafter(near, 0.0), math.nextafter(near, math.inf))
-    return next((h for h in (*shorter, *beside) if h * _ROOT == value), None)
+    if h * _ROOT == math.inf > h:
+        return f"{h!r}, too large: h sqrt(2) is no float"  # a text, which every field refuses
+    return h * _ROOT if h > 0 else value
 
 
 # --- where they stand -----------------------------------------------------------------------------

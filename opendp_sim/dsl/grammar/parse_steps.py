@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from pydantic import BaseModel
+
 from opendp_sim.core.about import options_of
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import MISSING, REGISTRY, TOO_FEW, Mechanism, current_key
 from opendp_sim.dsl.grammar.section import HOLE, hole_in, value_text
@@ -101,9 +105,27 @@ def read_record(
     skipped = {name for name in params if hole_in(params[name])} | set(solved) | near
     for error in cls.problems(known):
         _report(error, cls, known, path, notes, skipped)
+    if notes.objections == before:
+        _refuse_infinite(known, path, notes)
     if hole or notes.objections > before or set(solved) - set(known):
         return None
     return cls(**known)
+
+
+def _refuse_infinite(value: Any, path: Path, notes: Notes) -> None:
+    """Refuse infinite numbers, which the canonical JSON cannot write."""
+    value = dict(value) if isinstance(value, BaseModel) else python_value(value)
+    if isinstance(value, dict | list | tuple):
+        for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            _refuse_infinite(inner, (*path, part), notes)
+        return
+    try:
+        finite = isinstance(value, str | int | None) or math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        return  # no number
+    if not finite:
+        notes.error("OS101", f"`{path[-1]}` must be a finite number", path,
+                    label=f"got {value_text(value)}", help="write a finite one.")  # fmt: skip
 
 
 def _report(

@@ -13,6 +13,7 @@ from opendp_sim.dsl.grammar.bandwidths import (
     CANONICAL,
     VERSION,
     canonical_bandwidths,
+    exact_bandwidth,
     shown_bandwidth,
 )
 from opendp_sim.dsl.plan.records import Planned, ledger_path
@@ -63,12 +64,22 @@ def _former(plan: Planned) -> Iterator[str]:
     """Yield how to upgrade a spec whose bandwidths mean another kernel."""
     found = canonical_bandwidths(plan.program.plain()) if plan.program.former else []
     if found:
-        told = ", ".join(f"{s:g} becomes {shown_bandwidth(s):.6g}" for s in dict.fromkeys(found))
+        told = ", ".join(map(_upgraded, dict.fromkeys(found)))
         yield (
             f"`spec: {CANONICAL}` reads a Gaussian kernel's bandwidth h as exp(-(r / h)**2), and "
             f"`{VERSION}` as exp(-r**2 / (2 h**2)), as Python and scikit-learn do. To upgrade write "
             f"`spec: {VERSION}` and divide by sqrt(2): {told}"
         )
+
+
+def _upgraded(former: float) -> str:
+    """Return the bandwidth of the same program, or that there is none."""
+    h = exact_bandwidth(former)
+    if h is None:
+        return (
+            f"{former!r} has no h that is the same program (nearest: {shown_bandwidth(former)!r})"
+        )
+    return f"{former!r} becomes {h!r}"
 
 
 def _little(plan: Planned) -> Iterator[str]:

@@ -48,7 +48,7 @@ def frequencies_of(size: int, noise: float, diagonal: float, width: int) -> int:
     """
     if width <= _LATTICE_COLUMNS:
         return FREQUENCIES
-    of_one = math.hypot(math.expm1(-2.0 * diagonal**2) / math.sqrt(2.0), _STEPS)
+    of_one = math.hypot(math.expm1(-2.0 * diagonal * diagonal) / math.sqrt(2.0), _STEPS)
     root = 3.0 * min(size, 2**53) * of_one / noise
     return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, _MOST_FREQUENCIES)))
 
@@ -107,4 +107,4 @@ def gaussian_kernel_step(
 
 
 def _cells(bandwidths: float, width: int) -> float:
-    return ((bandwidths / _SIDE + 2.0) * _ORDER) ** width if math.isfinite(bandwidths) else math.inf
+    return math.prod([(bandwidths / _SIDE + 2.0) * _ORDER] * width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
@@ -98,7 +99,7 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
     """Return a real parameter strictly between two numbers, or refuse (OS101)."""
     value = python_value(value)
     real = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
-    if not (real and above < value < below):
+    if not (real and above < value < below and value <= sys.float_info.max):
         raise EstimatorRefused(
             "OS101", name, expected=f"a finite number above {above:g}, below {below:g}",
             got=f"{value!r:.30}", hint=f"choose `{name}` from public knowledge.",
