@@ -608,9 +608,9 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
     try:
         layout_of(place, records, header)
     except DataError as error:
-        if header is not None and not place.dialect.header and np.isfinite(reals(header)).any():
+        if header is not None and not place.dialect.header and _has_numbers(header, place):
             hint = "write a first line with the names of the columns, or list them in the source's"
-            error = error.restated(got=NO_HEADER, hint=f"{hint} `header`.")
+            error.restated(got=NO_HEADER, hint=f"{hint} `header`.").alone()
         foreign = hint_by_bytes(place.file, ".csv")
         if foreign is not None and place.file.suffix.lower() not in (".gz", ".zst"):
             error = DataError(
@@ -624,6 +624,12 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
             hint = "write `encoding: utf-16` beside its `file`."
             error = error.restated(got="a file in UTF-16", hint=hint)
         error.alone()
+
+
+def _has_numbers(header: list[str], place: FileOptions) -> bool:
+    """Return whether a first line has a number, in the dialect or plain."""
+    own = filter(None, map(place.dialect.number, header))
+    return bool(np.isfinite(reals([*header, *own])).any())
 
 
 def _places(column: Column, place: FileOptions, header: list[str] | None) -> list[int]:

@@ -21,7 +21,9 @@ NO_FILE = "no such file"
 """What is told of a file that is not there."""
 NO_HEADER = "a first line with a number in it, which is no header"
 NO_OBJECT = "a first line that is no object {...}"
+OTHER_HEADERS = "first lines that differ"
 """What is told of a first line that could be a record: such a refusal counts, as what records do does."""
+COUNTED = frozenset({NO_HEADER, NO_OBJECT, OTHER_HEADERS})
 
 
 ENDINGS = {
@@ -46,6 +48,8 @@ _FOREIGN = {
     b"FEA1": "its first bytes are those of Feather version 1: write it again as version 2.",
 }
 """The first bytes of files that are not read, and what to do."""
+_NO_TEXT = bytes(range(9))
+"""Bytes that no text has."""
 _OPTIONS = {
     "csv": ("delimiter", *OPTIONS, "votes"),
     "jsonl": ("header", "votes"),
@@ -82,12 +86,16 @@ def hint_by_bytes(file: Path, kind: str) -> str | None:
 
 
 def _head(file: Path) -> bytes:
-    """Return a file's first bytes, if it is there."""
+    """Return a file's first bytes, none if it is text.
+
+    A record may begin like another kind's mark.
+    """
     try:
         with regular(file).open("rb") as opened:
-            return opened.read(2**8)
+            head = opened.read(2**8)
     except (OSError, ValueError):
         return b""
+    return head if head.translate(None, _NO_TEXT) != head else b""
 
 
 @dataclass(frozen=True)
@@ -403,7 +411,7 @@ def naming(file: Path, place: FileOptions) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        counts = error.got in (NO_HEADER, NO_OBJECT)
+        counts = error.got in COUNTED
         where = str(place.file) if str(file) in error.where else error.where
         told = error.where if str(file) in error.where else f"{name_in(place, file)}: {where}"
         error.restated(where=where if counts else told).alone()

@@ -116,7 +116,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
         assert f'<dt>{word}</dt><dd class="missing">not stated</dd>' in page
     for said in (
         "2.72 times as likely",
-        "2.5% by the draws of the sketch",
+        "5.3% by the draws of the sketch",
         "the chosen class is safe when it leads by 18 rows or more",
         "with 1 of 100, at most 1.84",
         "guesses right at most 59.4 times in 100",

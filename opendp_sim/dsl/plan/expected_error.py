@@ -83,8 +83,8 @@ class Whole:
         return any(self.drawn.values()) or any(self.fixed.values())
 
     def parts(self) -> Iterator[tuple[str, float]]:
-        """Yield what each record adds at most, in words, the largest first."""
-        named = [(_DRAWN[word], value) for word, value in self.drawn.items()]
+        """Yield what each record adds at most within 95%, the largest first."""
+        named = [(_DRAWN[word], WIDE * value) for word, value in self.drawn.items()]
         named += [(_FIXED[word], value) for word, value in self.fixed.items()]
         yield from sorted((part for part in named if part[1]), key=lambda part: -part[1])
 

@@ -19,7 +19,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.checked import GatedSource
-from opendp_sim.io.file_spec import NO_FILE, NO_HEADER, NO_OBJECT
+from opendp_sim.io.file_spec import COUNTED, NO_FILE
 from opendp_sim.io.frames import from_table, waits, warn_of_objects
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
@@ -101,7 +101,7 @@ def check_forms(plan: Plan, memory: Memory) -> None:
             check_form(source_named(entry.source, entry.records, plan.program.folder, memory))
         except DataError as error:
             refused = _naming(error, entry.name, entry.source)
-        if refused is not None and refused.got not in (NO_HEADER, NO_OBJECT):
+        if refused is not None and refused.got not in COUNTED:
             raise refused
 
 

@@ -36,7 +36,7 @@ SPECS = sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
 def sizes_told(whole: Whole, least: float, *, shares: bool) -> str:
     """Return how a plan tells a mean's error: beside numbers of rows that are not below the floor."""
     first, second = (
-        f"±{_percent(whole.at(of) / of) if shares else few_digits(whole.at(of) / of)}"
+        f"±{_percent(whole.within(of) / of) if shares else few_digits(whole.within(of) / of)}"
         for of in (100, 10_000)
     )
     few = f"under {math.ceil(least):,}"
@@ -59,12 +59,12 @@ def check_sum(output, error, noise):
         assert error.size == pytest.approx(deviations * math.sqrt(2) * noise)
         assert error.line.endswith(f" {at_least(error.size)} rows or more")
     elif whole.has_parts:
-        assert f"within ±{few_digits(whole.at(100))}" in error.line
+        assert f"within ±{few_digits(whole.within(100))}" in error.line
         assert "(100 rows assumed)" in error.line
-        assert f", ±{few_digits(whole.at(10_000))}" in error.more
+        assert f", ±{few_digits(whole.within(10_000))}" in error.more
         assert unit == "records" or unit in error.more
     else:
-        assert f"within ±{few_digits(noise)}" in error.line
+        assert f"within ±{few_digits(2.12 * noise)}" in error.line
         assert ("rows, however many" in error.line) == (unit == "records")
         assert unit == "records" or unit in error.more
 
@@ -86,9 +86,9 @@ def test_every_output_that_answers_is_told(spec):
             assert sizes_told(whole_of(output, noise), least, shares=True) in told[name].line
             assert f"fewer than {math.ceil(least):,} rows is divided by that" in told[name].whole
             counted = output.expected["noise of the number of records"]
-            assert f"±{few_digits(counted)}" in told[name].whole
+            assert f"±{few_digits(2.12 * counted)}" in told[name].whole
         elif noise is not None:
-            assert few_digits(noise) in told[name].whole or told[name].size
+            assert few_digits(2.12 * noise) in told[name].whole or told[name].size
             assert max(post.of_a_record for post in output.posts) > 0, name
             check_sum(output, told[name], noise)
         elif name in told:
