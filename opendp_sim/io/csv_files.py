@@ -627,7 +627,7 @@ def _check_header(header: list[str] | None, place: FileOptions, records: Records
 
 
 def _has_numbers(header: list[str], place: FileOptions) -> bool:
-    """Return whether a first line has a number, in the dialect or plain."""
+    """Return whether a cell of a header line is a number."""
     own = filter(None, map(place.dialect.number, header))
     return bool(np.isfinite(reals([*header, *own])).any())
 
