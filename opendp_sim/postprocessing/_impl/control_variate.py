@@ -177,7 +177,7 @@ class _WithPublic:
         if not self._kept or self._kept[0][0] is not released:
             self._kept[:] = [(released, self._fitted(halves, released))]
         fitted = self._kept[0][1]
-        found = self.sums.estimate(released, self.points[:0], groups)
+        found = self.sums.estimate(released, self.points[:0], self.medians_of(groups))
         flat = fitted.weights.reshape(-1, len(self.points))
         exact = self._exact(floats_of(queries), flat).reshape(2, -1, len(as_rows(queries).values))
         read = [
@@ -313,8 +313,15 @@ class _WithPublic:
         return self.sums.totals(released)
 
     def medians_of(self, groups: int) -> int:
-        """Return the number of groups of `estimate`."""
-        return self.sums.medians_of(groups)
+        """Return the number of groups of `estimate`.
+
+        With fitted weights at most a quarter of the draws, so that a group has two or more of either
+        half: one draw less weighted points is skewed, and the median of such is not their mean.
+        """
+        halves = halves_of(self.sums) or ()
+        return min(
+            self.sums.medians_of(groups), *(h.sums.medians_of(2 * groups) // 2 for h in halves)
+        )
 
     def count_factor(self) -> float:
         """Return the record count's deviation per unit of cell noise."""
