@@ -31,8 +31,8 @@ def kernel_steps(
     choose the number of frequencies.
     """
     if size is not None:
-        known = isinstance(python_value(size), int) and not isinstance(size, bool) and size >= 1
-        if not known:
+        size = python_value(size)
+        if type(size) is not int or size < 1:
             raise ParameterError(
                 "OS101", "size", expected="a whole number from 1, or None", got=f"{size!r:.60}",
                 hint="about how many records there are, from public knowledge, such as 20_000.",
@@ -90,5 +90,5 @@ def _noise(privacy: Mapping[str, Any]) -> float | None:
     epsilon, delta = budget.down("epsilon"), budget.down("delta")
     if epsilon is None or delta is None:
         return None
-    rows = words.max_rows if isinstance(words.max_rows, int) else 1
-    return max(rows, 1) / math.sqrt(mu_squared_down(epsilon, delta))
+    rows = python_value(words.max_rows)
+    return max(rows if isinstance(rows, int) else 1, 1) / math.sqrt(mu_squared_down(epsilon, delta))

@@ -9,13 +9,20 @@ from typing import Any, Unpack
 from opendp_sim.accounting.release.table import Table
 from opendp_sim.api.recipe import DATA, Recipe, check_word, keys_of
 from opendp_sim.api.recipe_spec import PersonOptions, privacy_words, recipe_function
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.builder import Builder
 
 _PARTS = (4, 2, 1, 0.5)
 """Bounds on a person's items that are compared: a guess of them over these."""
-_NEEDED = ("votes_to_be_listed", "votes_for_95_percent", "lead_for_95_percent")
-"""How a plan states the votes that an item needs, by mechanism."""
+_MOST = 10**6
+"""Most items of one person, as `max_items` of `vote_counts`."""
+_NEEDED = {
+    "votes_to_be_listed": None,
+    "votes_for_95_percent": "ranks",
+    "lead_for_95_percent": "places",
+}
+"""How a plan states the votes that an item needs, and the items before the one they are above."""
 
 
 @recipe_function(PersonOptions, 'top("page", k=10, unit="visitor")', measure="approx")
@@ -64,8 +71,8 @@ def top(
             "OS102", "max_rows", expected="no max_rows", got=f"{words.max_rows!r:.30}",
             hint="each item counts once for a person, however many rows there are.",
         )  # fmt: skip
-    for word, given in (("max_items", max_items), ("items_per_user", items_per_user)):
-        _check_bound(word, given, words.unit)
+    max_items = _bound("max_items", max_items, words.unit)
+    items_per_user = _bound("items_per_user", items_per_user, words.unit)
     if max_items is not None and items_per_user is not None:
         raise ParameterError(
             "OS102", "items_per_user", expected="either max_items or items_per_user", got="both",
@@ -73,7 +80,7 @@ def top(
         )  # fmt: skip
     told = {"dtype": items} if keys is None else {"dtype": "category", "keys": keys_of(keys)}
 
-    def made(most: int | None, ranked: bool) -> Builder:
+    def made(most: int | None) -> Builder:
         bound = {} if most is None else {"max_items": most}
         mechanism = {"top_k": {"k": k, "ranked": ranked}}
         return (
@@ -84,22 +91,23 @@ def top(
         )
 
     if items_per_user is None:
-        return Recipe(made(max_items, ranked), _table)
+        return Recipe(made(max_items), _table)
+    bounds = {min(math.ceil(items_per_user / part), _MOST) for part in _PARTS}
     needed = {
-        most: _persons_needed(made(most, True), most, items_per_user)
-        for most in (*sorted({math.ceil(items_per_user / part) for part in _PARTS}), None)
+        most: _persons_needed(made(most), most, items_per_user) for most in (*sorted(bounds), None)
     }
-    best = min(needed, key=lambda most: (needed[most], most is not None))
-    return Recipe(made(best, ranked), _table, note=_compared(needed, best, items_per_user))
+    best = min(needed, key=lambda most: (*_order(*needed[most]), most is not None))
+    return Recipe(made(best), _table, note=_compared(needed, best, items_per_user))
 
 
-def _check_bound(word: str, given: Any, unit: str) -> None:
-    """Refuse what is no bound on a person's items (OS101, OS102)."""
+def _bound(word: str, given: Any, unit: str) -> int | None:
+    """Return a bound on a person's items, refusing what is none (OS101, OS102)."""
+    given = python_value(given)
     if given is None:
-        return
-    if type(given) is not int or not 1 <= given <= 10**6:
+        return None
+    if type(given) is not int or not 1 <= given <= _MOST:
         raise ParameterError(
-            "OS101", word, expected="a whole number from 1 to 1,000,000", got=f"{given!r:.30}",
+            "OS101", word, expected=f"a whole number from 1 to {_MOST:,}", got=f"{given!r:.30}",
             hint=f"how many different items of one person count: {word}=20.",
         )  # fmt: skip
     if unit == "row":
@@ -107,26 +115,38 @@ def _check_bound(word: str, given: Any, unit: str) -> None:
             "OS102", word, expected=f"`{word}` only beside `unit`", got="no `unit`",
             hint='name the column of the persons, unit="visitor": a row has one item.',
         )  # fmt: skip
+    return given
 
 
-def _persons_needed(made: Builder, most: int | None, guess: int) -> float:
-    """Return the persons with an item by which a plan lists it.
+def _persons_needed(made: Builder, most: int | None, guess: int) -> tuple[float, int]:
+    """Return the persons with an item by which a plan lists it, and above which rank.
 
-    A person of ``guess`` items is counted for ``most`` of them, so of a person's items one in ``guess /
-    most`` is. Where a mechanism counts votes above those of a later item, that item's come on top.
+    Rank 0 is of persons in all. A person of ``guess`` items is counted for ``most`` of them, so of a
+    person's items one in ``guess / most`` is. Where a mechanism counts votes above those of a later item,
+    that item's come on top.
     """
     bound = made.plan().releases["noisy"].bound
     expected = {} if bound is None else bound.claim.expected
-    votes = next((float(expected[name]) for name in _NEEDED if name in expected), math.inf)
-    return votes * max(1.0, guess / (most or guess))
+    name = next((name for name in _NEEDED if name in expected), None)
+    votes = math.inf if name is None else float(expected[name])
+    before = _NEEDED.get(name or "")
+    above = 0 if before is None else int(expected.get(before, 0)) + 1
+    return votes * max(1.0, guess / (most or guess)), above
 
 
-def _compared(needed: Mapping[int | None, float], best: int | None, guess: int) -> str:
+def _order(persons: float, above: int) -> tuple[float, bool, float]:
+    """Order what an item needs: of as many whole persons, in all before above others."""
+    return (math.ceil(persons) if persons < math.inf else persons), above > 0, persons
+
+
+def _compared(needed: Mapping[int | None, tuple[float, int]], best: int | None, guess: int) -> str:
     """Return a plan's line about the bounds that were compared."""
     ways = [
-        f"{math.ceil(persons):,} {'without a bound' if most is None else f'with max_items={most:,}'}"
+        (f"{math.ceil(persons):,}" if persons < math.inf else "an unknown number")
+        + (f" above no. {above:,}" if above else "")
+        + (" without a bound" if most is None else f" with max_items={most:,}")
         + (" (taken)" if most == best else "")
-        for most, persons in needed.items()
+        for most, (persons, above) in needed.items()
     ]
     return (
         f"compare   items a person: about {guess:,}; persons that an item needs: {', '.join(ways)}"

@@ -74,15 +74,16 @@ def test_a_size_chooses_frequencies_and_the_plan_explains_them():
     by_class = sim.classes(four, label="k", keys=["a", "b"], bandwidth=0.1, size=10**6)
     assert "frequencies: 8000" in by_class.plan.to_yaml()
     fewer = {"unit": "who", "max_rows": 10, "size": 50}
-    by_person = sim.density(four, bandwidth=0.1, **fewer).plan.to_yaml()
-    assert "frequencies: 500" in by_person
+    for rows in (10, np.int64(10)):
+        by_person = sim.density(four, bandwidth=0.1, **fewer | {"max_rows": rows}).plan.to_yaml()
+        assert "frequencies: 500" in by_person
     exact = sim.density(four, bandwidth=0.3, size=10**6).plan  # a lattice of 8,000
     assert "reason" not in exact.plain()["releases"]["noisy"]
     pure = sim.density(four, bandwidth=0.1, size=10**6, measure="pure")
     assert "frequencies: 2000" in pure.plan.to_yaml()
 
 
-@pytest.mark.parametrize("size", [0, True, 1.5, "many"])
+@pytest.mark.parametrize("size", [0, True, np.True_, np.float64(5), 1.5, "many"])
 def test_a_size_is_a_whole_number(size):
     with pytest.raises(ParameterError, match="OS101 size"):
         sim.density({"a": (0, 1)}, bandwidth=0.2, size=size)
@@ -446,6 +447,39 @@ def test_a_guess_of_a_person_s_items_chooses_their_bound():
     assert fit.plan.releases["noisy"].bound.claim.expected["items_per_user"] == 8
 
 
+def test_the_plan_that_is_made_is_the_one_that_is_compared():
+    """Without an order an item needs 8 persons more than no. 11; the ranked plan's 14 were compared."""
+    pages = [f"page {number}" for number in range(12)]
+    fit = sim.top("page", k=10, keys=pages, unit="who", items_per_user=np.int64(1), ranked=False)
+    assert "items 7.3 votes above no. 11" in repr(fit)
+    line = repr(fit).splitlines()[-1]
+    assert "needs: 8 above no. 11 with max_items=1" in line
+    assert "8 above no. 11 without a bound (taken)" in line
+
+
+@pytest.mark.long
+def test_persons_in_all_are_preferred_to_as_many_above_a_later_item():
+    line = repr(sim.top("page", k=5, unit="who", items_per_user=5, epsilon=1000.0)).splitlines()[-1]
+    assert "3 with max_items=5 (taken)" in line
+    assert re.search(r" 3 above no\. [\d,]+ without a bound", line)
+
+
+@pytest.mark.long
+def test_compared_bounds_end_where_max_items_does():
+    keys = [f"page {number}" for number in range(12)]
+    words = {"k": 2, "keys": keys, "unit": "who"}
+    compared = sim.top("page", **words, items_per_user=10**6)
+    assert "with max_items=1,000,000, " in repr(compared)
+    assert "2,000,000" not in repr(compared)
+
+
+def test_bounds_of_numpy_are_python_s():
+    plain, numpy = (
+        sim.top("page", k=2, unit="who", max_items=most).plan.to_yaml() for most in (3, np.int64(3))
+    )
+    assert plain == numpy
+
+
 @pytest.mark.long
 def test_no_bound_is_taken_where_it_gains_nothing():
     """Two draws are cheaper than noise on the counts of a person with 60 items."""
@@ -490,6 +524,7 @@ def test_a_bound_lists_what_noise_of_many_items_hides(tmp_path):
         {"items_per_user": 3},
         {"max_items": 0, "unit": "who"},
         {"items_per_user": True, "unit": "who"},
+        {"max_items": np.True_, "unit": "who"},
         {"items_per_user": 3, "max_items": 3, "unit": "who"},
     ],
     ids=" ".join,
