@@ -101,7 +101,7 @@ def top(
 
 
 def _bound(word: str, given: Any, unit: str) -> int | None:
-    """Return a bound on a person's items, refusing what is none (OS101, OS102)."""
+    """Return a bound on a person's items (OS101, OS102)."""
     given = python_value(given)
     if given is None:
         return None
@@ -119,7 +119,7 @@ def _bound(word: str, given: Any, unit: str) -> int | None:
 
 
 def _persons_needed(made: Builder, most: int | None, guess: int) -> tuple[float, int]:
-    """Return the persons with an item by which a plan lists it, and above which rank.
+    """Return the persons that an item needs, above which rank.
 
     Rank 0 is of persons in all. A person of ``guess`` items is counted for ``most`` of them, so of a
     person's items one in ``guess / most`` is. Where a mechanism counts votes above those of a later item,
@@ -135,7 +135,7 @@ def _persons_needed(made: Builder, most: int | None, guess: int) -> tuple[float,
 
 
 def _order(persons: float, above: int) -> tuple[float, bool, float]:
-    """Order what an item needs: of as many whole persons, in all before above others."""
+    """Return a key that prefers few persons, then persons in all."""
     return (math.ceil(persons) if persons < math.inf else persons), above > 0, persons
 
 

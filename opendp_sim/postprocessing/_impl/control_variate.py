@@ -319,9 +319,8 @@ class _WithPublic:
         half: one draw less weighted points is skewed, and the median of such is not their mean.
         """
         halves = halves_of(self.sums) or ()
-        return min(
-            self.sums.medians_of(groups), *(h.sums.medians_of(2 * groups) // 2 for h in halves)
-        )
+        most = [int(half.sums.medians_of(2 * groups)) // 2 for half in halves]
+        return min(self.sums.medians_of(groups), *most)
 
     def count_factor(self) -> float:
         """Return the record count's deviation per unit of cell noise."""
