@@ -60,6 +60,8 @@ from opendp_sim.prelude import make_limited_domain as make_limited_domain
 from opendp_sim.prelude import then_limited_domain as then_limited_domain
 from opendp_sim.prelude import make_linear_model as make_linear_model
 from opendp_sim.prelude import then_linear_model as then_linear_model
+from opendp_sim.prelude import make_linear_regression as make_linear_regression
+from opendp_sim.prelude import then_linear_regression as then_linear_regression
 from opendp_sim.prelude import make_moment_tree as make_moment_tree
 from opendp_sim.prelude import then_moment_tree as then_moment_tree
 from opendp_sim.prelude import make_moments_sketch as make_moments_sketch

@@ -201,6 +201,28 @@ class SecondMomentSums(Protocol):
         ...
 
 
+class LineFit(Protocol):
+    """Answer ``line``, a released linear fit of one column on the others."""
+
+    @property
+    def width(self) -> int:
+        """Number of data columns d."""
+        ...
+
+    @property
+    def target(self) -> int:
+        """Index of the column that is predicted."""
+        ...
+
+    def bounds(self, column: int) -> tuple[float, float]:
+        """Return a data column's public bounds in data units."""
+        ...
+
+    def coefficients(self, released: Arrays) -> NDArray[np.float64]:
+        """Return the intercept, then the slopes, in data units."""
+        ...
+
+
 class SurrogateLoss(Protocol):
     """Answer ``surrogate_loss``, an angle-based regression loss in any direction."""
 

@@ -18,7 +18,7 @@ from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 @estimator
 class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """A linear fit of one bounded target (``second_moments``, ``regress``).
+    """A linear fit of one bounded target (``linear_regression``, ``regress``).
 
     The strength of the penalty is not a parameter: it is chosen from what was released and its known
     noise. Records with missing values are left out, and values outside the bounds are clamped, by
@@ -53,7 +53,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidge:
-        """Release the sums of products, and fit.
+        """Release a line, under pure DP of sums of products.
 
         ``X`` (n, d), target ``y`` (n,); ``groups`` (n,): whose each record is, with ``unit="groups"``.
         """
@@ -71,15 +71,22 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             "x": (array, box.column(dtype_of(array), width)),
             "y": (target, {**box.column("f64", 1), "dtype": "float64"}),
         }
-        sketch = {"second_moments": {"radius": radius}}
-        self._released(columns, [*box.steps(), sketch], groups, features=["x", "y"])
+        steps = box.steps()
+        if self.measure == "pure":  # gradients would cost far more in L1
+            steps = [*steps, {"second_moments": {"radius": radius}}]
+        self._released(columns, steps, groups, features=["x", "y"])
         found = self.release_.ask("regress", answer="coefficients")["coefficient"]
         self.intercept_, self.coef_ = float(found[0]), np.asarray(found[1:])
         self.y_bounds_ = (low, high)
         return self
 
+    def _release(self) -> dict[str, Any]:
+        if self.measure == "pure":
+            return super()._release()
+        return {"mechanism": {"linear_regression": {"radius": float(self.radius)}}}
+
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the linear function at each query, within ``y_bounds``, shape (q,)."""
+        """Return the linear function at each query, clipped to ``y_bounds``, shape (q,)."""
         fitted = (self._numbers(X) * self.coef_).sum(axis=1) + self.intercept_
         return np.asarray(np.clip(fitted, *self.y_bounds_))
 

@@ -1,4 +1,4 @@
-"""Broken twins of the linear model: the real run, in which one thing is done as on a bad day.
+"""Broken twins of the linear models: the real run, in which one thing is done as on a bad day.
 
 Each is looked at along one fixed transcript: wherever noise would be added, what the data brings is noted
 in deviations of that noise, and the same public numbers are handed on whatever the data is. All noise is
@@ -18,6 +18,8 @@ import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Subject, Twin
 from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.domains.standard import Standard
+from opendp_sim.measurements.linear import linear_regression as _line
 from opendp_sim.measurements.linear._impl import descent as _descent
 from opendp_sim.measurements.linear._impl.descent import ScaledRecords
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
@@ -162,12 +164,76 @@ class MeanGradient(Looked):
         return [patch.object(_descent, "gradient", mean)]
 
 
+# --- a line in two stages: what is noted along a transcript, with one thing broken -----------------
+
+
+class Line(Looked):
+    """A run of `linear_regression` along one transcript: the last column is the target."""
+
+    def __call__(self, data: Rows) -> Any:
+        self.notes: list[Any] = []
+        self.calls = 0
+        two = _line.TwoStages(Standard(GRID, 1.5), 2, self.rho, self.steps, 0.4)
+        with ExitStack() as patches:
+            for patched in self.patches():
+                patches.enter_context(patched)
+            two.run(self.rows_of(two, data.values), self.noise)
+        return np.concatenate(self.notes)
+
+    def rows_of(self, two: Any, values: Any) -> Any:
+        return _line.scaled_rows(two.standard, values)
+
+
+class LineStepsForOne(Line):
+    """Every step has the noise that one step alone would need."""
+
+    def noise(self, cells: Any, scale: float) -> Any:
+        return super().noise(cells, scale / math.sqrt(self.steps))
+
+
+class TargetsAsLong(Line):
+    """Targets take the place of residuals: as long as the radius lets them be."""
+
+    def patches(self) -> list[Any]:
+        def whole(rows: Any, target: int, weights: Any, largest: int) -> Any:
+            inputs = np.delete(rows, target, axis=1).astype(np.float64)
+            return (inputs.T @ rows[:, target]).astype(np.int64)
+
+        return [patch.object(_line, "residual_gradient", whole)]
+
+
+class LongRows(Line):
+    """Rows are not shortened to the radius that the noise is for."""
+
+    def rows_of(self, two: Any, values: Any) -> Any:
+        return _line.scaled_rows(Standard(GRID), values)
+
+
+class BothStagesWhole(Line):
+    """The whole loss goes to the moments, and again to the gradients."""
+
+    def noise(self, cells: Any, scale: float) -> Any:
+        return super().noise(cells, scale / math.sqrt(2))
+
+
+class ClippedByTheLargest(Line):
+    """Residuals are clipped at the largest one that the data has."""
+
+    def patches(self) -> list[Any]:
+        usual = _line.residual_gradient
+
+        def by_data(rows: Any, target: int, weights: Any, largest: int) -> Any:
+            return usual(rows, target, weights, max(largest, int(np.abs(rows).max(initial=0))))
+
+        return [patch.object(_line, "residual_gradient", by_data)]
+
+
 def subject(run: Looked) -> Subject:
     return Subject(
         run=run,
         stability_map=lambda d: math.sqrt(2 * RHO) * d * (1 + 1e-9),
         output_metric=dp.l2_distance(T=float),
-        name="linear_model",
+        name="linear_regression" if isinstance(run, Line) else "linear_model",
     )
 
 
@@ -176,7 +242,8 @@ _OPTIONS = {"pairs": pairs()}
 
 def _twin(label: str, run: type[Looked]) -> Twin:
     make = lambda: subject(run())  # noqa: E731
-    return Twin(**named(f"linear_model/{label}"), make=make, options=_OPTIONS)
+    of = "linear_regression" if issubclass(run, Line) else "linear_model"
+    return Twin(**named(f"{of}/{label}"), make=make, options=_OPTIONS)
 
 
 TWINS = [
@@ -187,6 +254,11 @@ TWINS = [
     _twin("loss_is_told: the training accuracy is told beside the weights", LossIsTold),
     _twin("stops_early: the number of steps depends on the records", StopsEarly),
     _twin("mean_gradient: the gradient is divided by the true number of records", MeanGradient),
+    _twin("line_for_one: noise is set for one gradient and T are released", LineStepsForOne),
+    _twin("targets_as_long: a gradient is of targets, which nothing clips", TargetsAsLong),
+    _twin("long_rows: rows are longer than the radius that noise is for", LongRows),
+    _twin("whole_twice: moments and gradients are both given the whole loss", BothStagesWhole),
+    _twin("clipped_by_data: residuals are clipped at the data's largest", ClippedByTheLargest),
 ]
 CONTROLS = [
     Control(name="linear_model/sound", make=lambda: subject(Looked()), options=_OPTIONS),
@@ -194,4 +266,5 @@ CONTROLS = [
         name="linear_model/sound_by_columns", make=lambda: subject(ByColumns()), options=_OPTIONS
     ),
     Control(name="linear_model/sound_whitened", make=lambda: subject(Whitened()), options=_OPTIONS),
+    Control(name="linear_regression/sound", make=lambda: subject(Line()), options=_OPTIONS),
 ]

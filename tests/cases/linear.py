@@ -14,6 +14,7 @@ from opendp_sim.testing.strategies import grid_pairs
 
 GRID = GridRows(width=3, labels=("a", "b"), unit=0.125, lower=(-80,), upper=(80,))
 MODEL = lookup("linear_model")(rho=0.5, steps=3)
+LINE = lookup("linear_regression")(rho=0.5, steps=3)
 
 
 def _release() -> Release:
@@ -31,6 +32,9 @@ def _asked() -> tuple[Any, Any]:
 
 CASES = {
     "linear_model": Case(mechanism=MODEL, domain=GRID, metric=Symmetric(), pairs=grid_pairs(GRID)),
+    "linear_regression": Case(
+        mechanism=LINE, domain=GRID, metric=Symmetric(), pairs=grid_pairs(GRID)
+    ),
     "predict": Case(
         mechanism=lookup("predict")(), domain=RELEASE.released, metric=Symmetric(), released=_asked
     ),

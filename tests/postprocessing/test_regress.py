@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.apply_stable import whole_function
+from opendp_sim.core.arithmetic.least_squares import CentredSums
 from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
@@ -19,9 +20,9 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.standard import LEVELS, Standard
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
-from opendp_sim.postprocessing.regress import Regress, least_squares
-from opendp_sim.transformations.sketches.moments._impl.standard import LEVELS, Standard
+from opendp_sim.postprocessing.regress import Regress
 from tests.transformations.sketches.kernels._kernel_data import bound, built
 
 LOWER, UPPER = (-1.0, 0.0, 100.0, -4.0), (1.0, 50.0, 300.0, 4.0)
@@ -160,7 +161,7 @@ def noisy_fits(gram: Any, noise: float, count: int, seed: int) -> tuple[float, f
     for _ in range(count):
         upper = np.triu(rng.normal(0, noise, (size, size)))
         drawn = gram + upper + np.triu(upper, 1).T
-        ours.append(centred_risk(gram, least_squares(drawn, size - 1, noise)))
+        ours.append(centred_risk(gram, CentredSums.of(drawn, size - 1, noise).fit()))
         total = max(drawn[0, 0], 0.0)
         mean = float(np.clip(drawn[0, -1] * total / (total**2 + noise**2), -1, 1))
         means.append(centred_risk(gram, np.concatenate([[mean], np.zeros(size - 2)])))
@@ -216,7 +217,7 @@ def test_a_relation_is_used_and_never_hurts(share: float, noise: float) -> None:
     ours, mean = noisy_fits(gram, noise, 100, seed=1)
     assert ours < 1.02 * mean
     if noise <= 8.0:
-        exact = centred_risk(gram, least_squares(gram, 6, 0.0))
+        exact = centred_risk(gram, CentredSums.of(gram, 6, 0.0).fit())
         assert ours - exact < 0.5 * (mean - exact)
 
 
@@ -227,11 +228,11 @@ def test_a_count_of_noise_gives_the_middle_of_the_box() -> None:
         gram = rng.normal(0, 50, (7, 7))
         gram = gram + gram.T
         gram[0, 0] = count
-        found = least_squares(gram, 3, 50.0)
+        found = CentredSums.of(gram, 3, 50.0).fit()
         assert np.isfinite(found).all()
         if count <= 0:
             assert found[0] == 0
-    assert least_squares(np.zeros((4, 4)), 2, 0.0).tolist() == [0.0, 0.0, 0.0]
+    assert CentredSums.of(np.zeros((4, 4)), 2, 0.0).fit().tolist() == [0.0, 0.0, 0.0]
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 10), st.floats(0, 1))

@@ -194,7 +194,7 @@ def pure_as_gaussian(epsilon: float) -> float:
     return (2 * least_number(lambda x: normal_tail(x) <= chance)) ** 2 / 2 if epsilon else 0.0
 
 
-GAUSSIAN = {"rounded_gaussian", "ind_knn", "hybrid_knn", "linear_model"}
+GAUSSIAN = {"rounded_gaussian", "ind_knn", "hybrid_knn", "linear_model", "linear_regression"}
 """Mechanisms whose lemma states Gaussian DP."""
 
 
@@ -1244,6 +1244,7 @@ LOSSES: dict[str, Callable[[Json, State, Any], Any]] = {
     "rounded_gaussian": noise,
     "ind_knn": purse,
     "hybrid_knn": purse,
+    "linear_regression": linear_model,
     **{
         f.__name__: f
         for f in (
@@ -1269,7 +1270,7 @@ NORMS = {
     **dict.fromkeys(("gaussian", "rounded_gaussian", "gaussian_top_k"), ("l2",)),
 }
 """The norm that a mechanism's distance is in; others take records, or users."""
-ON_GRID = {"ind_knn", "hybrid_knn", "linear_model"}
+ON_GRID = {"ind_knn", "hybrid_knn", "linear_model", "linear_regression"}
 """Mechanisms on rows on a grid."""
 BY_PERSON = {"ind_knn"}
 """Mechanisms on rows that take a person with all of their records."""
@@ -1661,7 +1662,7 @@ def check_curve(name: str, curve: Curve, own: Loss) -> None:
 DEFAULTS: Json = {"ranked": False, "fill": "none", "noise": "gaussian", "k": None, "k_max": None}
 SHARES = {"gated_peel": 0.1, "top_stable": 0.37}
 SOLVED = {
-    **dict.fromkeys(("ind_knn", "hybrid_knn", "linear_model"), "rho"),
+    **dict.fromkeys(("ind_knn", "hybrid_knn", "linear_model", "linear_regression"), "rho"),
     **dict.fromkeys(("top_stable", "private_knn"), "epsilon"),
 }
 """The parameter that is solved, where it is not `scale`."""

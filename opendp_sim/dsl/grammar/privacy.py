@@ -70,7 +70,8 @@ privacy:
     measure: MeasureName = word(
         "How loss is measured. Under gdp (Gaussian DP) noise is a rounded normal variable and the total "
         "is converted by the exact curve: 5 to 9 % less noise than under zcdp. It takes rounded Gaussian "
-        "noise, ind_knn, hybrid_knn, linear_model and whatever is pure; the others take selections too."
+        "noise, ind_knn, hybrid_knn, linear_model, linear_regression and whatever is pure; the others "
+        "take selections too."
     )
     budget: Annotated[Limit, BUDGET] = word("What may be lost.")
     numerics: Literal["exact", "idealized"] = word(

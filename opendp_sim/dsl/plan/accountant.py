@@ -129,8 +129,9 @@ _RENYI = (
 )
 _BETTER = {
     "pure": "Laplace noise has a pure loss; or state the budget under `zcdp`.",
-    "gdp": "under `gdp` releases are rounded Gaussian noise, ind_knn, hybrid_knn, linear_model, or pure; "
-    "for this one choose the measure `zcdp`, `approx_zcdp` or `approx`, or a ledger of its own.",
+    "gdp": "under `gdp` releases are rounded Gaussian noise, ind_knn, hybrid_knn, linear_model, "
+    "linear_regression, or pure; for this one choose the measure `zcdp`, `approx_zcdp` or `approx`, or "
+    "a ledger of its own.",
     "zcdp": "use `approx_zcdp` for mechanisms that have a delta of their own.",
     "approx_zcdp": "use `approx` for mechanisms that are only (epsilon, delta).",
     "approx": "this release has no loss in (epsilon, delta); see `opendp-sim explain OS405`.",

@@ -137,6 +137,14 @@ STATED = {
             "same steps on public rows like the data and count, class by class"
         ),
     ),
+    "noise_of_a_residual_sum_in_records": (
+        "not known in advance; sums behind the fit: ±{wide} rows' worth",
+        "not known",
+        (
+            ", by noise, in each step; of the largest residual that counts. How far the line is off "
+            "depends on the true slopes, which nothing released bounds"
+        ),
+    ),
     "noise_of_a_gradient_in_records": (
         "95% of parts of a step within ±{wide} rows",
         "±{wide} rows",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.linear import public_product
-from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
-from opendp_sim.core.bridge import plain_measurement
+from opendp_sim.core.arithmetic.rounding import sqrt_up
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
@@ -24,10 +19,9 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows, grid_rows
 from opendp_sim.domains.released import NamedArrays
 from opendp_sim.domains.rows import GridRows, as_rows
-from opendp_sim.measurements.linear._impl.descent import LOGIT, Descent, ScaledRecords
+from opendp_sim.measurements.linear._impl.descent import LOGIT, Descent, ScaledRecords, loss_map
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import whitened
-from opendp_sim.measurements.noise._impl.bulk import gaussian_map
 
 # --------------------------------------------------------------------------------------------------
 # What can be asked of a released linear model: the logits of public queries.
@@ -187,7 +181,7 @@ class LinearModel(Mechanism):
 
         return Private(
             measure="zero_concentrated_divergence",
-            privacy_map=loss_map(descent),
+            privacy_map=loss_map(descent.releases),
             function=release,
             output=NamedArrays((*first, ("weights", (width, len(labels))))),
             capabilities={"class_scores": LinearReader(descent, labels)},
@@ -223,25 +217,6 @@ class LinearModel(Mechanism):
             how += ", whitened by second moments at a fifth of the loss"
         few = "" if self.size is None else too_few(self.size, self.rho)
         return f"{how}; {few}" if few else how
-
-
-def loss_map(descent: Descent) -> Callable[[Any], float]:
-    """Return OpenDP's composition of all noisy releases' maps (Lemma 6)."""
-    # T steps of one scale cost what one Gaussian release costs at sqrt(T) times the distance.
-    first, steps = descent.releases[: int(descent.whiten)], descent.releases[int(descent.whiten) :]
-    parts = [*first, (sum((square for square, _ in steps), Fraction(0)), descent.scale)]
-
-    def one(square: Fraction, scale: float) -> dp.Measurement:
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-        length, of = Fraction(sqrt_up(square)), gaussian_map(scale)
-        measure = dp.zero_concentrated_divergence()
-        return plain_measurement(*space, measure, list, lambda d_in: of(length * Fraction(d_in)))
-
-    @cache  # when it is asked: whoever reads a release needs no map, and no feature of OpenDP's
-    def composed() -> dp.Measurement:
-        return dp.c.make_composition([one(square, scale) for square, scale in parts])
-
-    return lambda d_in: float(composed().map(float_up(Fraction(d_in))))
 
 
 make_linear_model, then_linear_model = constructors(LinearModel)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
-from opendp_sim.core.arithmetic.rounding import sqrt_up
+from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
+from opendp_sim.core.bridge import plain_measurement
 from opendp_sim.core.device import device_in_use
 from opendp_sim.core.device.device import Device, device_error, warn_of_fault
 from opendp_sim.core.errors import SpaceError
@@ -26,6 +31,7 @@ from opendp_sim.measurements.linear._impl.whitening import (
     whitened,
     whitening_of,
 )
+from opendp_sim.measurements.noise._impl.bulk import gaussian_map
 from opendp_sim.measurements.noise._impl.samplers import add_rounded
 
 # --------------------------------------------------------------------------------------------------
@@ -289,7 +295,7 @@ def _overwrite(device: Device, parts: list[tuple[Any, Any]]) -> None:
 
 LOGIT = 2.0**-24
 """The unit of released weights: a logit of a row of length 1 a unit."""
-_ROOM = 1 + Fraction(1, 2**40)
+ROOM = 1 + Fraction(1, 2**40)
 """Room for the outward rounding of OpenDP's maps."""
 _LENGTH, _COLUMNS, _WHITENED = 1.2, 4.8, 2.4
 """About the deviation that noise alone gives a weight: rows of one length, tables, whitened rows."""
@@ -308,6 +314,36 @@ def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """Return the cells plus rounded Gaussian noise, exactly; sums beyond int64 saturate."""
     flat = np.ascontiguousarray(cells).ravel()
     return add_rounded(flat, [(flat.size, Fraction(scale))]).reshape(cells.shape)
+
+
+Releases = Sequence[tuple[Fraction, float]]
+"""Squared L2 bounds of what one record adds, and scales of the noise, in the order of a run."""
+
+
+def mu_squared_of(releases: Releases) -> Fraction:
+    """Return Gaussian DP of all releases at distance 1, exactly."""
+    return sum((square / Fraction(scale) ** 2 for square, scale in releases), Fraction(0))
+
+
+def loss_map(releases: Releases) -> Callable[[Any], float]:
+    """Return OpenDP's composition of all noisy releases' maps (Lemma 6)."""
+    # T steps of one scale cost what one Gaussian release costs at sqrt(T) times the distance.
+    parts = [
+        (sum((square for square, _ in alike), Fraction(0)), scale)
+        for scale, alike in groupby(releases, key=itemgetter(1))
+    ]
+
+    def one(square: Fraction, scale: float) -> dp.Measurement:
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+        length, of = Fraction(sqrt_up(square)), gaussian_map(scale)
+        measure = dp.zero_concentrated_divergence()
+        return plain_measurement(*space, measure, list, lambda d_in: of(length * Fraction(d_in)))
+
+    @cache  # when it is asked: whoever reads a release needs no map, and no feature of OpenDP's
+    def composed() -> dp.Measurement:
+        return dp.c.make_composition([one(square, scale) for square, scale in parts])
+
+    return lambda d_in: float(composed().map(float_up(Fraction(d_in))))
 
 
 @dataclass(frozen=True)
@@ -363,25 +399,29 @@ class Descent:
     @property
     def whitening_scale(self) -> float:
         """Noise scale of a second moment."""
-        square = moments_norm_squared(self.scaled)
-        return sqrt_up(square / (2 * self._whitening_rho) * _ROOM)
+        square = moments_norm_squared(self.scaled.norm_squared)
+        return sqrt_up(square / (2 * self._whitening_rho) * ROOM)
 
     @property
     def scale(self) -> float:
         """Noise scale of a cell of a gradient."""
         rho = Fraction(self.rho) - self._whitening_rho
-        return sqrt_up(self.steps * self.gradient_square / (2 * rho) * _ROOM)
+        return sqrt_up(self.steps * self.gradient_square / (2 * rho) * ROOM)
 
     @property
     def releases(self) -> list[tuple[Fraction, float]]:
         """Return every noisy release's squared L2 bound and scale."""
-        first = [(moments_norm_squared(self.scaled), self.whitening_scale)] if self.whiten else []
+        first = (
+            [(moments_norm_squared(self.scaled.norm_squared), self.whitening_scale)]
+            if self.whiten
+            else []
+        )
         return [*first, *[(Fraction(self.gradient_square), self.scale)] * self.steps]
 
     @property
     def mu_squared(self) -> Fraction:
         """Gaussian DP of the whole at distance 1, exactly."""
-        return sum((square / Fraction(scale) ** 2 for square, scale in self.releases), Fraction(0))
+        return mu_squared_of(self.releases)
 
     def rate(self, size: float | None) -> float:
         """Return the weight change per unit of a gradient's cell."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
-from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows, shorten_rows
+from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, shorten_rows
 
 UNIT = 2.0**-24
 """The unit of the released matrix."""
@@ -32,11 +32,13 @@ def moments(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return total[np.triu_indices(width)]
 
 
-def moments_norm_squared(scaled: ScaledRows) -> Fraction:
-    """Bound the squared L2 norm of what one record adds to ``moments``."""
+def moments_norm_squared(square: int) -> Fraction:
+    """Bound the squared L2 norm of what one record adds to ``moments``.
+
+    ``square`` bounds a row's squared norm, and SIDE every cell.
+    """
     # sum over i <= j of z_i**2 z_j**2 = (|z|**4 + sum z_i**4) / 2
-    square = scaled.norm_squared
-    return Fraction(square**2 + GRID_SIDE**2 * square, 2)
+    return Fraction(square**2 + min(GRID_SIDE**2, square) * square, 2)
 
 
 def whitening_of(

@@ -18,9 +18,9 @@ from opendp_sim.domains.checks import fine_rows
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.domains.sketch import Sketch
+from opendp_sim.domains.standard import LEVELS, Standard
 from opendp_sim.transformations.sketches.kernels._impl.hash_families import SignedProjections
 from opendp_sim.transformations.sketches.kernels.race_sketch import RaceSketch
-from opendp_sim.transformations.sketches.moments._impl.standard import LEVELS, Standard
 
 _BLOCK = 2**15
 

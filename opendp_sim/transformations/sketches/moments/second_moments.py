@@ -19,7 +19,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows
 from opendp_sim.domains.rows import as_rows
 from opendp_sim.domains.sketch import Sketch
-from opendp_sim.transformations.sketches.moments._impl.standard import LEVELS, Standard
+from opendp_sim.domains.standard import LEVELS, Standard
 
 _BLOCK = 2**15
 

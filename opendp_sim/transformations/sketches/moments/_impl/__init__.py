@@ -1,1 +1,0 @@
-"""Provide helpers of the mechanisms in the folder above."""
