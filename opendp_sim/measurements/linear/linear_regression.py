@@ -47,7 +47,9 @@ def whole_line(line: NDArray[np.float64], norm_squared: int) -> NDArray[np.int64
     Their products with rows are exact (R1).
     """
     limit = _EXACT // (math.isqrt(norm_squared * len(line)) + 1)
-    return np.clip(np.rint(line / UNIT), -limit, limit).astype(np.int64)
+    # Whatever floats come: no number becomes 0, as its conversion would be beyond the limit.
+    whole = np.clip(np.rint(np.nan_to_num(line / UNIT, nan=0.0)), -limit, limit)
+    return whole.astype(np.int64)
 
 
 def residual_gradient(

@@ -48,7 +48,8 @@ def lines(bound: int, width: int) -> list[np.ndarray]:
     """Public weights: usual ones, and the largest that may be."""
     most = np.full(width, 1e30) * RNG.choice([-1, 1], width)
     usual = [RNG.normal(size=width) * size for size in (0.1, 1.0, 50.0)]
-    return [whole_line(line, bound) for line in (*usual, most)]
+    none = np.resize([np.nan, np.inf, -np.inf], width)
+    return [whole_line(line, bound) for line in (*usual, none, most)]
 
 
 def test_residuals_are_exact_and_clipped_for_the_largest_weights():
