@@ -7,28 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.explain.explain import explain, explain_stage
-from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.grammar.schema import json_schema
-from opendp_sim.dsl.plan.plan import Plan, plan_of
-from opendp_sim.dsl.text import yaml_document as yaml
-from opendp_sim.dsl.text.diagnostic import Diagnostic, Notes, Refused
-from opendp_sim.dsl.text.yaml_document import Document, Span
+from opendp_sim.dsl.reading import CheckedText
 from opendp_sim.lsp.cursor import cursor_at, word_at
-
-_FIRST = Span(1, 1, 1)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A diagnostic at its place."""
-
-    span: Span
-    code: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -38,37 +22,6 @@ class Completion:
     word: str
     about: str
     written: str
-
-
-@dataclass(frozen=True)
-class CheckedText:
-    """Hold a spec's text, findings, and any plan."""
-
-    document: Document
-    findings: tuple[Finding, ...]
-    plan: Plan | None
-
-
-def check_text(text: str, name: str, folder: str) -> CheckedText:
-    """Check and plan the text, collecting findings."""
-    notes = Notes()
-    document = yaml.parse(text, name, notes)
-    try:
-        notes.raise_if_any(document)
-        plan = plan_of(draft_of(document.data, folder=folder, document=document, notes=notes))
-    except Refused as refused:
-        return CheckedText(
-            document, tuple(_finding(document, one) for one in refused.findings), None
-        )
-    except SimError as error:
-        return CheckedText(document, (Finding(_FIRST, error.code, str(error)),), None)
-    return CheckedText(document, (), plan)
-
-
-def _finding(document: Document, found: Diagnostic) -> Finding:
-    because = "".join(f"\n{cause.label}" for cause in found.causes)
-    text = f"{found.title}: {found.label}{because}\nhelp: {found.help}"
-    return Finding(document.locate(found.path, found.part), found.code, text)
 
 
 def hover(seen: CheckedText, line: int, column: int) -> str | None:

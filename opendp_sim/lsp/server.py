@@ -12,8 +12,9 @@ from urllib.parse import unquote, urlparse
 
 from opendp_sim import __version__
 from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.reading import CheckedText, Finding, read_spec
 from opendp_sim.lsp.cursor import utf16
-from opendp_sim.lsp.language import CheckedText, Finding, check_text, choices, hover, lens
+from opendp_sim.lsp.language import choices, hover, lens
 
 _QUIET = 0.2
 """Seconds without a key before the text is checked."""
@@ -133,7 +134,7 @@ class _Editor:
         if known is not None and known[0] == document.version:
             return known[1]
         path = Path(unquote(urlparse(uri).path) or "spec.yaml")
-        found = check_text(document.source, path.name, str(path.parent))
+        found = read_spec(document.source, path.name, str(path.parent))
         self.seen[uri] = document.version, found
         return found
 

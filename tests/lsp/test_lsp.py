@@ -15,9 +15,10 @@ import typer
 
 from opendp_sim.cli import COMMANDS
 from opendp_sim.cli.lsp import lsp_command
+from opendp_sim.dsl.reading import read_spec
 from opendp_sim.lsp import server
 from opendp_sim.lsp.cursor import cursor_at, utf16, word_at
-from opendp_sim.lsp.language import check_text, choices, hover, lens
+from opendp_sim.lsp.language import choices, hover, lens
 
 SPEC = (Path(__file__).parents[2] / "specs" / "digit-means.yaml").resolve()
 TEXT = SPEC.read_text(encoding="utf-8")
@@ -74,7 +75,7 @@ def test_a_cursor_stands_where_the_layout_says(text, path, value, begun):
 
 def asked(text, what):
     lines, line, column = at(text)
-    return what(check_text("\n".join(lines), "spec.yaml", str(SPEC.parent)), line, column)
+    return what(read_spec("\n".join(lines), "spec.yaml", str(SPEC.parent)), line, column)
 
 
 def test_completion_is_the_grammar_s():
@@ -98,7 +99,7 @@ def test_names_complete_where_a_stage_starts():
 
 
 def test_hover_is_the_page_of_explain_and_the_type():
-    seen = check_text(TEXT, "spec.yaml", str(SPEC.parent))
+    seen = read_spec(TEXT, "spec.yaml", str(SPEC.parent))
     assert seen.plan is not None
     row = next(i for i, text in enumerate(seen.document.lines) if "quantize" in text)
     column = seen.document.lines[row].index("quantize") + 2
@@ -111,7 +112,7 @@ def test_hover_is_the_page_of_explain_and_the_type():
 
 def test_findings_stand_where_they_are_wrong():
     bad = TEXT.replace("quantize", "quantise", 1)
-    seen = check_text(bad, "spec.yaml", str(SPEC.parent))
+    seen = read_spec(bad, "spec.yaml", str(SPEC.parent))
     finding = next(f for f in seen.findings if "quantise" in f.text)
     assert finding.code == "OS303"
     assert "did you mean `quantize`?" in finding.text
@@ -125,7 +126,7 @@ def test_findings_stand_where_they_are_wrong():
     ["", "a", "{", "- - :", "flow: [", "\x00", "spec: opendp_sim/1\nflow:\n  a:\n    steps: {"],
 )
 def test_half_a_spec_is_no_failure(text):
-    seen = check_text(text, "spec.yaml", ".")
+    seen = read_spec(text, "spec.yaml", ".")
     assert seen.findings
     for line, row in enumerate([*text.split("\n"), ""]):
         for column in range(len(row) + 1):
@@ -133,7 +134,7 @@ def test_half_a_spec_is_no_failure(text):
 
 
 def test_every_place_of_a_whole_spec_has_an_answer():
-    seen = check_text(TEXT, "spec.yaml", str(SPEC.parent))
+    seen = read_spec(TEXT, "spec.yaml", str(SPEC.parent))
     for line, row in enumerate(seen.document.lines):
         for column in range(0, len(row) + 1, 3):
             choices(seen, line, column)
