@@ -13,6 +13,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.certificate.check_certificate import check_certificate
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.reading import read_spec
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.verification.verify import verify
 from tests._golden import compare
@@ -67,6 +68,19 @@ def test_spec_means_what_it_meant(spec: Path) -> None:
 
 
 @pytest.mark.few(4)
+@pytest.mark.parametrize(
+    "spec", tiered(SPECS, lambda spec: spec.stem in FEW), ids=lambda path: path.stem
+)
+def test_a_brief_spec_means_the_same(spec: Path) -> None:
+    """Defaults are left out, nothing else: the hash is equal."""
+    plan = planned(spec)
+    text = plan.to_yaml(brief=True)
+    seen = read_spec(text, "brief.yaml", str(spec.parent))
+    assert seen.plan is not None, seen.findings
+    assert seen.plan.program.hash == plan.program.hash
+    assert len(text) < len(plan.to_yaml())
+
+
 @pytest.mark.parametrize(
     "spec", tiered(SPECS, lambda spec: spec.stem in FEW), ids=lambda path: path.stem
 )

@@ -33,8 +33,9 @@ def density(
             records err less, for more memory and time.
         **privacy: ``epsilon`` (1.0), ``delta`` (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the
             column that names the person), ``ids`` (``str`` or ``int64``, that column's dtype),
-            ``max_rows`` (used of one person), ``ledger`` (a file) and ``limit`` (its budget, such as
-            ``{"epsilon": 2, "delta": 1e-6}``).
+            ``max_rows`` (used of one person), ``ledger`` (a file), ``limit`` (its budget, such as
+            ``{"epsilon": 2, "delta": 1e-6}``) and ``source`` (a file such as ``"trips.csv"``, or
+            ``{"csv": {...}}`` as in a spec, which ``apply()`` reads in place of a table).
 
     Raises:
         Refused, ParameterError: what cannot be planned.

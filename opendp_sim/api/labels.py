@@ -62,6 +62,11 @@ def labels(
             "OS102", "unit", expected="the column that names the worker", got=words.unit,
             hint='for example unit="worker": an answer alone would protect nobody who gave several.',
         )  # fmt: skip
+    if words.source is not None:
+        raise ParameterError(
+            "OS102", "source", expected="no source", got="one",
+            hint="hand the table of answers to `.apply(table)`, or write a spec with `votes`.",
+        )  # fmt: skip
     asked, given = keys_of(questions), keys_of(keys)
     votes = VoteColumns(words.unit, question, answer, tuple(asked), tuple(given), words.ids)
     shape = {"dtype": f"array[u8, {votes.width}]", "bounds": [0, 1]}

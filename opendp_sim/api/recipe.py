@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.run.inputs import check_forms
 from opendp_sim.io.columns import stored_as
+from opendp_sim.io.file_spec import kind_by_name
 
 # --------------------------------------------------------------------------------------------------
 # What recipes are told, by its form: what is of another one is refused by a code (OS101, OS102).
@@ -57,6 +59,29 @@ def check_privacy_words(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
     if limit is not None:
         hint = 'limit={"epsilon": 2.0, "delta": 1e-6}.'
         check_word("limit", limit, Mapping, "a budget by name", hint)
+
+
+def source_of(given: Any) -> dict[str, Any]:
+    """Return the source that a path or a mapping names (OS101)."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    kind = kind_by_name(str(given)) if isinstance(given, str | PathLike) else None
+    if kind is None:
+        raise ParameterError(
+            "OS101", "source", expected="a file's path, or a source such as {'csv': 'trips.csv'}",
+            got=f"{given!r:.60}" if isinstance(given, str | PathLike) else type(given).__name__[:40],
+            hint="name the kind of a file whose ending does not, source={'csv': 'trips.dat'}; a table in "
+            "memory goes to `.apply(table)`.",
+        )  # fmt: skip
+    return {kind: str(given)}
+
+
+def stem_of(given: Any) -> str:
+    """Return the name of a source's file, without its ending."""
+    ((kind, place),) = source_of(given).items() if len(source_of(given)) == 1 else [("records", "")]
+    file = place.get("file") if isinstance(place, Mapping) else place
+    stem = Path(file).name.partition(".")[0] if isinstance(file, str | PathLike) else ""
+    return re.sub(r"[^\w-]+", "-", stem).strip("-") or str(kind)
 
 
 def check_apart(unit: str, columns: Collection[str]) -> None:
@@ -104,14 +129,19 @@ class Recipe(Generic[T]):
         note: str = "",
     ) -> None:
         self.plan: Plan = made.plan()
+        self._made = made
         self._read, self._prepare, self._note = read, prepare, note
         (self._entry,) = self.plan.program.data
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
 
+    def to_yaml(self) -> str:
+        """Return a short spec of equal hash."""
+        return self._made.to_yaml()
+
     def apply(
         self,
-        data: Any,
+        data: Any = None,
         *,
         into: str | PathLike[str] | None = None,
         device: str | Device | None = None,
@@ -122,7 +152,7 @@ class Recipe(Generic[T]):
 
         Args:
             data: a data frame of any library, a dict of columns by name, or an array with the columns
-                side by side (``io/frames.py`` lists them).
+                side by side (``io/frames.py`` lists them); nothing where the recipe names a ``source``.
             into: the folder for both files; default the working folder, or a folder of this program's own
                 in it (``density-1a2b3c4d``) where another program's release is there. A ledger's path
                 starts from the working folder.
@@ -136,16 +166,29 @@ class Recipe(Generic[T]):
         if into is not None:
             check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
         folder = self._own_folder() if into is None else Path(into)
-        if self._prepare is not None:
-            data = self._prepare(data)
-        memory = {DATA: data}
-        self._check_kinds(data)
+        memory = self._memory(data)
         check_forms(self.plan, memory)
         self._check_place(folder / self._file)
         found = apply(self.plan, memory=memory, into=folder, device=device)
         result = found.results[self._output]
         released: T = result if self._read is None else self._read(result)
         return released
+
+    def _memory(self, data: Any) -> dict[str, Any]:
+        """Return the table by its source's name, none of a file (OS101)."""
+        named = self._entry.source.kind != "memory"
+        if named != (data is None):
+            raise ParameterError(
+                "OS101", "data", expected="no table beside a `source`" if named else "a table",
+                got="a table" if named else "none",
+                hint="call .apply() alone, or plan again without `source`." if named
+                else 'call .apply(table), or plan with source="trips.csv".',
+            )  # fmt: skip
+        if named:
+            return {}
+        data = data if self._prepare is None else self._prepare(data)
+        self._check_kinds(data)
+        return {DATA: data}
 
     def _own_folder(self) -> Path:
         """Return the working folder, or one of this program's own in it."""

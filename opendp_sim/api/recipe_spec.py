@@ -22,6 +22,8 @@ from opendp_sim.api.recipe import (
     check_privacy_words,
     check_word,
     keys_of,
+    source_of,
+    stem_of,
 )
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl.builder import Builder, program
@@ -41,6 +43,7 @@ class PersonOptions(TypedDict, total=False):
     ids: Literal["str", "int64"]
     ledger: str | PathLike[str] | None
     limit: Mapping[str, Number] | None
+    source: str | PathLike[str] | Mapping[str, Any] | None
 
 
 class PrivacyOptions(PersonOptions, total=False):
@@ -108,9 +111,14 @@ class PrivacyWords:
     max_rows: int | None = None
     ledger: str | PathLike[str] | None = None
     limit: Mapping[str, Number] | None = None
+    source: str | PathLike[str] | Mapping[str, Any] | None = None
+
+    def file_name(self, name: str) -> str:
+        """Return a file's name, begun with that of the source's file."""
+        return name if self.source is None else f"{stem_of(self.source)}-{name}"
 
     def begun(self, name: str, columns: Mapping[str, Any]) -> Builder:
-        """Return a program over one table in memory, with privacy and ledger."""
+        """Return a program over one table or file, with privacy and ledger."""
         told = dict(columns)
         if self.unit != "row":
             check_apart(self.unit, columns)
@@ -119,10 +127,12 @@ class PrivacyWords:
         budget |= {} if self.delta is None else {"delta": self.delta}
         kept = None
         if self.ledger is not None:
-            kept = {"file": _absolute(self.ledger), "limit": dict(self.limit or budget)}
+            file = _absolute(self.ledger) if self.source is None else str(self.ledger)
+            kept = {"file": file, "limit": dict(self.limit or budget)}
+        source = {"memory": DATA} if self.source is None else source_of(self.source)
         return (
-            program(name)
-            .data(DATA, source={"memory": DATA}, columns=told, ingest="enforce", ledger=kept)
+            program(self.file_name(name))
+            .data(DATA, source=source, columns=told, ingest="enforce", ledger=kept)
             .privacy(unit={"add_remove": 1, "of": self.unit}, measure=self.measure, budget=budget)
         )
 
@@ -185,13 +195,14 @@ def recipe(
     first: StepDicts = [{"select": select}]
     if words.unit != "row":
         first = [{"bound_contributions": {"max_rows": words.max_rows}}, *first]
+    save = words.file_name("release.npz" if words.source is None else f"{name}.npz")
     noise = "laplace" if words.measure == "pure" else "gaussian"
     released = {"noise": noise} if mechanism is None else {"mechanism": mechanism}
     return Recipe(
         words.begun(name, told)
         .stage("sketch", DATA, steps=[*first, *steps])
         .stage("noisy", "sketch", release={**released, "spend": "100%"})
-        .output("release", "noisy", save="release.npz")
+        .output("release", "noisy", save=save)
     )
 
 

@@ -87,7 +87,7 @@ def top(
             words.begun("top", {item: told})
             .stage("counts", DATA, steps=[{"vote_counts": {"item": item, **bound}}])
             .stage("noisy", "counts", release={"mechanism": mechanism, "spend": "100%"})
-            .output("top", "noisy", save="top.json")
+            .output("top", "noisy", save=words.file_name("top.json"))
         )
 
     if items_per_user is None:

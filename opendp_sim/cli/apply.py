@@ -237,16 +237,6 @@ def _plain(done: Applied) -> dict[str, object]:
     return {
         "plan": done.plan.plain(),
         "records": _records_of(done),
-        "files": {name: str(path) for name, path in done.files.items()},
-        "certificates": {name: str(path) for name, path in done.certificates.items()},
+        **done.plain(),
         **({"notes": _notes(done)} if _notes(done) else {}),
-        "stores": {name: str(path) for name, path in done.stores.items()},
-        "ledger": None
-        if done.charge is None
-        else {
-            "entry": done.charge.seq,
-            "head": done.charge.hash,
-            "spent": done.spent,
-            "left": done.left,
-        },
     }

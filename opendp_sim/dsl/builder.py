@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from opendp_sim.core.about import keyword_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.mechanism import Mechanism, Option
-from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_stage
+from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_stage, written_program
 from opendp_sim.dsl.grammar.program import (
     DataEntry,
     OutputDecl,
@@ -21,6 +21,7 @@ from opendp_sim.dsl.grammar.program import (
 from opendp_sim.dsl.grammar.reader import Draft, draft_of
 from opendp_sim.dsl.grammar.section import Section
 from opendp_sim.dsl.plan.plan import Plan, plan_of
+from opendp_sim.dsl.plan.text import spec_order, yaml_text
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -123,6 +124,10 @@ class Builder:
         draft = self.draft()
         draft.notes.raise_if_any()
         return draft.program
+
+    def to_yaml(self) -> str:
+        """Return a spec of its written words, with equal hash."""
+        return yaml_text(spec_order(written_program(self._spec)), inline=True)
 
     def plan(self) -> Plan:
         """Check and plan it, or raise ``Refused``."""

@@ -637,3 +637,65 @@ def test_rounding_is_far_below_noise_at_twenty_thousand_records(tmp_path):
     release = sim.density({"x": (0, 1), "y": (0, 1)}, bandwidth=0.1).apply(table, into=tmp_path)
     answers = release.density({"x": [0.5], "y": [0.5]})
     assert answers["upper"][0] - answers["lower"][0] < 6 * answers["noise_error"][0]
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+KINDS = {"label": "kind", "keys": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda **o: sim.density(BOUNDS, bandwidth=WIDTHS, **o),
+        lambda **o: sim.classes(BOUNDS, bandwidth=WIDTHS, **KINDS, **o),
+        lambda **o: sim.means(BOUNDS, **KINDS, unit="who", max_rows=3, **o),
+        lambda **o: sim.predict(BOUNDS, **KINDS, **o),
+        lambda **o: sim.top("kind", k=1, unit="who", **o),
+    ],
+    ids=["density", "classes", "means", "predict", "top"],
+)
+def test_a_recipe_of_a_file_is_the_spec_that_it_writes(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"ledger": "t.ledger", "limit": {"epsilon": 3, "delta": 1e-6}}
+    fit = made(source="my trips.csv", **options)
+    text = fit.to_yaml()
+    assert str(tmp_path) not in text
+    for written in (text, fit.plan.to_yaml(brief=True)):
+        assert sim.plan(written).program.hash == fit.plan.program.hash
+    (output,) = fit.plan.outputs.values()
+    assert output.decl.save.startswith("my-trips-")
+
+
+def test_a_recipe_reads_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(TABLE).to_csv("trips.csv", index=False)
+    of_file = sim.density(BOUNDS, bandwidth=WIDTHS, epsilon=1e4, source="trips.csv")
+    release = of_file.apply()
+    assert (tmp_path / "trips-density.npz").exists()
+    of_table = sim.density(BOUNDS, bandwidth=WIDTHS, epsilon=1e4).apply(TABLE)
+    found, same = (r.density({"x": [0.15], "y": [15.0]})["density"][0] for r in (release, of_table))
+    assert abs(found / same - 1) < 0.01
+    (tmp_path / "spec.yaml").write_text(of_file.to_yaml(), encoding="utf-8")
+    assert sim.plan("spec.yaml").program.hash == of_file.plan.program.hash
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: sim.density(BOUNDS, bandwidth=1.0, source="trips"), "OS101 source"),
+        (lambda: sim.density(BOUNDS, bandwidth=1.0, source=TABLE["x"]), "OS101 source"),
+        (lambda: sim.density(BOUNDS, bandwidth=1.0, source={"csv": 5}), "OS304"),
+        (lambda: sim.density(BOUNDS, bandwidth=1.0, source="a.csv").apply(TABLE), "OS101 data"),
+        (lambda: sim.density(BOUNDS, bandwidth=1.0).apply(), "OS101 data"),
+        (
+            lambda: sim.labels(
+                "a", question="q", questions=[1], keys=["a", "b"], unit="w", source="a.csv"
+            ),
+            "OS102 source",
+        ),
+    ],
+)
+def test_a_wrong_source_is_refused(call, code):
+    with pytest.raises(SimError, match=code):
+        call()

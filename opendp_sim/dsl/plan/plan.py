@@ -101,9 +101,14 @@ class Plan(Planned):
             )  # fmt: skip
         return measurement_of(releases, self.privacy, self.target, curve=curve)
 
-    def to_yaml(self) -> str:
-        """Return the program as a spec, every default written out."""
-        return as_yaml(self)
+    def to_yaml(self, *, brief: bool = False) -> str:
+        """Return the program as a spec of equal hash.
+
+        Args:
+            brief: leave out every word that the program has by default, and write short values in one
+                line; else all words are written, in blocks.
+        """
+        return as_yaml(self, brief=brief)
 
     def errors(self, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
         """Return this program's errors at other budgets."""

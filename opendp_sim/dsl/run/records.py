@@ -31,6 +31,17 @@ class Applied:
     left: str | None = None
     resumed: int | None = None
 
+    def plain(self) -> dict[str, Any]:
+        """Return the files, certificates and cost as plain data, no result."""
+        charge = self.charge
+        cost = {"spent": self.spent, "left": self.left}
+        return {
+            "files": {name: str(path) for name, path in self.files.items()},
+            "certificates": {name: str(path) for name, path in self.certificates.items()},
+            "stores": {name: str(path) for name, path in self.stores.items()},
+            "ledger": None if charge is None else {"entry": charge.seq, "head": charge.hash} | cost,
+        }
+
     def __repr__(self) -> str:
         """Return the written files and the cost."""
         said = [f"{name} -> {file}" for name, file in self.files.items()]
