@@ -44,6 +44,7 @@ CATALOGUE: dict[str, str] = {
     "process was interrupted and the store has to be opened again.",
     "OS407": "A session's store is locked, damaged, another's, an older copy, or cannot be written; a "
     "ledger that was charged is gone, or an older copy; or a service was copied, or asked from a fork.",
+    "OS408": "A key was used for another question; nothing was charged.",
     "OS501": "The audit cannot run on this object.",
     "OS502": "The audit refuted a claim.",
     "OS503": "An optional accountant or tester is not installed.",

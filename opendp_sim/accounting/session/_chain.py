@@ -22,8 +22,12 @@ from opendp_sim.accounting.file_schemas import Digest, Strict
 
 ANSWER_COLUMNS = ("answers", "easy")
 """Kinds of entries that are answers: what a mechanism may not need to look at again."""
+REPLAY = "replay"
+"""Kind of the entry beside an answer that has its key, so that a retry gets the same answer."""
+FOLDABLE = (*ANSWER_COLUMNS, REPLAY)
+"""Kinds of entries whose rows go when they are folded."""
 KEPT = 4096
-"""Entries after the folded part that stay as they are."""
+"""Entries after the folded part that stay as they are, those that replay others aside."""
 DENSE = 64
 """Commits between two full copies of the purses."""
 CREATE_TABLES = """
@@ -214,14 +218,32 @@ def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) ->
     found = folded
     for *row, stated in db.execute(_ROWS + where, (folded.place, upto)).fetchall():
         answers = row[5] if row[1] in ANSWER_COLUMNS else 0
-        kept = found.kept if row[1] in ANSWER_COLUMNS else linked(found.kept, tuple(row))
+        kept = found.kept if row[1] in FOLDABLE else linked(found.kept, tuple(row))
         found = replace(
             found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
         )
     found = replace(found, marks={str(head.place): head.hash for head in told})
     db.execute(
-        "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
-        (folded.place, upto, *ANSWER_COLUMNS),
+        "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?, ?)",
+        (folded.place, upto, *FOLDABLE),
     )
     write_value(db, "folded", found)
     return found
+
+
+_BACK = "SELECT place FROM entry WHERE place > ? AND kind <> ? ORDER BY place DESC LIMIT 1 OFFSET ?"
+
+
+def fold_place(db: sqlite3.Connection, folded: Folded, place: int) -> int | None:
+    """Return the last place to fold, or None.
+
+    Of a store before its entry at ``place``: ``KEPT`` entries stay, that one included; folding waits until there are ``DENSE`` more.
+    """
+    if place - folded.place <= KEPT + DENSE:
+        return None
+
+    def back(count: int) -> int | None:
+        row = db.execute(_BACK, (folded.place, REPLAY, count - 1)).fetchone()
+        return None if row is None else int(row[0])
+
+    return None if back(KEPT + DENSE) is None else back(KEPT)

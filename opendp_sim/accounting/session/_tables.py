@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from opendp_sim.accounting.session.identity import damaged
 
 def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
     """Return every entry in order, with answers unpacked at first use."""
-    rows = store.execute("SELECT kind, payload FROM entry ORDER BY place")
+    rows = store.execute(
+        "SELECT kind, payload FROM entry WHERE kind <> ? ORDER BY place", (chain.REPLAY,)
+    )
     return [
         (kind, LatePayload(blob) if kind in chain.ANSWER_COLUMNS else unpacked_arrays(blob))
         for kind, blob in rows
@@ -56,30 +58,78 @@ def write_about(store: Any, about: dict[str, str]) -> None:
     store.executemany(chain.SET, list(about.items()))
 
 
+class StoredEntry(NamedTuple):
+    """An entry as it is written, but its place and hashes.
+
+    ``paid`` is who paid how much; ``copy`` has all purses after the entry instead.
+    """
+
+    kind: str
+    payload: bytes
+    answers: int
+    paid: tuple[bytes | None, bytes | None]
+    copy: bytes | None
+
+
+def stored_entry(
+    kind: str, payload: Payload, paid: tuple[bytes | None, bytes | None], copy: bytes | None
+) -> StoredEntry:
+    """Return an entry of plain arrays, packed."""
+    answers = len(payload["labels"]) if kind in chain.ANSWER_COLUMNS else 0
+    return StoredEntry(kind, packed_arrays(payload), answers, paid, copy)
+
+
 def write_entry(
     store: sqlite3.Connection,
     after: tuple[chain.Head, chain.Folded, list[chain.Head] | None],
-    kind: str,
-    payload: Payload,
-    paid: tuple[bytes | None, bytes | None],
-    copy: bytes | None,
+    entry: StoredEntry,
 ) -> tuple[chain.Head, chain.Folded]:
     """Write an entry in the caller's transaction; return head and folded part.
 
     ``after`` is the head that it follows, what is folded, and, where more may be, the heads that a ledger
-    has. ``paid`` is who paid how much; ``copy`` has all purses after the entry instead.
+    has.
     """
     head, folded, told = after
-    place = head.place + 1
+    place, copy = head.place + 1, entry.copy
     if copy is not None:
         store.execute("DELETE FROM purses")
         store.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
-        if told is not None and place - folded.place > chain.KEPT + chain.DENSE:
-            folded = chain.fold(store, folded, place - chain.KEPT, told)
-    count = len(payload["labels"]) if kind in chain.ANSWER_COLUMNS else 0
+        upto = None if told is None else chain.fold_place(store, folded, place)
+        if told is not None and upto is not None:
+            folded = chain.fold(store, folded, upto, told)
     bound = "" if copy is None else chain.copy_hash(copy, folded)
-    row = (place, kind, packed_arrays(payload), *paid, count, bound)
+    row = (place, entry.kind, entry.payload, *entry.paid, entry.answers, bound)
     new = chain.Head(place, chain.linked(head.hash, row))
     store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, new.hash))
     chain.write_value(store, "head", new)
     return new, folded
+
+
+def read_keys(store: sqlite3.Connection) -> dict[bytes, int]:
+    """Return the places of published answers by key (OS407)."""
+    rows = store.execute(
+        "SELECT place, payload FROM entry WHERE kind = ? ORDER BY place", (chain.REPLAY,)
+    )
+    return {key: int(place) for place, blob in rows for key, _, _ in [_replay_of(blob)]}
+
+
+def read_replay(store: sqlite3.Connection, place: int) -> tuple[bytes, Payload] | None:
+    """Return a question's digest and its answer, or None if it was folded."""
+    found = store.execute(
+        "SELECT payload FROM entry WHERE place = ? AND kind = ?", (place, chain.REPLAY)
+    ).fetchone()
+    return None if found is None else _replay_of(found[0])[1:]
+
+
+def replay_payload(key: bytes, question: bytes, answer: Payload) -> Payload:
+    """Return what is kept beside an answer, for retries of its key."""
+    marks = {"key": np.frombuffer(key, np.uint8), "question": np.frombuffer(question, np.uint8)}
+    return {**marks, **answer}
+
+
+def _replay_of(blob: bytes) -> tuple[bytes, bytes, Payload]:
+    answer = dict(unpacked_arrays(blob))
+    key, question = (np.asarray(answer.pop(name, 0)) for name in ("key", "question"))
+    if any(part.shape != (32,) or part.dtype != np.uint8 for part in (key, question)):
+        raise damaged()
+    return key.tobytes(), question.tobytes(), answer

@@ -19,9 +19,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opendp_sim.accounting.ledger.postgres_connection import (
     FailureCause,
     cause_of,
@@ -33,8 +30,8 @@ from opendp_sim.accounting.ledger.postgres_connection import (
     tries,
 )
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session._encoding import Payload, PurseCharge
-from opendp_sim.accounting.session._tables import create_store, write_about
+from opendp_sim.accounting.session._encoding import Payload
+from opendp_sim.accounting.session._tables import StoredEntry, create_store, write_about
 from opendp_sim.accounting.session.identity import LOCKED, Mark, StorePlace, mark_in, store_refusal
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
@@ -333,16 +330,15 @@ class SharedStore(SessionStore):
     def _trouble(self) -> tuple[str, str] | None:
         return None
 
-    def _commit(
-        self,
-        kind: str,
-        payload: Payload,
-        charges: Sequence[PurseCharge],
-        snapshot: Callable[[], NDArray[np.int64]],
-    ) -> None:
+    def _commit(self, entries: Sequence[StoredEntry]) -> None:
         """Commit, again if the answer was lost."""
         commit = super()._commit
-        _until_answered(lambda: commit(kind, payload, charges, snapshot), self._come_back)
+        _until_answered(lambda: commit(entries), self._come_back)
+
+    def published(self, key: bytes) -> tuple[bytes, Payload] | None:
+        """Return a key's question and answer, again after a lost answer."""
+        found = super().published
+        return _until_answered(lambda: found(key), self._come_back)
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
         """Draw a turn, again after a lost answer."""

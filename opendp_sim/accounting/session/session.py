@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -148,10 +149,24 @@ class Session:
         with self._turn():
             return self._store.answered
 
-    def ask(self, queries: Any) -> Any:
-        """Answer public queries in order, all charged before the first answer."""
+    def ask(self, queries: Any, *, key: str | None = None, caller: str = "") -> Any:
+        """Answer public queries in order, all charged before the first answer.
+
+        Args:
+            queries: as the source has records.
+            key: a name for this question, of 1 to 200 characters; the same key gets the same answer at no
+                cost, also after a crash, as long as the store keeps it: 4,096 entries at least.
+            caller: whose keys they are: two callers never see each other's.
+
+        Raises:
+            BudgetError (OS408): the key was used for another question; nothing was charged.
+        """
         with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
-            answers = self._service.predict(on_queries(self._maps, queries))
+            rows = on_queries(self._maps, queries)
+            if key is None:
+                answers = self._service.predict(rows)
+            else:
+                answers = self._service.predict_once(rows, _digest(key, caller))
             log_event("%r: queries are charged and answered", self)  # the store may fail by now
             return answers
 
@@ -198,6 +213,16 @@ class Session:
             records = self._maps[0].domain.normal(records)
             self._maps[0].domain.check(records)
         return resolve(self._maps, lambda: ())(records)
+
+
+def _digest(key: Any, caller: Any) -> bytes:
+    """Return a key's digest, another one for each caller (OS607)."""
+    if not (isinstance(key, str) and 1 <= len(key) <= 200 and isinstance(caller, str)):
+        raise DataError(
+            "OS607", "session", expected="a key of 1 to 200 characters", got="another one",
+            hint="draw one for each question, such as uuid.uuid4().hex, and keep it for retries.",
+        )  # fmt: skip
+    return hashlib.sha256(json.dumps([caller, key]).encode()).digest()
 
 
 def _kind_of_ids(first: Stage) -> type | None:

@@ -33,9 +33,14 @@ from opendp_sim.accounting.ledger._durable import (
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import Payload, PurseCharge, packed_charges
 from opendp_sim.accounting.session._tables import (
+    StoredEntry,
     create_store,
     read_entries,
+    read_keys,
     read_purses,
+    read_replay,
+    replay_payload,
+    stored_entry,
     write_about,
     write_entry,
 )
@@ -59,7 +64,10 @@ class SessionHistory:
     _folded: chain.Folded
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return every committed entry, in order, with the curator's secret updates."""
+        """Return every committed entry, in order, with the curator's secret updates.
+
+        Those that replay an answer of another entry aside.
+        """
         return read_entries(self._db)
 
     def transcript(self) -> list[tuple[str, Payload]]:
@@ -146,6 +154,9 @@ class SessionStore(SessionHistory):
         self._folded = chain.empty_folded("")
         self._since = chain.DENSE
         self._meant: tuple[chain.Head, chain.Folded] | None = None
+        self._waiting: list[StoredEntry] = []
+        self._held = False
+        self._keys: dict[bytes, int] | None = None
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
         with ExitStack() as undo:
             try:
@@ -266,39 +277,109 @@ class SessionStore(SessionHistory):
                 written. What was asked for has not been kept, or has been kept without anybody knowing:
                 either way nothing may leave.
         """
-        if os.getpid() != self._owner:
-            raise store_refusal("the process that opened the session", "a fork of it")
-        self._meant = None
-        trouble = self._trouble()
-        if trouble is not None:
-            raise store_refusal(*trouble)
+        self._check_place()
+        entry = self._entry(kind, payload, charges, snapshot)
+        self._waiting.append(entry)
+        if not (self._held and kind in chain.ANSWER_COLUMNS):
+            self._write()
+
+    def hold(self) -> None:
+        """Keep the next answers in memory until ``publish``: none may leave before it."""
+        self._held = True
+
+    def publish(self, key: bytes, question: bytes, answer: Payload) -> None:
+        """Make the answers that wait, their charges and their key durable, all or nothing.
+
+        ``key`` and ``question`` are digests of 32 bytes.
+
+        Raises:
+            BudgetError (OS407): as ``commit``.
+        """
+        self._check_place()
+        if not self._waiting:  # nothing was charged
+            return
+        payload = replay_payload(key, question, answer)
+        self._waiting.append(stored_entry(chain.REPLAY, payload, (b"", b""), None))
+        self._write()
+        if self._keys is not None and self._meant is not None:
+            self._keys[key] = self._meant[0].place
+
+    def let_go(self) -> bool:
+        """End ``hold``; discard what still waits, and return whether there was anything."""
+        waited, self._waiting, self._held = bool(self._waiting), [], False
+        if waited:
+            self._since = chain.DENSE
+        return waited
+
+    def published(self, key: bytes) -> tuple[bytes, Payload] | None:
+        """Return the digest and the answer of a key's question, or None.
+
+        A folded one is None too (``store.md``, Lemma 7).
+
+        Raises:
+            BudgetError (OS407): the store cannot be read, or is damaged.
+        """
         try:
-            self._commit(kind, payload, charges, snapshot)
+            if self._keys is None:
+                self._keys = read_keys(self._db)
+            place = self._keys.get(key)
+            found = None if place is None else read_replay(self._db, place)
         except (sqlite3.Error, OSError) as error:
             refusal = unusable(error)
         else:
-            return
+            if found is None:
+                self._keys.pop(key, None)
+            return found
         raise refusal
 
-    def _commit(
+    def _check_place(self) -> None:
+        if os.getpid() != self._owner:
+            raise store_refusal("the process that opened the session", "a fork of it")
+        trouble = self._trouble()
+        if trouble is not None:
+            raise store_refusal(*trouble)
+
+    def _entry(
         self,
         kind: str,
         payload: Payload,
         charges: Sequence[PurseCharge],
         snapshot: Callable[[], NDArray[np.int64]],
-    ) -> None:
+    ) -> StoredEntry:
+        """Return an entry with its charges, or with a copy of all purses now and then."""
         dense = kind not in chain.ANSWER_COLUMNS or self._since >= chain.DENSE
+        self._since = 0 if dense else self._since + 1
+        if dense:
+            return stored_entry(kind, payload, (None, None), snapshot().astype("<i8").tobytes())
+        return stored_entry(kind, payload, packed_charges(charges), None)
+
+    def _write(self) -> None:
+        """Commit what waits, all or nothing."""
+        entries, self._waiting = self._waiting, []
+        self._meant, since = None, self._since
+        self._since = chain.DENSE  # until these are kept
+        try:
+            self._commit(entries)
+        except (sqlite3.Error, OSError) as error:
+            refusal = unusable(error)
+        else:
+            self._since = since
+            return
+        raise refusal
+
+    def _commit(self, entries: Sequence[StoredEntry]) -> None:
         with self._transaction():
             # Read from the file: an earlier commit may have failed after it was kept.
             head = self._read(chain.read_chain_head)
             if self._meant is None or head != self._meant[0]:
-                paid = (None, None) if dense else packed_charges(charges)
-                copy = snapshot().astype("<i8").tobytes() if dense else None
-                told = self._read(chain.read_recorded_heads) if dense and self._forgets else None
-                after = (head, self._folded, told)
-                self._meant = write_entry(self._db, after, kind, payload, paid, copy)
-        self._folded = self._meant[1]
-        self._since = 0 if dense else self._since + 1
+                folded = self._folded
+                for entry in entries:
+                    more = self._forgets and entry.copy is not None
+                    told = self._read(chain.read_recorded_heads) if more else None
+                    self._meant = write_entry(self._db, (head, folded, told), entry)
+                    head, folded = self._meant
+        if self._meant is not None:
+            self._folded = self._meant[1]
         self._settle()
 
     def _prepare(self, about: dict[str, str]) -> None:

@@ -151,11 +151,11 @@ class Served:
             finally:
                 self.session.close()
 
-    def ask(self, queries: Sequence[Any]) -> Any:
+    def ask(self, queries: Sequence[Any], *, key: str | None = None, caller: str = "") -> Any:
         """Answer queries.
 
         Each is a list of numbers or a mapping of columns to values. One alone, an array of shape (q, d)
-        and a data frame will do too.
+        and a data frame will do too. The same ``key`` of a ``caller`` gets the same answer at no cost.
 
         Returns:
             ``Predictions`` in order: ``labels``, and the noisy ``counts`` and ``votes`` behind them (a
@@ -164,14 +164,19 @@ class Served:
         Raises:
             DataError (OS607): queries of another form, or fewer than 50 at first where the service has
                 to see how near records are (`threshold` unset). BudgetError (OS406): no question is left.
+                (OS408): the key was used for another question.
         """
-        return self.answers(self.queries(queries))
+        return self.answers(self.queries(queries), key=key, caller=caller)
 
-    def answers(self, queries: Mapping[str, Any]) -> Any:
+    def answers(
+        self, queries: Mapping[str, Any], *, key: str | None = None, caller: str = ""
+    ) -> Any:
         """Answer queries as columns, and warn beyond the planned number."""
-        before, count = self.session.answered, len(next(iter(queries.values())))
-        found = self.session.ask(queries)
-        if self.planned is not None and before <= self.planned < before + count:
+        with self.session.lock:
+            before = self.session.answered
+            found = self.session.ask(queries, key=key, caller=caller)
+            after = self.session.answered
+        if self.planned is not None and before <= self.planned < after:
             with suppress(Exception):  # of a filter that raises: the answers are paid for
                 warnings.warn(
                     f"this session was planned for {self.planned:,} questions (`queries`), and now has "

@@ -62,10 +62,22 @@ class Model:
         payload = (
             {"labels": np.array([seed % 2]), "rows": rows} if kind != "delete" else {"ids": who}
         )
-        self.each(lambda one: one.commit(kind, payload, [(who, paid)], lambda: now))
+        if kind != "keyed":
+            self.each(lambda one: one.commit(kind, payload, [(who, paid)], lambda: now))
+            return
+
+        def publish(one: Any) -> Any:
+            one.hold()
+            one.commit("answers", payload, [(who, paid)], lambda: now)
+            one.commit("easy", payload, [], lambda: now)
+            one.publish(bytes([seed]) * 32, bytes(32), payload)
+            return one.let_go()
+
+        assert self.each(publish) is False
 
     def check(self) -> None:
         self.each(lambda one: one._db.execute(ROWS).fetchall())
+        self.each(lambda one: [one.published(bytes([at]) * 32) for at in range(140)])
         self.each(lambda one: (one.head, one.answered, one.purses(), one.entries().__len__()))
         if self.stores[0].head[0]:
             assert np.array_equal(self.stores[1].purses(), self.purses)
@@ -81,7 +93,7 @@ def test_both_stores_side_by_side_hold_the_same(
     for step in range(140):
         what = g.integers(0, 16)
         if what < 11:
-            kind = str(g.choice(["answers", "easy", "means", "reference", "delete"]))
+            kind = str(g.choice(["answers", "easy", "means", "reference", "delete", "keyed"]))
             model.commit(kind, g.integers(0, PERSONS, 4), step)
         elif what == 11:
             heads = {one.tell() for one in model.stores}
@@ -176,7 +188,12 @@ class Interrupted:
 def one_answer(store: SharedStore, at: int) -> None:
     charge = (np.array([at % PERSONS]), np.array([7]))
     payload = {"labels": np.array([at % 2]), "counts": np.array([at])}
+    if at % 2:  # under a key
+        store.hold()
     store.commit("answers", payload, [charge], lambda: np.full(PERSONS, 1000 - 7 * at))
+    if at % 2:
+        store.publish(bytes([at]) * 32, bytes(32), payload)
+        assert not store.let_go()
 
 
 def kept(place: str) -> list[int]:
@@ -184,6 +201,8 @@ def kept(place: str) -> list[int]:
     with store_at(place, "identity") as store:
         found = [int(payload["counts"][0]) for _, payload in store.entries()]
         assert store.purses() is not None or not found
+        for at in range(4):  # a key is there exactly where its answer is
+            assert (store.published(bytes([at]) * 32) is not None) == (at % 2 == 1 and at in found)
     return found
 
 

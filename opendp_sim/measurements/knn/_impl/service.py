@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import BudgetError, DataError, InternalError
+from opendp_sim.core.randomness import fingerprint
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.io.origin import NOTHING_PRIVATE, origin_of, refuse_private
 from opendp_sim.measurements.knn._impl.features import grid_queries
+from opendp_sim.measurements.knn._impl.stored import kept_predictions, replaying
 from opendp_sim.measurements.knn._impl.vote import Charges
 from opendp_sim.measurements.knn._impl.vote_noise import uncopied
 
@@ -51,6 +53,22 @@ class Store(Protocol):
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         """Make an entry and its charges durable, both or neither (OS407)."""
+        ...
+
+    def published(self, key: bytes) -> tuple[bytes, Payload] | None:
+        """Return the digest and the answer of a key's question, or None (OS407)."""
+        ...
+
+    def hold(self) -> None:
+        """Keep the next answers in memory until ``publish``."""
+        ...
+
+    def publish(self, key: bytes, question: bytes, answer: Payload) -> None:
+        """Make what waits durable, with its key, all or nothing (OS407)."""
+        ...
+
+    def let_go(self) -> bool:
+        """Discard what still waits, and return whether there was anything."""
         ...
 
 
@@ -175,6 +193,57 @@ class Service:
         with self._alone():
             return self._predict(queries, allowed)
 
+    def predict_once(self, rows: Any, key: bytes) -> Predictions:
+        """Predict as ``predict``; a key that was answered gets the same answer, free.
+
+        ``key`` has 32 bytes. Needs a store (``accounting/session/store.md``, Lemma 7).
+
+        Raises:
+            BudgetError (OS408): the key belongs to another question. Others as ``ask``.
+        """
+        queries, store = self._public(rows), self._store
+        if store is None:
+            raise unreadable()
+        question = bytes.fromhex(fingerprint([queries]))
+        with self._locked():
+            if self._lost:  # its store may hold another history
+                self._refuse_if_over()
+            found = store.published(key)
+            if found is not None:
+                return self._again(question, *found)
+            self._refuse_if_over()
+            store.hold()
+            try:
+                answers = self._predict(queries, None)
+                self._guard(lambda: self._publish(store, key, question, answers))
+            finally:
+                if store.let_go():  # an interruption, or no memory: nothing has left
+                    self._over = self._lost = True
+            return answers
+
+    def _again(self, question: bytes, asked: bytes, payload: Payload) -> Predictions:
+        """Return a published answer to the same question."""
+        if question != asked:
+            raise BudgetError(
+                "OS408", self._setting.key, expected="the question that this key was used for",
+                got="another question",
+                hint="nothing was charged: use a new key for every new question.",
+            )  # fmt: skip
+        labels = self._domain.labels or ()
+        with replaying():
+            winners, *rest = kept_predictions(self._domain, payload)
+            return Predictions(tuple(labels[winner] for winner in winners), *rest)
+
+    def _publish(self, store: Store, key: bytes, question: bytes, answers: Predictions) -> None:
+        classes = {label: place for place, label in enumerate(self._domain.labels or ())}
+        winners = [classes[label] for label in answers.labels]
+        payload = {"labels": np.array(winners, dtype=np.int64), "counts": answers.counts}
+        payload |= {"votes": answers.votes, "deviations": answers.deviations}
+        try:
+            store.publish(key, question, payload)
+        except BudgetError as error:
+            raise _NotKept(error) from None
+
     def _predict(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
         if not self._ready:
             if len(queries) < LEAST_REFERENCE:
@@ -237,14 +306,20 @@ class Service:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock the budgets for one question or update, except in forks.
+        """Lock the budgets for one question or update of an open release."""
+        with self._locked():
+            self._refuse_if_over()
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the budgets, except in forks.
 
         Two threads would both find a purse full, and a fork is a second set of purses.
         """
         if os.getpid() != self._process:
             raise uncopied("a service, by a fork")
         with self._turn:
-            self._refuse_if_over()
             yield
 
     def _refuse_if_over(self) -> None:

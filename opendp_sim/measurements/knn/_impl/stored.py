@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.session._encoding import Payload
 from opendp_sim.accounting.session.identity import damaged
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.domains.ids import persons, unpack_ids
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
 from opendp_sim.measurements.knn._impl.features import grid_queries
-from opendp_sim.measurements.knn._impl.service import Payload
 
 # --------------------------------------------------------------------------------------------------
 # Which purse pays for a record: that of its person id, for life; without ids, a purse of its own.
@@ -148,6 +148,20 @@ def kept_answers(
     if not good or not (votes < _MOST).all() or not ((deviations > 0) & (deviations < _MOST)).all():
         raise damaged()
     return queries, votes, deviations
+
+
+def kept_predictions(
+    domain: GridRows, payload: Payload
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+    """Return answers that were given: labels, counts, votes, deviations."""
+    labels = kept_labels(domain, payload["labels"])
+    counts, votes, deviations = (payload[name] for name in ("counts", "votes", "deviations"))
+    good = votes.shape == (len(labels), len(domain.labels or ()))
+    good = good and counts.shape == deviations.shape == labels.shape
+    good = good and votes.dtype.kind == deviations.dtype.kind == "f" and counts.dtype.kind in "if"
+    if not good:
+        raise damaged()
+    return labels, counts, votes, deviations
 
 
 def kept_cells(domain: GridRows, payload: Payload) -> tuple[float, NDArray[np.int64]]:
