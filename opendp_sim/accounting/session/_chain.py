@@ -237,7 +237,8 @@ _BACK = "SELECT place FROM entry WHERE place > ? AND kind <> ? ORDER BY place DE
 def fold_place(db: sqlite3.Connection, folded: Folded, place: int) -> int | None:
     """Return the last place to fold, or None.
 
-    Of a store before its entry at ``place``: ``KEPT`` entries stay, that one included; folding waits until there are ``DENSE`` more.
+    Of a store before its entry at ``place``: ``KEPT`` entries stay, that one included; folding
+    waits until there are ``DENSE`` more.
     """
     if place - folded.place <= KEPT + DENSE:
         return None

@@ -114,7 +114,7 @@ def read_keys(store: sqlite3.Connection) -> dict[bytes, int]:
 
 
 def read_replay(store: sqlite3.Connection, place: int) -> tuple[bytes, Payload] | None:
-    """Return a question's digest and its answer, or None if it was folded."""
+    """Return a question's digest and answer, or None if folded."""
     found = store.execute(
         "SELECT payload FROM entry WHERE place = ? AND kind = ?", (place, chain.REPLAY)
     ).fetchone()

@@ -284,13 +284,16 @@ class SessionStore(SessionHistory):
             self._write()
 
     def hold(self) -> None:
-        """Keep the next answers in memory until ``publish``: none may leave before it."""
+        """Keep the next answers in memory until ``publish``.
+
+        None may leave before it.
+        """
         self._held = True
 
     def publish(self, key: bytes, question: bytes, answer: Payload) -> None:
-        """Make the answers that wait, their charges and their key durable, all or nothing.
+        """Make the waiting answers, their charges and key durable.
 
-        ``key`` and ``question`` are digests of 32 bytes.
+        All or nothing. ``key`` and ``question`` are digests of 32 bytes.
 
         Raises:
             BudgetError (OS407): as ``commit``.
@@ -346,7 +349,7 @@ class SessionStore(SessionHistory):
         charges: Sequence[PurseCharge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> StoredEntry:
-        """Return an entry with its charges, or with a copy of all purses now and then."""
+        """Return an entry with charges or a copy of all purses."""
         dense = kind not in chain.ANSWER_COLUMNS or self._since >= chain.DENSE
         self._since = 0 if dense else self._since + 1
         if dense:

@@ -56,7 +56,7 @@ class Store(Protocol):
         ...
 
     def published(self, key: bytes) -> tuple[bytes, Payload] | None:
-        """Return the digest and the answer of a key's question, or None (OS407)."""
+        """Return a key's question and answer, or None (OS407)."""
         ...
 
     def hold(self) -> None:
@@ -194,7 +194,7 @@ class Service:
             return self._predict(queries, allowed)
 
     def predict_once(self, rows: Any, key: bytes) -> Predictions:
-        """Predict as ``predict``; a key that was answered gets the same answer, free.
+        """Predict once for each key, and replay the answer after that.
 
         ``key`` has 32 bytes. Needs a store (``accounting/session/store.md``, Lemma 7).
 

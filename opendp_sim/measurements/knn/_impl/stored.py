@@ -153,7 +153,7 @@ def kept_answers(
 def kept_predictions(
     domain: GridRows, payload: Payload
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Return answers that were given: labels, counts, votes, deviations."""
+    """Return published labels, counts, votes and deviations."""
     labels = kept_labels(domain, payload["labels"])
     counts, votes, deviations = (payload[name] for name in ("counts", "votes", "deviations"))
     good = votes.shape == (len(labels), len(domain.labels or ()))
