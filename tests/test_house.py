@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import traceback
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +220,89 @@ def test_every_function_of_a_test_file_is_run() -> None:
         if node.name not in used
     ]
     assert not never
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the package by its dotted name."""
+    files = sorted((ROOT / "opendp_sim").rglob("*.py"))
+    return {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
+        for file in files
+        if file.name != "__init__.py"
+    }
+
+
+def needed(node: ast.AST) -> Iterator[str]:
+    """Yield what a module imports, in functions and for types too."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom) and child.module:
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+            yield child.module
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        else:
+            yield from needed(child)
+
+
+def circle(needs: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one circle; none where there is no circle."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_needs_one_that_needs_it() -> None:
+    known = modules()
+    needs = {
+        name: {
+            each
+            for each in needed(ast.parse(file.read_text("utf-8")))
+            if each in known and each != name
+        }
+        for name, file in known.items()
+    }
+    assert sum(map(len, needs.values())) > 2 * len(known)
+    assert circle(needs) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
+
+
+MARK = "# fmt: " + "skip"
+_KEPT = re.compile(r"\bparam\(|\braise\b|\w*(?:Error|[Rr]efus\w*)\(|\bOS\d{3}\b|\bhint=")
+
+
+def against(text: str) -> list[int]:
+    """Return the marked lines of statements that are no parameters and no refusals."""
+    lines = text.splitlines()
+    statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    out = []
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(MARK):
+            continue
+        around = [n for n in statements if n.lineno <= number <= (n.end_lineno or 0)]
+        own = min(around, key=lambda n: (n.end_lineno or 0) - n.lineno)
+        if not _KEPT.search("\n".join(lines[own.lineno - 1 : own.end_lineno])):
+            out.append(number)
+    return out
+
+
+@pytest.mark.parametrize("folder", ["opendp_sim", "tests", "docs"])
+def test_only_parameters_and_refusals_are_kept_from_the_formatter(folder: str) -> None:
+    found = {}
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        text = file.read_text("utf-8")
+        if MARK in text and (lines := against(text)):
+            found[str(file.relative_to(ROOT))] = lines
+    assert found == {}
+
+
+def test_a_table_kept_from_the_formatter_is_found() -> None:
+    assert against(f"x = [1,\n     2]  {MARK}\n") == [2]
+    assert against(f'raise ValueError("OS101",\n    got=1)  {MARK}\n') == []

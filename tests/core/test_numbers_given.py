@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,13 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.dsl import program
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.transformations.row_maps.quantize import Quantize
-from opendp_sim.transformations.sketches.kernels.race_sketch import RaceSketch
+from opendp_sim.transformations.sketches.kernels.race_sketch import (
+    RaceSketch,
+    make_race_sketch,
+    then_race_sketch,
+)
+from tests._cli import run
+from tests._small import write_small
 
 
 @given(arrays(st.sampled_from([np.float64, np.float32, np.float16]), (2, 3)))
@@ -119,3 +126,32 @@ def test_the_builder_takes_them() -> None:
         assert hash_of(**words) == hash_of()
     with pytest.raises(Refused):
         hash_of(epsilon=np.longdouble(1) / 3)
+
+
+def test_a_text_is_shown_in_quotes_and_a_description_is_not():
+    """It was "expected int >= 1; got 3"."""
+    with pytest.raises(ParameterError) as refused:
+        RaceSketch(repetitions="3", buckets=8, family={"srp": {"bits": 4}}, seed=1)
+    assert "got '3'. Hint" in str(refused.value)
+    assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args  # noqa: S301
+    with pytest.raises(ParameterError, match="got nothing"):
+        RaceSketch(buckets=8, family={"srp": {"bits": 4}}, seed=1)
+
+
+def test_a_sketch_names_norm_among_its_words():
+    for make in (make_race_sketch, then_race_sketch):
+        given = () if make is then_race_sketch else (None, None)
+        with pytest.raises(ParameterError) as refused:
+            make(*given, repetitions=3, buckets=8, family={"srp": {"bits": 4}}, seed=1, nrom="l2")
+        assert "count_weight, norm; got nrom" in str(refused.value)
+        assert refused.value.hint == "did you mean 'norm'?"
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("word", ["1", "true", "0.5"])
+def test_a_column_that_yaml_reads_as_no_text_is_to_be_quoted(tmp_path, word):
+    """It was "name a vector column, or a list of numeric columns"."""
+    for name in (word, f"[{word}]"):
+        spec = write_small(tmp_path, ("features: x,", f"features: {name},"))
+        said = run("check", spec).stderr
+        assert f'write it in quotes, "{word}"' in " ".join(said.split())

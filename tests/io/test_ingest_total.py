@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import trust_cells as campaign
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.records import Column, Records
@@ -187,3 +189,20 @@ def test_a_text_dtype_without_end_is_refused_by_its_header(tmp_path: Path) -> No
         np.lib.format.write_array_header_2_0(file, header)
     with pytest.raises(DataError, match="OS601"):
         open_source("npz", "t.npz", Records((Column("v", "str"),)), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_cells_are_read_alike(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    columns = campaign.RECORDS.columns
+    cells = {c.name: [campaign.cell(rng, c.name) for _ in range(30)] for c in columns}
+    turned = {name: column[::-1] for name, column in cells.items()}
+    whole = {}
+    for at, source in campaign.routes(cells, tmp_path).items():
+        whole[at] = campaign.rows_of(source, None)
+        for rows in (1, 7):
+            assert campaign.rows_of(source, rows) == whole[at], at
+    assert whole["csv"] == whole["memory"] == whole["parquet"]
+    assert campaign.session(cells, whole["csv"]) == 0
+    back = campaign.rows_of(campaign.routes(turned, tmp_path)["csv"], 4)
+    assert back[::-1] == whole["csv"]

@@ -14,6 +14,8 @@ import pytest
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import unpacked_arrays
 from opendp_sim.accounting.session._tables import create_store, read_purses
+from opendp_sim.accounting.session.end import End, note_end, noted_end, remove_note
+from opendp_sim.accounting.session.store import SessionHistory, SessionStore
 from opendp_sim.core.errors import BudgetError
 
 
@@ -75,3 +77,64 @@ def test_an_entry_whose_zip_cannot_be_read_is_a_damaged_store(how: str) -> None:
     assert type(raw.value) in (RuntimeError, zlib.error, NotImplementedError)
     with pytest.raises(BudgetError, match="OS407"):
         unpacked_arrays(blob)
+
+
+def test_a_note_is_one_store_s_own(tmp_path):
+    ledger, end = tmp_path / "x.ledger", End(turn="t", place=3, head="a" * 64)
+    assert noted_end(ledger, "one") is None
+    note_end(ledger, "one", end)
+    assert noted_end(ledger, "one") == end
+    assert noted_end(ledger, "../two") is None
+    remove_note(ledger, "one")
+    remove_note(ledger, "one")
+    assert noted_end(ledger, "one") is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"turn": "t", "place": "3", "head": "x"}'])
+def test_another_file_is_refused(tmp_path, text):
+    ledger = tmp_path / "x.ledger"
+    note_end(ledger, "one", End(turn="t", place=3, head="a" * 64))
+    next(tmp_path.glob("*.end")).write_text(text)
+    with pytest.raises(BudgetError, match="OS407"):
+        noted_end(ledger, "one")
+
+
+PURSES = np.arange(4, dtype=np.int64)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A store of two answers and an update, and what it said of itself while it was open."""
+    path = tmp_path / "s.session"
+    with SessionStore(path, "identity", "name") as store:
+        store.commit("answers", {"labels": np.array([1])}, [], PURSES.copy)
+        store.commit("insert", {"ids": np.array([7])}, [], PURSES.copy)
+        store.commit("answers", {"labels": np.array([0])}, [], PURSES.copy)
+        return path, store.head, store.answered
+
+
+def test_a_history_says_what_the_open_store_said(kept):
+    path, head, answered = kept
+    before = path.read_bytes()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as tables:
+        history = SessionHistory()
+        history._db, history._folded = tables, chain.read_folded(tables)
+        assert (history.head, history.answered) == (head, answered)
+        assert [kind for kind, _ in history.entries()] == ["answers", "insert", "answers"]
+        assert [kind for kind, _ in history.transcript()] == ["answers", "answers"]
+        assert history.purses().tolist() == PURSES.tolist()
+        history.check_head(*head)
+        history.check_head(*head, ended=True)
+        with pytest.raises(BudgetError, match="OS407"):
+            history.check_head(head[0] - 1, head[1])
+    assert path.read_bytes() == before
+
+
+def test_a_history_without_its_head_is_damaged():
+    with closing(sqlite3.connect(":memory:")) as tables:
+        tables.executescript(chain.CREATE_TABLES)
+        history = SessionHistory()
+        history._db, history._folded = tables, chain.empty_folded("")
+        for said in (history.purses, lambda: history.head):
+            with pytest.raises(BudgetError, match="OS407"):
+                said()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -9,8 +10,11 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import opendp_sim as sim
+from opendp_sim.cli import app
+from opendp_sim.core.errors import SimError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
@@ -26,11 +30,13 @@ from opendp_sim.dsl.plan.expected_error import (
     whole_of,
 )
 from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.answer import reference
 from opendp_sim.dsl.run.predict import predict_errors
 from opendp_sim.dsl.types.error_terms import STATED, as_predicted, at_least, few_digits
 from tests._plans import planned
 
-SPECS = sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
+FOLDER = Path(__file__).parents[3] / "specs"
+SPECS = sorted(FOLDER.glob("*.yaml"))
 
 
 def sizes_told(whole: Whole, least: float, *, shares: bool) -> str:
@@ -244,3 +250,23 @@ def test_a_mean_says_how_many_people_it_needs():
     (told,) = [text for text in advice(plan) if "is pulled to 0" in text]
     assert "fewer than 346 records" in told
     assert "at most 2 of each `writer` are kept, so 173 of them are needed" in told
+
+
+CITIES, TUMOURS = (str(FOLDER / "data" / f"{name}-queries.csv") for name in ("cities", "cancer"))
+
+
+def test_the_command_prints_it_beside_the_plan() -> None:
+    spec = str(FOLDER / "cities-smooth.yaml")
+    run = CliRunner().invoke(app, ["plan", spec, "--like", CITIES, "--size", "500"])
+    assert run.exit_code == 0
+    assert "predicted mixture_density: off by" in " ".join(run.output.split())
+    run = CliRunner().invoke(app, ["plan", spec, "--like", CITIES, "--json"])
+    parts = json.loads(run.output)["predicted"]["mixture_density"]
+    assert set(parts) == {"noise", "sampling", "maps", "bias", "least", "total"}
+
+
+def test_classes_are_refused() -> None:
+    for spec in ("digit-density.yaml", "cancer-distances.yaml"):
+        points = "digits_test" if spec.startswith("digit") else TUMOURS
+        with pytest.raises(SimError, match="OS607"):
+            predict_errors(plan_file(FOLDER / spec), reference(points), 100)

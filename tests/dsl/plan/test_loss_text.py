@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,11 +16,14 @@ from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli.output.summary import next_command, show_first
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl.plan.accountant import account
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.plan.records import Planned
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.charge import ledger_terms
 from opendp_sim.dsl.run.ledger_status import _guessed, ledger_status, room
+from opendp_sim.dsl.text.diagnostic import Notes
 from tests._small import write_small
 
 
@@ -96,3 +100,21 @@ def test_a_guess_changes_no_room(spent, epsilon, rho):
     assert abs(guess - runs) <= 1
     for near in {guess, 0, runs + 1, 1000, max(0, runs - 1)}:
         assert room(total, charge, "zcdp", near) == runs
+
+
+def test_an_account_is_that_of_the_plan_whatever_the_order_of_the_releases(tmp_path: Path) -> None:
+    plan = plan_file(write_small(tmp_path))
+    turned = dict(reversed(plan.types.items()))
+    notes = Notes()
+    releases, target, total, claim, one = account(plan.program, turned, notes)
+    assert not notes.findings
+    assert (target, total, claim, one) == (plan.target, plan.total, plan.claim, plan.of_one)
+    for name, release in plan.releases.items():
+        assert isinstance(release, ReleasePlan)
+        assert releases[name].plain() == release.plain()
+
+
+def test_nothing_private_is_accounted_for_without_a_loss(tmp_path: Path) -> None:
+    plan = plan_file(write_small(tmp_path))
+    releases, target, total, claim, one = account(plan.program, {}, Notes())
+    assert (releases, target, total, claim, one) == ({}, None, (), None, ())

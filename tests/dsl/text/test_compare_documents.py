@@ -8,16 +8,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import opendp_sim as sim
+from opendp_sim.cli import app
 from opendp_sim.core.errors import ReleaseError, SpecError
 from opendp_sim.dsl.plan import document as plan_document
 from opendp_sim.dsl.plan.document import load_plan, save_plan
 from opendp_sim.dsl.plan.plan import plan_file
-from opendp_sim.dsl.text.compare_documents import ROOM, same
+from opendp_sim.dsl.text.compare_documents import ROOM, differences, same, told_differences
 from opendp_sim.dsl.verification import verify as verification
 from opendp_sim.dsl.verification.verify import verify
 from opendp_sim.measurements.selection._impl import gaussian_tail
+from tests._small import write_small
 
 SPEC = """\
 spec: opendp_sim/1
@@ -153,3 +156,32 @@ def test_same(ours, theirs, wanted):
 
 def test_documents_name_the_module_they_compare_by():
     assert plan_document.same is verification.same is same
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ({"a": 1}, {"a": 1}, ""),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "`a.b[1]` differs"),
+        ({"a": 1, "b": 2}, {"a": 1}, "`b` (only in the spec) differs"),
+        ({"a": 1}, {"a": 1, "c": 2}, "`c` (only in the certificate) differs"),
+        ({"a": 1}, {"a": True}, "`a` differs"),
+        (dict.fromkeys("abcdefg", 1), dict.fromkeys("abcdefg", 2), "`d`, `e` and more differ"),
+    ],
+)
+def test_fields_that_differ_are_named(ours, theirs, told):
+    said = told_differences(ours, theirs)
+    assert said.endswith(told)
+    assert bool(said) == bool(list(differences(ours, theirs)))
+
+
+def test_a_plan_document_names_the_part_that_was_edited(tmp_path):
+    spec = write_small(tmp_path)
+    document = tmp_path / "small.plan"
+    assert CliRunner().invoke(app, ["plan", str(spec), "-o", str(document)]).exit_code == 0
+    spec.write_text(spec.read_text().replace("epsilon: 1.0", "epsilon: 3.25"))
+    shown = CliRunner().invoke(app, ["apply", str(document)])
+    said = " ".join((shown.stdout + shown.stderr).split())
+    assert shown.exit_code == 1
+    assert "a spec that was edited since: " in said
+    assert "`privacy.budget.epsilon`" in said

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, Rows, take
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.transformations.sketches.kernels._impl import fourier as module
-from opendp_sim.transformations.sketches.kernels._impl.fourier import phase_table
+from opendp_sim.transformations.sketches.kernels._impl.fourier import drawn_phases, phase_table
 from opendp_sim.transformations.sketches.kernels._impl.kernels import GaussianKernel
+from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
 from tests._seeded import stream
 from tests._tiers import some
 from tests.transformations.sketches.kernels._kernel_data import (
@@ -349,3 +351,40 @@ def test_orthogonal_frequencies_need_a_normal_law_and_two_columns() -> None:
     for width, kernel in ((1, KERNELS[0]), (2, {"laplacian": {"bandwidth": 1.0}})):
         with pytest.raises(ParameterError, match="two columns or more"):
             bound("fourier_sketch", grid(width), **given, kernel=kernel)
+
+
+GRID = GridRows(width=3, unit=0.5, lower=(-20,), upper=(20,))
+
+
+def sketch_of(seed=5, bandwidth=2.0):
+    return FourierSketch(frequencies=8, seed=seed, kernel=GaussianKernel(bandwidth=bandwidth))
+
+
+def phases(sketch, grid=GRID, *, orthogonal=False):
+    terms = sketch.kernel.split(sketch.frequencies, "here")
+    return drawn_phases(sketch, grid, terms, orthogonal=orthogonal)
+
+
+@pytest.mark.parametrize("bandwidth", [2.0, 1e-3])
+def test_phases_are_those_of_the_seed_s_frequencies(bandwidth):
+    sketch = sketch_of(bandwidth=bandwidth)
+    rows = np.random.default_rng(1).integers(-20, 21, (30, 3)).astype(np.float64)
+    generator = public_generator(5, "fourier_sketch", "frequencies")
+    drawn = sketch.kernel.frequencies(generator, 3, 8)
+    offsets = public_generator(5, "fourier_sketch", "offsets").random(8)
+    turns = (rows * GRID.unit) @ drawn / (2 * math.pi) + offsets
+    found = phases(sketch).phases(rows).T / sketch.phases
+    apart = (found - turns + 0.5) % 1.0 - 0.5
+    assert np.abs(apart).max() < 1e-3
+
+
+def test_a_seed_draws_the_same_and_another_seed_draws_others():
+    one, again = phases(sketch_of()).folded, phases(sketch_of()).folded
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, phases(sketch_of(seed=6)).folded)
+    assert not np.array_equal(one, phases(sketch_of(), orthogonal=True).folded)
+
+
+def test_a_bandwidth_far_below_the_grid_is_refused():
+    with pytest.raises(SpaceError, match="OS203"):
+        phases(sketch_of(bandwidth=1e-12))

@@ -1,19 +1,82 @@
-"""Every name that is printed beside a number has a page: ``opendp_sim.dsl.explain.glossary``."""
+"""Pages of `explain`: every parameter, option and printed name has one, and none holds markup."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import opendp.prelude as dp
 import pytest
 
+import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.about import parameters_of
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.explain.explain import explain, page_facts
-from opendp_sim.dsl.explain.glossary import printed_names, symbols
+from opendp_sim.dsl.explain.explain import catalogue, explain, page_facts
+from opendp_sim.dsl.explain.glossary import parameter_pages, printed_names, symbol_of, symbols
+from opendp_sim.dsl.text.plain_text import formula_text
 from tests._plans import planned
+from tests._tiers import some
 from tests.cases import cases
+
+NAMES = sorted(parameter_pages(REGISTRY))
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", some(NAMES, 3))
+def test_every_parameter_is_explained(name: str) -> None:
+    page = explain(name)
+    for key, about in parameter_pages(REGISTRY)[name].items():
+        if name not in REGISTRY and symbol_of(name, REGISTRY) is None:
+            assert key in page
+            assert about.text.split(".")[0] in page
+
+
+@pytest.mark.parametrize("word", ["gaussian", "p_stable_l2", "srp", "rbf", "weighted"])
+def test_an_option_has_a_page(word):
+    """`explain p_stable_l2` asked whether `top_stable` was meant."""
+    page = explain(word)
+    assert f"{word} (an option of a parameter)" in page
+    assert "an option of `" in page
+
+
+def test_a_ledger_s_page_shows_where_it_stands():
+    page = explain("ledger")
+    assert page.index("Example") < page.index("ledger: {file: records.ledger")
+
+
+MARKUP = re.compile(r":math:|\.\. math|``|\\[a-zA-Z]{2,}")
+
+
+def prose(page: str) -> str:
+    return page.partition("Example")[0] + page.partition("\nParameters")[2]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_no_markup_is_left_in_a_page(key):
+    assert not MARKUP.search(prose(explain(key)))
+
+
+def test_no_markup_is_left_in_the_catalogue():
+    assert not any(MARKUP.search(entry["what"]) for entry in catalogue())
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"\frac{\ln K}{\alpha - 1}", "(ln K) / (α - 1)"),
+        (r"\tfrac12 (V^2 + N)", "½ (V^2 + N)"),
+        (r"j \in \{0..r-1\}^d", "j ∈ {0..r-1}^d"),
+        (r"(w_{jl} - 1)^{2k}", "(w_jl - 1)^(2k)"),
+        (r"\lfloor \|x\|^2 / 2^t \rfloor", "⌊‖x‖^2 / 2^t⌋"),
+        (r"\Pr[N \ge T - d_{in}]", "Pr[N ≥ T - d_in]"),
+        (r"\sqrt{\pi/2}\, \zeta / k", "√(π/2) ζ / k"),
+    ],
+)
+def test_formulas_keep_their_grouping(latex, text):
+    assert formula_text(latex) == text
+
 
 SPECS = sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
 

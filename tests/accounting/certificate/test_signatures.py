@@ -1,4 +1,4 @@
-"""The seal of an unfinished run: what was sealed opens, and nothing else does."""
+"""Seals of unfinished runs open for what was sealed alone; keys that verify anything are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from opendp_sim.accounting.certificate.lamport_signature import Seal, closed_by
+from opendp_sim.accounting.certificate.signature import _of_small_order
 
 
 def test_only_what_was_sealed_opens():
@@ -42,3 +44,23 @@ def test_a_seal_is_used_once_and_leaves_no_secret():
         seal.close(b"another")
     assert "_pairs" in vars(seal)
     assert not seal._pairs
+
+
+PRIME = 2**255 - 19
+EIGHTH = "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"
+
+
+@pytest.mark.parametrize("y", [0, 1, PRIME - 1, PRIME, PRIME + 1])
+@pytest.mark.parametrize("sign", [0, 1])
+def test_points_of_small_order_are_found(y, sign):
+    assert _of_small_order((y + (sign << 255)).to_bytes(32, "little"))
+
+
+def test_points_of_order_eight_are_found():
+    assert _of_small_order(bytes.fromhex(EIGHTH))
+
+
+def test_drawn_keys_are_not():
+    for _ in range(50):
+        key = ed25519.Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        assert not _of_small_order(key)
