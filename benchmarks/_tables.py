@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 _BOUNDS = {"penbased": 100.0, "optdigits": 16.0, "satimage": 255.0}
-"""The largest value that a column's coding allows; the least is 0."""
+"""The largest value that a column's coding allows; the least is 0. Others' ends are rounded outward."""
 
 
 def keel(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -23,9 +23,13 @@ def keel(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     lines = [line.strip() for line in path.read_text("utf-8", errors="replace").splitlines()]
     rows = [re.split(r"\s*,\s*", line) for line in lines if line and not line.startswith("@")]
     values = np.array([row[:-1] for row in rows], dtype=np.float64)
-    upper = np.full(values.shape[1], _BOUNDS[name])
     labels = np.unique([row[-1] for row in rows], return_inverse=True)[1]
-    return values, labels, np.zeros_like(upper), upper
+    if name in _BOUNDS:
+        upper = np.full(values.shape[1], _BOUNDS[name])
+        return values, labels, np.zeros_like(upper), upper
+    low, high = values.min(axis=0), values.max(axis=0)
+    digit = 10.0 ** np.floor(np.log10(high - low))
+    return values, labels, np.floor(low / digit) * digit, np.ceil(high / digit) * digit
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

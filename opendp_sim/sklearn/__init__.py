@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     )
     from opendp_sim.sklearn.budget import Budget
     from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
-    from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
     from opendp_sim.sklearn.kernel_density import DPKernelDensity
     from opendp_sim.sklearn.linear_model import DPLogisticRegression, DPRidge
     from opendp_sim.sklearn.metrics import PrivateScore, private_score
@@ -56,7 +55,7 @@ _WHERE = {
     "Budget": "budget",
     "Cost": "model_selection",
     "DPKNeighborsClassifier": "neighbors",
-    "DPKernelClassifier": "kernel_classifier",
+    "DPKernelClassifier": "linear_model",
     "DPKernelDensity": "kernel_density",
     "DPLogisticRegression": "linear_model",
     "DPNearestCentroid": "nearest_centroid",

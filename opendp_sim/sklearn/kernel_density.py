@@ -60,7 +60,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         array = self._seen(X, reset=True)
         width = array.shape[1]
         box = box_of(self.bounds, self.data_norm, width, self)
-        step, self.engine_ = kernel_step(self, box, width, per_label=False)
+        step, self.engine_ = kernel_step(self, box, width)
         columns = {"x": (array, box.column(dtype_of(array), width))}
         self._released(columns, [*box.steps(), step], groups, features="x")
         self._given = Remembered(X, array)

@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opendp_sim.sklearn._validation.bounds import box_of, pair_of
 from opendp_sim.sklearn._validation.facts import by_class, number
+from opendp_sim.sklearn._validation.kernel_backend import waves_steps
 from opendp_sim.sklearn._validation.refusals import InputRefused
 from opendp_sim.sklearn._validation.tables import dtype_of, label_array
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
@@ -95,6 +96,9 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A softmax regression by noisy gradients (``linear_model``, ``predict``).
 
+    Of the columns, or of public random waves of them (``fourier_features``): a kernel logistic
+    regression, whose borders between classes are curved. Noise does not grow with their number.
+
     A record whose label is not in ``classes``, or with a missing value, is left out, and values
     outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
 
@@ -107,11 +111,27 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             number, is left out at fit without a word: that there is one is private.
         max_iter: noisy gradients; all together cost epsilon.
         size: a public guess of the number of records, or None.
+        features: ``linear``, the columns; or ``fourier``, their waves, for curved borders between
+            classes in up to about 50 columns.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))`` that the waves stand for, in ranges of unlike
+            columns; None for a tenth of the diagonal of ``bounds``, or for half of ``data_norm``.
+        n_components: frequencies, each two waves; time and memory grow with them.
+        random_state: seed of the public frequencies; noise has none.
         measure: ``gdp`` or ``zcdp``.
 
     Attributes:
         classes_: the public labels, sorted.
         n_iter_: ``max_iter``: every step is taken, whatever the data.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+        >>> y = (X**2).sum(axis=1) < 0.6  # a disc
+        >>> fit = DPLogisticRegression(
+        ...     epsilon=9.0, bounds=(-1, 1), classes=[0, 1], features="fourier"
+        ... ).fit(X, y.astype(int))
+        >>> bool(fit.score(X, y.astype(int)) > 0.9)
+        True
     """
 
     bounds: Any = None
@@ -119,6 +139,10 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     classes: Any = None
     max_iter: int = 64
     size: int | None = None
+    features: str = "linear"
+    bandwidth: float | None = None
+    n_components: int = 150
+    random_state: int | None = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:
@@ -133,13 +157,15 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             "x": (array, box.column(dtype_of(array), width)),
             "label": classes.column(labels),
         }
-        self._released(columns, box.steps(), groups, features="x", label="label")
+        steps = [*box.steps(), *waves_steps(self, box)]
+        self._released(columns, steps, groups, features="x", label="label")
         self.classes_, self.n_iter_ = classes.values, int(self.max_iter)
         return self
 
     def _release(self) -> dict[str, Any]:
         size = {} if self.size is None else {"size": self.size}
-        return {"mechanism": {"linear_model": {"steps": self.max_iter, **size}}}
+        rows = {} if self.features == "linear" else {"rows": "length"}
+        return {"mechanism": {"linear_model": {"steps": self.max_iter, **rows, **size}}}
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         return self._ask("predict", X)["score"]
@@ -156,3 +182,18 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         """Return the class with the largest logit, shape (q,)."""
         label = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[label])
+
+
+@estimator
+class DPKernelClassifier(DPLogisticRegression):
+    """A kernel logistic regression, ``DPLogisticRegression`` of waves.
+
+    The largest of one private density a class, which ``classify`` answers of a release, with uniform
+    priors and under pure DP too, is right as often in two columns, and far less often in many.
+
+    Attributes:
+        classes_: the public labels, sorted.
+        n_iter_: ``max_iter``: every step is taken, whatever the data.
+    """
+
+    features: str = "fourier"

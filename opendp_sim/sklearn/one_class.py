@@ -60,7 +60,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         number("threshold", self.threshold, above=0.0, below=1.0)
         false_alarms = number("false_alarms", self.false_alarms, above=0.0, below=1.0)
         box = box_of(self.bounds, self.data_norm, width, self)
-        step, self.engine_ = kernel_step(self, box, width, per_label=False)
+        step, self.engine_ = kernel_step(self, box, width)
         columns = {"x": (array, box.column(dtype_of(array), width))}
         self._released(columns, [*box.steps(), step], groups, features="x")
         self.offset_ = float(special.ndtri(false_alarms))

@@ -13,6 +13,9 @@ from opendp_sim.dsl.plan.kernel_choice import grid_bits
 from opendp_sim.sklearn._validation.facts import number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 
+_OF_BOX, _OF_NORM = 0.1, 0.5
+"""The usual bandwidth in diagonals, of six tables with 2 to 36 columns, and in norms."""
+
 
 @dataclass(frozen=True)
 class FeatureBounds:
@@ -79,6 +82,16 @@ class FeatureBounds:
         if self.lower is None:
             return None
         return max(high - low for low, high in self.pairs) if self.alike else 1.0
+
+    @property
+    def usual_bandwidth(self) -> float:
+        """Return about half of the distance of two records, in public.
+
+        In the units of the grid's rows: a tenth of the box's diagonal, a half of the norm.
+        """
+        of_norm = _OF_NORM * self.norm if self.norm is not None and self.alike else math.inf
+        of_box = math.inf if self.longest is None else _OF_BOX * self.longest * self.width**0.5
+        return min(of_norm, of_box)
 
     @property
     def ranges(self) -> list[float]:

@@ -13,14 +13,13 @@ from opendp_sim.sklearn._validation.facts import choice, number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 
 _ENGINES = ("auto", "fourier", "gauss_transform", "race")
+_MOST_WAVES = 2**14
 
 
-def kernel_step(
-    est: Any, box: FeatureBounds, width: int, *, per_label: bool
-) -> tuple[Mapping[str, Any], str]:
+def kernel_step(est: Any, box: FeatureBounds, width: int) -> tuple[Mapping[str, Any], str]:
     """Return a kernel estimator's sketch step and chosen sketch (OS101).
 
-    Of unlike columns of ``box``, bandwidths are in their ranges; ``per_label``: one density a class.
+    Of unlike columns of ``box``, bandwidths are in their ranges.
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
@@ -28,7 +27,7 @@ def kernel_step(
     if engine == "race":
         family = {"p_stable_l2": {"width": bandwidth}}
         step = {"repetitions": count, "buckets": 256, "family": family, "seed": seed}
-        return {"race_sketch": {**step, "per_label": per_label}}, engine
+        return {"race_sketch": step}, engine
     return gaussian_kernel_step(
         bandwidth,
         width,
@@ -37,8 +36,25 @@ def kernel_step(
         pure=est.measure == "pure",
         frequencies=count,
         seed=seed,
-        per_label=per_label,
     )
+
+
+def waves_steps(est: Any, box: FeatureBounds) -> list[Mapping[str, Any]]:
+    """Return the random features of an estimator's rows, or none (OS101, OS102).
+
+    Their bandwidth is stated, or a public part of ``box``: of unlike columns in their ranges.
+    """
+    count, seed = _count(est.n_components, _MOST_WAVES), seed_of(est.random_state)
+    if choice("features", est.features, ("linear", "fourier")) == "linear":
+        if est.bandwidth is None:
+            return []
+        raise EstimatorRefused(
+            "OS102", "bandwidth", expected="features='fourier' with a bandwidth",
+            got="features='linear'", hint="leave `bandwidth` out where borders are straight.",
+        )  # fmt: skip
+    h = box.usual_bandwidth if est.bandwidth is None else est.bandwidth
+    h = number("bandwidth", h, above=0.0)
+    return [{"fourier_features": {"frequencies": count, "bandwidth": h, "seed": seed}}]
 
 
 def log_volume(box: FeatureBounds, width: int, bandwidth: float, engine: str) -> float:
@@ -63,12 +79,11 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def _count(value: Any) -> int:
+def _count(value: Any, most: int = 2**20) -> int:
     value = python_value(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**20:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise EstimatorRefused(
-            "OS101", "n_components", expected="a whole number from 1 to 2**20",
-            got=f"{value!r:.30}",
-            hint="features of the kernel, at most: 2000 is enough for most data.",
+            "OS101", "n_components", expected=f"a whole number from 1 to {most:,}",
+            got=f"{value!r:.30}", hint="leave it out: the default is enough for most data.",
         )  # fmt: skip
     return int(value)

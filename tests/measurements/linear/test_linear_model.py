@@ -32,6 +32,7 @@ from opendp_sim.measurements.linear._impl.descent import (
 )
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
+from opendp_sim.transformations.row_maps.fourier_features import FourierFeatures
 
 WIDE = GridRows(width=70, labels=tuple(range(7)), lower=(-2000,), upper=(2000,))
 FEW = GridRows(width=3, labels=("a", "b"), lower=(-90, 0, 7), upper=(90, 400, 7000))
@@ -144,18 +145,28 @@ def test_a_record_adds_its_outer_product_and_the_bound_is_attained():
     assert 0.995 * most < square <= most
 
 
-@pytest.mark.parametrize("whiten", ["yes", "no"])
-def test_adversarial_neighbours_along_public_transcripts(whiten: str):
-    """What two neighbours show, in deviations of the noise, is within the root of twice rho times d_in."""
-    model = LinearModel(rho=0.5, steps=6, rows="columns", whiten=whiten)
-    descent = model.descent(FEW)
+@pytest.mark.parametrize("way", ["whitened", "columns", "waves"])
+def test_adversarial_neighbours_along_public_transcripts(way: str):
+    """What two neighbours show, in deviations of the noise, is within the root of twice rho times d_in.
+
+    Of waves too, as few and as many as the feature map makes: rows of one length whatever their number.
+    """
+    made, domain = np.asarray, FEW
+    given = {"rows": "columns", "whiten": "yes" if way == "whitened" else "no"}
+    if way == "waves":
+        waves = FourierFeatures(frequencies=40, bandwidth=200.0, seed=2).bind(FEW, Symmetric())
+        made, domain = lambda values: waves.function(Rows(values)).values, waves.output
+        given = {"rows": "length"}
+    descent = LinearModel(rho=0.5, steps=6, **given).descent(domain)
     corners = np.array(np.meshgrid(*zip(FEW.lower, FEW.upper, strict=True))).reshape(3, -1).T
     crowd = some(40, FEW)
     worst = 0.0
     for trial in range(60):
         extra = 1 + trial % 3
-        added = corners[RNG.integers(0, 8, extra)].astype(np.float64)
-        kinds = RNG.integers(0, 2, extra)
+        added = np.repeat(corners[RNG.integers(0, 8, 1)].astype(np.float64), extra, axis=0)
+        if trial % 2:
+            added = corners[RNG.integers(0, 8, extra)].astype(np.float64)
+        kinds = np.repeat(RNG.integers(0, 2, 1), extra)
         size = RNG.choice([0, 3, 40])
         public = int(RNG.integers(1, 10**6))
         notes = []
@@ -177,7 +188,7 @@ def test_adversarial_neighbours_along_public_transcripts(whiten: str):
                 )
                 return np.rint(out).astype(np.int64)
 
-            descent.run(ScaledRecords(descent.scaled(values), labels), told)
+            descent.run(ScaledRecords(descent.scaled(made(values)), labels), told)
         apart = np.concatenate(notes[0]) - np.concatenate(notes[1])
         worst = max(worst, float(np.linalg.norm(apart)) / extra)
         assert np.linalg.norm(apart) <= extra * np.sqrt(2 * 0.5) * (1 + 1e-9)
