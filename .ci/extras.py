@@ -206,6 +206,29 @@ def lsp() -> str | None:
     assert answer["result"]["capabilities"]["hoverProvider"], answer
 
 
+def studio() -> str | None:
+    import threading
+    from urllib.request import urlopen
+
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route, Router
+
+    from opendp_sim.web.guard import Guard
+    from opendp_sim.web.server import address_of, listening, server_of
+
+    bound = listening("127.0.0.1", 0)
+    app = Router([Route("/", lambda _: PlainTextResponse("here"))])
+    server = server_of(Guard(app, [address_of(bound)]))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        with urlopen(f"http://{address_of(bound)}/") as answer:
+            assert answer.read() == b"here"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
 def audit() -> str | None:
     # The accountant of subsampled votes: without the extra nothing of this program is bound.
     assert "not refuted" in cli("audit", ROOT / "specs" / "digits-private-knn.yaml")
@@ -273,7 +296,7 @@ JOBS: dict[str, Callable[[], str | None]] = {
     job.__name__: job
     for job in (
         *(gpu, spark, connect, dask, audit, docs, testing, parquet, fast, postgres, sign, sklearn),
-        *(plot, lsp, examples),
+        *(plot, lsp, studio, examples),
     )
 }
 """Slow ones first. A job returns why it was not done, or None."""

@@ -9,6 +9,7 @@ that names a member twice is refused: two readers could take two different value
 from __future__ import annotations
 
 import json
+import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
@@ -111,13 +112,23 @@ def why_not(error: ValueError | RecursionError) -> str:
     return str(error) if isinstance(error, _OddError) else "a text that is no JSON"
 
 
-def loose_json(text: str | bytes) -> Any:
+def loose_json(text: str | bytes, *, finite: bool = False) -> Any:
     """Read JSON of any writer as plain values, numbers in every spelling.
+
+    ``finite`` refuses NaN, infinities and numbers beyond a float's range, which JSON does not have.
 
     Raises:
         ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
     """
-    return json.loads(text, object_pairs_hook=_once)
+    if not finite:
+        return json.loads(text, object_pairs_hook=_once)
+    return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+
+
+def _finite(token: str) -> float:
+    if not math.isfinite(value := float(token)):
+        raise _OddError("a number that is not finite")
+    return value
 
 
 def plain_json(text: str | bytes) -> Any:
