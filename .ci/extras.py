@@ -214,9 +214,9 @@ def studio() -> str | None:
     from starlette.routing import Route, Router
 
     from opendp_sim.web.guard import Guard
-    from opendp_sim.web.server import address_of, listening, server_of
+    from opendp_sim.web.server import address_of, bound_socket, server_of
 
-    bound = listening("127.0.0.1", 0)
+    bound = bound_socket("127.0.0.1", 0)
     app = Router([Route("/", lambda _: PlainTextResponse("here"))])
     server = server_of(Guard(app, [address_of(bound)]))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -64,7 +64,7 @@ def page_policy(trusted_types: str = "'none'") -> str:
     )
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+class HttpRefusal(Exception):  # noqa: N818 - an answer, not a fault
     """Refuse a request with a status and a code, without any data.
 
     Args:
@@ -165,32 +165,34 @@ class Guard:
         if path in self._probed:
             return
         if headers.get("host", "").lower() not in self._hosts:
-            raise Refusal(421, "host", "the host that this server was started with")
+            raise HttpRefusal(421, "host", "the host that this server was started with")
         if path in self._linked and scope["method"] == "GET":
             return
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts:
-            raise Refusal(403, "origin", "a request of this server's own page, or of no page")
+            raise HttpRefusal(403, "origin", "a request of this server's own page, or of no page")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refusal(403, "origin", "a request of this server's own page, or of no page")
+            raise HttpRefusal(403, "origin", "a request of this server's own page, or of no page")
 
 
 def _answer(error: Exception) -> Response:
     """Return the answer to a failure, without an uncoded text."""
     match error:
-        case Refusal():
+        case HttpRefusal():
             return error.response()
         case SimError():
             return _coded(error)
         case HTTPException():
             known = {404: "a path of this server", 405: "another method on this path"}
             told = known.get(error.status_code, "another request")
-            return Refusal(error.status_code, "path", told).response()
+            return HttpRefusal(error.status_code, "path", told).response()
         case TimeoutError():
             hint = "ask for less; a charged answer is found again under its key."
-            return Refusal(504, "time", "work that ends in time", hint).response()
+            return HttpRefusal(504, "time", "work that ends in time", hint).response()
     _log.error("a request failed: %s", type(error).__name__)
-    return Refusal(500, "internal", "no failure in this server; its text is withheld").response()
+    return HttpRefusal(
+        500, "internal", "no failure in this server; its text is withheld"
+    ).response()
 
 
 def bearer(request: Request) -> str:
@@ -201,19 +203,19 @@ def bearer(request: Request) -> str:
     return token.strip()
 
 
-def no_token() -> Refusal:
+def no_token() -> HttpRefusal:
     """Return the refusal of a request without a known token (401)."""
-    return Refusal(401, "token", "the header `Authorization: Bearer TOKEN` with a known token")
+    return HttpRefusal(401, "token", "the header `Authorization: Bearer TOKEN` with a known token")
 
 
-def digest_of(token: str) -> str:
+def token_digest(token: str) -> str:
     """Return the sha256 of a token, in hexadecimal."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def known_digest(token: str, digests: Iterable[str]) -> str | None:
     """Return the digest of a token among known ones, in constant time."""
-    found, own = None, digest_of(token)
+    found, own = None, token_digest(token)
     for digest in digests:
         if hmac.compare_digest(own, digest):
             found = digest
@@ -224,11 +226,11 @@ async def read_json(request: Request, most: int = BODY) -> dict[str, Any]:
     """Read a request's body as a JSON object of finite numbers.
 
     Raises:
-        Refusal (415, 413, 408, 400, 422): another type, too long, too slow, no JSON, no object.
+        HttpRefusal (415, 413, 408, 400, 422): another type, too long, too slow, no JSON, no object.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which no form of another page can send
-        raise Refusal(415, "type", "a body of the type application/json")
+        raise HttpRefusal(415, "type", "a body of the type application/json")
     stated = request.headers.get("content-length", "0")
     if not stated.isdecimal() or len(stated) > 12 or int(stated) > most:
         raise _too_long(most)
@@ -241,17 +243,17 @@ async def read_json(request: Request, most: int = BODY) -> dict[str, Any]:
                     raise _too_long(most)
                 parts.append(part)
     except TimeoutError:
-        raise Refusal(408, "slow", f"a body within {BODY_SECONDS:.0f} seconds") from None
+        raise HttpRefusal(408, "slow", f"a body within {BODY_SECONDS:.0f} seconds") from None
     try:
         found = loose_json(b"".join(parts).decode(), finite=True)
     except (ValueError, RecursionError):
-        raise Refusal(
+        raise HttpRefusal(
             400, "json", "JSON in UTF-8 that names each member once, with finite numbers"
         ) from None
     if not isinstance(found, dict):
-        raise Refusal(422, "json", "a JSON object")
+        raise HttpRefusal(422, "json", "a JSON object")
     return found
 
 
-def _too_long(most: int) -> Refusal:
-    return Refusal(413, "size", f"a body of at most {most:,} bytes", "send several requests.")
+def _too_long(most: int) -> HttpRefusal:
+    return HttpRefusal(413, "size", f"a body of at most {most:,} bytes", "send several requests.")

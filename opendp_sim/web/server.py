@@ -65,7 +65,7 @@ class _Timed(H11Protocol):
             self.transport.close()
 
 
-def listening(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 is any free one.
 
     Raises:

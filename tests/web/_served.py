@@ -12,9 +12,9 @@ from typing import Any
 @contextmanager
 def served(application: Callable[[str], Any]) -> Iterator[str]:
     """Serve ``application(host)``; yield the host, ``127.0.0.1:PORT``."""
-    from opendp_sim.web.server import address_of, listening, server_of
+    from opendp_sim.web.server import address_of, bound_socket, server_of
 
-    bound = listening("127.0.0.1", 0)
+    bound = bound_socket("127.0.0.1", 0)
     host = address_of(bound)
     server = server_of(application(host))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
