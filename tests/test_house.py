@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import traceback
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -203,26 +204,21 @@ def test_every_error_is_catalogued_and_hints() -> None:
 
 def test_every_function_of_a_test_file_is_run() -> None:
     """A rename once took the prefix from six tests, and nothing failed."""
-    trees = {f: ast.parse(f.read_text("utf-8")) for f in sorted(TESTS.rglob("*.py"))}
-    used: set[str | None] = set()
-    for node in (node for tree in trees.values() for node in ast.walk(tree)):
-        for name in ("id", "attr", "arg"):
-            used.add(getattr(node, name, None))
-        if isinstance(node, ast.ImportFrom):
-            used |= {alias.name for alias in node.names}
+    prose = re.compile(r'"""[\s\S]*?"""|(?<!\S)# .*')
+    code = {f: prose.sub("", f.read_text("utf-8")) for f in sorted(TESTS.rglob("*.py"))}
+    used = {w for t in code.values() for w in re.findall(r"(?<!^def )\b\w+", t, re.MULTILINE)}
     never = [
-        f"{file.relative_to(TESTS)}: {node.name}"
-        for file, tree in trees.items()
+        f"{file.relative_to(TESTS)}: {name}"
+        for file, text in code.items()
         if file.name.startswith("test_")
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
-        if not any("fixture" in ast.dump(decorator) for decorator in node.decorator_list)
-        if node.name not in used
+        for above, name in re.findall(r"^(@.*\n)?def (\w+)", text, re.MULTILINE)
+        if not name.startswith("test_") and "fixture" not in above and name not in used
     ]
     assert not never
 
 
 ROOT = Path(__file__).parents[1]
+STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def modules() -> dict[str, Path]:
@@ -237,7 +233,7 @@ def modules() -> dict[str, Path]:
 
 def needed(node: ast.AST) -> Iterator[str]:
     """Yield what a module imports, in functions and for types too."""
-    for child in ast.iter_child_nodes(node):
+    for child in (each for name in STATEMENTS for each in getattr(node, name, ())):
         if isinstance(child, ast.ImportFrom) and child.module:
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
             yield child.module
@@ -281,16 +277,19 @@ _KEPT = re.compile(r"\bparam\(|\braise\b|\w*(?:Error|[Rr]efus\w*)\(|\bOS\d{3}\b|
 def against(text: str) -> list[int]:
     """Return the marked lines of statements that are no parameters and no refusals."""
     lines = text.splitlines()
-    statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
-    out = []
-    for number, line in enumerate(lines, 1):
-        if not line.endswith(MARK):
-            continue
-        around = [n for n in statements if n.lineno <= number <= (n.end_lineno or 0)]
-        own = min(around, key=lambda n: (n.end_lineno or 0) - n.lineno)
-        if not _KEPT.search("\n".join(lines[own.lineno - 1 : own.end_lineno])):
-            out.append(number)
-    return out
+    marked = [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
+    own: dict[int, ast.stmt] = {}
+    for node in ast.walk(ast.parse(text)):  # what is inside comes after what is around it
+        if isinstance(node, ast.stmt):
+            own |= dict.fromkeys(
+                marked[bisect_left(marked, node.lineno) : bisect_right(marked, node.end_lineno)],
+                node,
+            )
+    return [
+        number
+        for number, node in own.items()
+        if not _KEPT.search("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+    ]
 
 
 @pytest.mark.parametrize("folder", ["opendp_sim", "tests", "docs"])

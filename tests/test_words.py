@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,13 @@ import opendp_sim
 
 PACKAGE = Path(opendp_sim.__file__).parent
 ROOT = PACKAGE.parent
-FILES = {file: ast.parse(file.read_text("utf-8")) for file in sorted(PACKAGE.rglob("*.py"))}
 WORDS = YAML(typ="safe").load((ROOT / "docs" / "vocabulary.yaml").read_text("utf-8"))
+
+
+@cache
+def files() -> dict[Path, ast.Module]:
+    """Return the syntax tree of every file of the package."""
+    return {file: ast.parse(file.read_text("utf-8")) for file in sorted(PACKAGE.rglob("*.py"))}
 
 
 def first_lines(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -37,7 +43,7 @@ def is_plain(line: str) -> bool:
 def test_first_lines_are_plain() -> None:
     found = {
         f"{file.relative_to(ROOT)}::{name}": line
-        for file, tree in FILES.items()
+        for file, tree in files().items()
         for name, line in first_lines(tree)
         if not is_plain(line)
     }
@@ -58,7 +64,7 @@ def defined(tree: ast.Module) -> Iterator[str]:
 
 def test_a_public_name_has_one_meaning() -> None:
     places = defaultdict(list)
-    for file, tree in FILES.items():
+    for file, tree in files().items():
         for name in defined(tree):
             places[name].append(str(file.relative_to(PACKAGE)))
     several = {name: where for name, where in places.items() if len(where) > 1}
@@ -68,15 +74,15 @@ def test_a_public_name_has_one_meaning() -> None:
 
 def test_old_words_name_nothing() -> None:
     old = WORDS["terms"].keys()
-    stems = {file.stem.strip("_") for file in FILES} | {file.parent.name for file in FILES}
-    names = {name.strip("_").lower() for tree in FILES.values() for name in defined(tree)}
+    stems = {file.stem.strip("_") for file in files()} | {file.parent.name for file in files()}
+    names = {name.strip("_").lower() for tree in files().values() for name in defined(tree)}
     assert not old & stems
     assert not old & names
 
 
 def test_a_folder_has_at_most_twenty_files() -> None:
     sizes: dict[str, int] = defaultdict(int)
-    for file in FILES:
+    for file in files():
         if file.stem != "__init__":
             sizes[str(file.parent.relative_to(ROOT))] += 1
     assert {folder: size for folder, size in sizes.items() if size > 20} == {}
@@ -84,10 +90,10 @@ def test_a_folder_has_at_most_twenty_files() -> None:
 
 def importers() -> dict[str, set[str]]:
     """Return the modules that import each module."""
-    known = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in FILES}
+    known = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in files()}
     users: dict[str, set[str]] = defaultdict(set)
     for name, file in known.items():
-        for node in ast.walk(FILES[file]):
+        for node in ast.walk(files()[file]):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for other in (node.module, *(f"{node.module}.{a.name}" for a in node.names)):
                     users[other].add(name)
@@ -99,7 +105,7 @@ def test_a_small_file_has_several_importers() -> None:
     users = importers()
     small = {
         str(file.relative_to(PACKAGE))
-        for file in FILES
+        for file in files()
         if file.stem != "__init__"
         and len(file.read_text("utf-8").splitlines()) <= 100
         and len(users[".".join(file.relative_to(ROOT).with_suffix("").parts)]) == 1

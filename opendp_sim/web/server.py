@@ -100,11 +100,19 @@ def server_of(app: Any, *, connections: int = CONNECTIONS) -> uvicorn.Server:
     """Return a server of uvicorn over an application, not started yet."""
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it prints tracebacks, and requests
     config = uvicorn.Config(
-        app, http=_Timed, ws="none", lifespan="on", log_config=None, access_log=False,
-        server_header=False, proxy_headers=False, timeout_keep_alive=5,
-        limit_concurrency=connections, timeout_graceful_shutdown=STOP_SECONDS,
+        app,
+        http=_Timed,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=5,
+        limit_concurrency=connections,
+        timeout_graceful_shutdown=STOP_SECONDS,
         h11_max_incomplete_event_size=_HEADERS,
-    )  # fmt: skip
+    )
     return uvicorn.Server(config)
 
 

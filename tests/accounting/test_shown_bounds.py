@@ -123,7 +123,8 @@ def _names(tree):
 
 def rounded_losses(text):
     """Lines that format a loss, or something of one, by Python's rounding to the nearest."""
-    for node in ast.walk(ast.parse(text)):
+    formats = re.search(r":[^\s\"']*[efg%]\}", text)
+    for node in ast.walk(ast.parse(text)) if formats else ():
         if isinstance(node, ast.FormattedValue) and any(map(_LOSS.search, _names(node.value))):
             specs = [getattr(part, "format_spec", None) for part in ast.walk(node)]
             texts = [ast.unparse(spec)[2:-1] for spec in specs if spec is not None]

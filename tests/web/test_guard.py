@@ -74,9 +74,13 @@ def application(host):
     routes += [Route("/breaks", breaks), Route("/coded/{code}", coded), Route("/inside", inside)]
     routes += [Route("/slow", slow), Route("/secret", secret), Route("/live", page)]
     return guard.Guard(
-        Router(routes, redirect_slashes=False), [host], linked=["/"], probed=["/live"],
-        seen=lambda *what: SEEN.append(what), seconds=0.3,
-    )  # fmt: skip
+        Router(routes, redirect_slashes=False),
+        [host],
+        linked=["/"],
+        probed=["/live"],
+        seen=lambda *what: SEEN.append(what),
+        seconds=0.3,
+    )
 
 
 @pytest.fixture(scope="module")

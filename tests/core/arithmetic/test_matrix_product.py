@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from pathlib import Path
 
@@ -20,9 +21,12 @@ FLAGGED = {"matmul", "vecdot", "matvec", "vecmat"}
 
 
 def flagged_products(path: Path) -> list[int]:
+    text = path.read_text("utf-8")
+    if not re.search(r"\S\s*@|" + "|".join(FLAGGED), text):
+        return []
     return sorted(
         node.lineno
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(ast.parse(text))
         if isinstance(getattr(node, "op", None), ast.MatMult)
         or (isinstance(node, ast.Attribute) and node.attr in FLAGGED)
     )
