@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from opendp_sim.accounting.budget import Limit
-from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import BudgetError, ParameterError
-from opendp_sim.dsl.plan.kernel_choice import FREQUENCIES, frequencies_of, gaussian_kernel_step
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl.plan.kernel_choice import (
+    FREQUENCIES,
+    frequencies_of,
+    gaussian_kernel_step,
+    noise_in_records,
+)
 
 
 def kernel_steps(
@@ -74,21 +78,8 @@ def kernel_steps(
 
 
 def _noise(privacy: Mapping[str, Any]) -> float | None:
-    """Return one answer's noise deviation in records, or None.
-
-    That of Gaussian DP, the least of all measures with a delta. None under pure DP, whose noise grows
-    with frequencies, and of a budget that the plan will refuse.
-    """
+    """Return one answer's noise deviation in records, or None under pure DP."""
     words = privacy_words("density", privacy)
     if words.measure == "pure":
         return None
-    budget = Limit(epsilon=words.epsilon, delta=words.delta)
-    try:
-        budget.check("gdp")
-    except BudgetError:
-        return None
-    epsilon, delta = budget.down("epsilon"), budget.down("delta")
-    if epsilon is None or delta is None:
-        return None
-    rows = python_value(words.max_rows)
-    return max(rows if isinstance(rows, int) else 1, 1) / math.sqrt(mu_squared_down(epsilon, delta))
+    return noise_in_records(Limit(epsilon=words.epsilon, delta=words.delta), words.max_rows)

@@ -30,6 +30,7 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.accountant import target_of
+from opendp_sim.dsl.plan.kernel_choice import noise_in_records
 from opendp_sim.dsl.plan.plan import Plan, plan_of
 from opendp_sim.dsl.run.certificate import certified_release, claim_about
 from opendp_sim.dsl.run.charge import unit_text
@@ -360,6 +361,11 @@ class PrivateEstimator(Copyable):
             got=f"unit={self.unit!r:.30} and max_copies={self.max_copies!r:.20}",
             hint="a person's copies are rows of that person, which max_rows bounds.",
         )  # fmt: skip
+
+    def _noise(self) -> float | None:
+        """Return a sum's noise deviation in records, before a plan."""
+        rows = self.max_copies if self.max_rows is None else self.max_rows
+        return noise_in_records(Limit(**self._budget()), rows)
 
     def _release(self) -> dict[str, Any]:
         """Return how the sketch is released."""

@@ -16,6 +16,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
+import opendp_sim as sim
 from opendp_sim import sklearn as face
 from opendp_sim.core.errors import SimError
 from opendp_sim.sklearn import (
@@ -173,6 +174,27 @@ def test_density_is_that_of_scikit_learn(engine):
     assert {"density", "lower", "upper"} <= set(table.keys())
 
 
+@pytest.mark.parametrize("made", [DPKernelDensity, DPOneClass])
+def test_frequencies_follow_the_declared_size(made):
+    """As of `sim.density(size=...)`: at one budget, kernel and box the same number."""
+    four = dict.fromkeys("abcd", (0, 1))
+
+    def count(plan):
+        return plan.types["sketch"].stages[-1].mechanism.frequencies
+
+    def of(**more):
+        return count(made(bounds=(0, 1), bandwidth=0.1, **more).fit(np.zeros((0, 4))).plan_)
+
+    counts = [of(size=size) for size in (None, 50, 10**6)]
+    assert counts == [
+        count(sim.density(four, bandwidth=0.1, size=n).plan) for n in (None, 50, 10**6)
+    ]
+    assert 500 <= counts[1] < counts[0] == 2000 < counts[2] == 8000
+    assert of(size=10**6, n_components=77) == 77
+    assert of(size=50, max_copies=10) == 500  # more noise hides more sampling error
+    assert of(size=10**6, measure="pure", delta=None) == 2000
+
+
 def test_density_of_unlike_columns_is_in_data_units():
     wide = X * [1.0, 100.0]
     ours = DPKernelDensity(**BIG, bounds=([-1, -100], [1, 100]), bandwidth=0.1).fit(wide)
@@ -237,6 +259,9 @@ def test_the_public_scaler_learns_nothing():
         (ALL[2], {"n_components": 2**14 + 1}),
         (ALL[2], {"random_state": np.random.RandomState(1)}),
         (ALL[4], {"engine": "fast"}),
+        (ALL[4], {"size": 0}),
+        (ALL[4], {"size": 2.5}),
+        (ALL[5], {"n_components": 2.0}),
         (ALL[4], {"bandwidth": np.inf}),
         (ALL[5], {"threshold": 1.0}),
         (ALL[5], {"false_alarms": 0.0}),

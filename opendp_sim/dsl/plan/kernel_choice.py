@@ -6,6 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from opendp_sim.accounting.budget import Limit
+from opendp_sim.accounting.measures.gaussian import mu_squared_down
+from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.core.errors import BudgetError
+
 KernelSketch = Literal["fourier", "gauss_transform"]
 FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, where no size is declared."""
@@ -51,6 +56,23 @@ def frequencies_of(size: int, noise: float, diagonal: float, width: int) -> int:
     of_one = math.hypot(math.expm1(-2.0 * diagonal * diagonal) / math.sqrt(2.0), _STEPS)
     root = 3.0 * min(size, 2**53) * of_one / noise
     return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, _MOST_FREQUENCIES)))
+
+
+def noise_in_records(budget: Limit, rows: Any = None) -> float | None:
+    """Return the deviation of an answer's noise at a budget, in records.
+
+    That of Gaussian DP, the least of all measures with a delta, for persons of up to ``rows`` rows. None
+    under pure DP, whose noise grows with frequencies, and of a budget that a plan will refuse.
+    """
+    try:
+        budget.check("gdp")
+    except BudgetError:
+        return None
+    epsilon, delta = budget.down("epsilon"), budget.down("delta")
+    if epsilon is None or delta is None:
+        return None
+    rows = python_value(rows)
+    return max(rows if isinstance(rows, int) else 1, 1) / math.sqrt(mu_squared_down(epsilon, delta))
 
 
 def frequencies_told(frequencies: int, sampled: float, noise: float) -> str:

@@ -84,14 +84,19 @@ class FeatureBounds:
         return max(high - low for low, high in self.pairs) if self.alike else 1.0
 
     @property
+    def diagonal(self) -> float:
+        """Return a bound of two rows' distance, in the grid's units."""
+        of_box = math.inf if self.longest is None else self.longest * self.width**0.5
+        return min(of_box, 2.0 * self.norm) if self.norm is not None and self.alike else of_box
+
+    @property
     def usual_bandwidth(self) -> float:
         """Return about half of the distance of two records, in public.
 
-        In the units of the grid's rows: a tenth of the box's diagonal, a half of the norm.
+        In the grid's units: a tenth of the box's diagonal, a half of the norm.
         """
-        of_norm = _OF_NORM * self.norm if self.norm is not None and self.alike else math.inf
         of_box = math.inf if self.longest is None else _OF_BOX * self.longest * self.width**0.5
-        return min(of_norm, of_box)
+        return min(of_box, _OF_NORM * self.norm) if self.norm and self.alike else of_box
 
     @property
     def ranges(self) -> list[float]:

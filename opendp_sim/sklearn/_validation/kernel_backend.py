@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.dsl.plan.kernel_choice import KernelSketch, gaussian_kernel_step
+from opendp_sim.dsl.plan.kernel_choice import (
+    FREQUENCIES,
+    KernelSketch,
+    frequencies_of,
+    gaussian_kernel_step,
+)
 from opendp_sim.sklearn._validation.bounds import FeatureBounds
 from opendp_sim.sklearn._validation.facts import choice, number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
@@ -16,14 +21,19 @@ _ENGINES = ("auto", "fourier", "gauss_transform", "race")
 _MOST_WAVES = 2**14
 
 
-def kernel_step(est: Any, box: FeatureBounds, width: int) -> tuple[Mapping[str, Any], str]:
+def kernel_step(
+    est: Any, box: FeatureBounds, width: int, noise: float | None
+) -> tuple[Mapping[str, Any], str]:
     """Return a kernel estimator's sketch step and chosen sketch (OS101).
 
-    Of unlike columns of ``box``, bandwidths are in their ranges.
+    Of unlike columns of ``box``, bandwidths are in their ranges; ``noise`` is an answer's, in records.
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
-    count, seed = _count(est.n_components), seed_of(est.random_state)
+    count, seed = (
+        _components(est, box.diagonal / bandwidth, width, noise),
+        seed_of(est.random_state),
+    )
     if engine == "race":
         family = {"p_stable_l2": {"width": bandwidth}}
         step = {"repetitions": count, "buckets": 256, "family": family, "seed": seed}
@@ -79,11 +89,21 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def _count(value: Any, most: int = 2**20) -> int:
+def _components(est: Any, ranges: float, width: int, noise: float | None) -> int:
+    """Return the stated number of features, or that of a public size."""
+    size = None if est.size is None else _count(est.size, 2**53, "size")
+    if est.n_components is not None:
+        return _count(est.n_components, 2**20)
+    if size is None or noise is None:
+        return FREQUENCIES
+    return frequencies_of(size, noise, ranges / math.sqrt(2.0), width)
+
+
+def _count(value: Any, most: int, name: str = "n_components") -> int:
     value = python_value(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise EstimatorRefused(
-            "OS101", "n_components", expected=f"a whole number from 1 to {most:,}",
+            "OS101", name, expected=f"a whole number from 1 to {most:,}",
             got=f"{value!r:.30}", hint="leave it out: the default is enough for most data.",
         )  # fmt: skip
     return int(value)
