@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Self
 
@@ -88,12 +89,12 @@ class Browser:
         return json.loads(text)
 
     def open(
-        self, path: Path, width: int = 1280, *, dark: bool = False, media: str = "screen"
+        self, path: Path | str, width: int = 1280, *, dark: bool = False, media: str = "screen"
     ) -> None:
-        """Load a page at a width, as a screen or printer with light or dark preference would."""
+        """Load a file or an address at a width, with light or dark preference, for a medium."""
         self.look(width, dark=dark, media=media)
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.as_uri())
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._next())
 
@@ -129,6 +130,22 @@ class Browser:
         sent = [e["params"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
         return [p["request"]["url"] for p in sent if p.get("type") != "Document"]
 
+    def wait(self, condition: str, seconds: float = 20.0) -> None:
+        """Wait until an expression is true in the page."""
+        end = time.monotonic() + seconds
+        while not self.ask(f"!!({condition})"):
+            assert time.monotonic() < end, f"{condition}: {self.complaints}"
+            time.sleep(0.02)
+
+    def press(self, key: str) -> None:
+        """Press a key, or type a letter, where the focus is."""
+        about: dict[str, object] = {"key": key}
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39}.get(key)
+        about |= {"windowsVirtualKeyCode": code} if code else {}
+        about |= {"text": {"Enter": "\r"}.get(key, key)} if len(key) == 1 or key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, **about)
+
     def faults(self) -> list[str]:
         """What stands in a reader's way: names, headings, table heads, contrast, width."""
         return self.ask(ACCESSIBLE)
@@ -136,6 +153,11 @@ class Browser:
     def shot(self, path: Path) -> None:
         """Write a picture of the whole page."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def view(self, path: Path) -> None:
+        """Write a picture of what the window shows."""
+        data = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(data))
 
     def printed(self, path: Path) -> None:

@@ -49,6 +49,7 @@ GROUPS = {
         ),
     },
     "Run it": {
+        "studio": ("studio:studio_command", "Choose a question by clicking; spend once."),
         "plan": ("spec:plan_command", "Print a plan's protection and errors."),
         "apply": ("apply:apply_command", "Run a spec, or the plan in a plan document."),
         "ledger": ("after:ledger_app", "Read a ledger, or begin one."),

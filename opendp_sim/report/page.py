@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
@@ -21,7 +20,6 @@ from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.session.status import standing_of
 from opendp_sim.core.errors import SpecError
-from opendp_sim.core.system.escape_text import escape
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.document import load_plan, spec_of
@@ -36,6 +34,7 @@ from opendp_sim.report.commands import Check, checks_of_certificate, checks_of_p
 from opendp_sim.report.facts import Facts, Judgement, Part, judgement, plan_facts
 from opendp_sim.report.ledger import ledger_facts
 from opendp_sim.report.session import session_facts
+from opendp_sim.report.templates import page_engine
 
 _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 
@@ -205,29 +204,11 @@ def _counted(
     return replace(told, room=runs, repeat=Statement("repeat", value, "", text))
 
 
-def _code(text: Any) -> Markup:
-    """Return an escaped text, with code between backticks."""
-    parts = str(escape(str(text))).split("`")
-    if len(parts) % 2 == 0:
-        return Markup("{}").format("`".join(parts))
-    plain, code = Markup("{}"), Markup("<code>{}</code>")
-    return Markup("").join((code if at % 2 else plain).format(p) for at, p in enumerate(parts))
-
-
-def _visible(value: Any) -> Any:
-    return escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 def render(facts: Facts) -> str:
     """Return the page, with every text escaped."""
     folder = files("opendp_sim.report")
-    engine = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_visible
-    )
-    engine.filters["code"] = _code
-    template = engine.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     files_ = (
         folder.joinpath(name).read_text(encoding="utf-8") for name in ("tokens.css", "page.css")
     )
     css = Markup("".join(files_))  # noqa: S704 - our own files
-    return template.render(facts=facts, css=css)
+    return page_engine().get_template("page.html").render(facts=facts, css=css)

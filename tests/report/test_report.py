@@ -578,3 +578,11 @@ def test_a_ledger_s_page_says_in_words_what_is_spent_and_for_whom(tmp_path):
     assert _protected("replace 1 of name").startswith("all rows of one `name` replaced")
     assert _protected("something else") == "something else"
     assert dict(facts.folds[-1].parts[1].body)["unit"] == _protected(str(TERMS.unit))
+
+
+def test_a_mean_without_classes_has_a_page(tmp_path):
+    """A release lists the question about classes, which one of a single mean refuses (OS204)."""
+    fit = sim.means({"x": (0, 1)})
+    fit.apply({"x": np.linspace(0, 1, 50)}, into=tmp_path)
+    page = page_of(tmp_path / "release.npz.certificate.json")
+    assert "nearest" not in page.partition("<h2>")[0]

@@ -1,0 +1,38 @@
+"""Open the page about one private file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import AsJson, handled, say
+from opendp_sim.core.errors import DataError
+from opendp_sim.web import require_web
+
+
+def studio_command(
+    data: Annotated[Path, typer.Argument(help="The private file: .csv, .parquet, .arrow, ...")],
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 0,
+    json_: AsJson = False,
+) -> None:
+    """Choose a question by clicking; spend once.
+
+    Needs the extra `studio`.
+
+    The page is for a browser on this machine. The file stays closed, its header line aside, until a
+    run is confirmed. Whoever has the printed address can spend: it works until Ctrl-C.
+    """
+    with handled(as_json_text=json_):
+        if not data.is_file():
+            raise DataError(
+                "OS601", str(data), expected="a file", got="none",
+                hint="opendp-sim studio trips.csv.",
+            )  # fmt: skip
+        require_web()
+        from opendp_sim.studio.app import Server  # noqa: PLC0415 - an extra
+
+        server = Server(data.resolve(), port)
+        say(f"studio: {server.address}", fold=False)
+        server.run()

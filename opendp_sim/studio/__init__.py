@@ -1,0 +1,1 @@
+"""Choose a question by clicking, see its cost, spend once (extra ``studio``)."""

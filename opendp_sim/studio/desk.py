@@ -1,0 +1,396 @@
+"""Plan, spend and ask for one page about one file.
+
+The file is opened in ``spend`` and ``look`` alone. What is confirmed is what runs: a page confirms a plan
+by its key, and the plan that it saw is the one that is applied, to a ledger whose head it saw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.templates import file_header
+from opendp_sim.core.errors import ParameterError, SimError
+from opendp_sim.domains.released import Released
+from opendp_sim.dsl.files.paths import check_places
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.statements import tell
+from opendp_sim.dsl.reading import Finding, read_spec
+from opendp_sim.dsl.run.doctor import doctor
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import Span
+from opendp_sim.report.answer import released_parts
+from opendp_sim.report.maps import SURE, numeric_columns
+from opendp_sim.studio.forecast import forecast, ledger_standing
+from opendp_sim.studio.questions import (
+    QUESTIONS,
+    Form,
+    form_from,
+    form_of,
+    ledger_name,
+    missing_part,
+    recipe_of,
+)
+
+_CLASSES = 12
+"""Classes whose numbers are shown beside the first."""
+_DECIDES = ("predict", "nearest_class", "classify")
+"""Questions that name a class."""
+
+
+Plain = dict[str, Any]
+Answer = tuple[Plain, int]
+"""A JSON body and its status."""
+_PLANS, _FORMS = 64, 256
+"""Plans that stay on the table, and forms whose plans are kept."""
+_TICKET = 60.0
+"""Seconds in which a link is used."""
+_NONCE = (16, 64)
+_CHARGED = ("OS902", "OS609")
+"""Codes of refusals whose charge may stand; the text says which."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Hold a plan on the table with its text."""
+
+    plan: Plan
+    text: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """Hold a run that was confirmed here.
+
+    Attributes:
+        laid: its plan and text.
+        output: the name of its output.
+        file, certificate: where they were written.
+        body: the answer to the page.
+    """
+
+    laid: Laid
+    output: str
+    file: Path
+    certificate: Path
+    body: Plain = field(repr=False)
+
+
+class Desk:
+    """Serve the questions of a page about one file.
+
+    Args:
+        file: the private file; its header line, or a schema's names, are all that is read of it here.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.folder = file, file.parent
+        header = file_header(file)
+        place = {"file": file.name, **header.options}
+        self.source: dict[str, Any] = {header.kind: place if header.options else file.name}
+        self.names = header.names
+        self._spending = threading.Lock()
+        self._plans: dict[str, Laid] = {}
+        self._forms: dict[str, tuple[Plan, str]] = {}
+        self._done: dict[str, Done] = {}
+        self._nonces: dict[str, str] = {}
+        self._tickets: dict[str, tuple[float, str, str]] = {}
+        self._shown: dict[str, Release] = {}
+
+    # --- data closed ------------------------------------------------------------------------------
+
+    def start(self) -> Plain:
+        """Return the columns' names and an empty form."""
+        questions = {
+            key: {"name": q.name, "hint": q.hint, "uses": sorted(q.uses)}
+            for key, q in QUESTIONS.items()
+        }
+        return {
+            "file": self.file.name,
+            "names": list(self.names),
+            "form": Form(self.source).plain(),
+            "questions": questions,
+        }
+
+    def plan(self, body: Mapping[str, Any]) -> Plain:
+        """Return the plan of a form or a text, with pictures."""
+        if "yaml" in body:
+            return self._of_text(str(body["yaml"]))
+        form = form_from(body.get("form"), self.source)
+        missing = missing_part(form)
+        if missing:
+            return {"state": "draft", "missing": missing}
+        try:
+            plan, text = self._made(form)
+        except SimError as error:
+            return {"state": "draft", "missing": "", "findings": [_plain_error(error)]}
+        return self._laid(plan, text, form)
+
+    def _made(self, form: Form) -> tuple[Plan, str]:
+        """Return a form's plan and text, of which the last are kept.
+
+        What the plan assumes of files is looked at again.
+        """
+        key = json.dumps(form.plain(), sort_keys=True)
+        if key not in self._forms:
+            recipe = recipe_of(form)
+            program = replace(recipe.plan.program, written_folder=str(self.folder))
+            self._forms[key] = replace(recipe.plan, program=program), recipe.to_yaml()
+            _forget(self._forms, _FORMS)
+        plan, text = self._forms[key]
+        notes = Notes()
+        check_places(plan.program, notes)
+        notes.raise_if_any()
+        return plan, text
+
+    def _of_text(self, text: str) -> Plain:
+        if not text.strip():
+            return {"state": "draft", "missing": ""}
+        seen = read_spec(text, "spec.yaml", str(self.folder))
+        findings = [_plain_finding(found) for found in seen.findings]
+        if seen.plan is not None and (said := self._outside(seen.plan)):
+            findings = [_plain_finding(Finding(Span(1, 1, 1), "studio", said))]
+        if findings or seen.plan is None:
+            return {"state": "refused", "yaml": text, "form": None, "findings": findings}
+        return self._laid(seen.plan, text, form_of(seen.plan))
+
+    def _laid(self, plan: Plan, text: str, form: Form | None) -> Plain:
+        """Lay a plan on the table, and return its page."""
+        key = hashlib.sha256(f"{plan.canonical}\n{text}".encode()).hexdigest()
+        self._plans.pop(key, None)
+        self._plans[key] = Laid(plan, text)
+        _forget(self._plans, _PLANS)
+        shown = None if form is None else form.plain()
+        view = forecast(plan, form)
+        return {"state": "planned", "plan": key, "yaml": text, "form": shown, "view": view}
+
+    def _outside(self, plan: Plan) -> str:
+        """Return why a program may not run here, or nothing.
+
+        It reads this one file, writes beside it under plain names, and counts in its ledger.
+        """
+        entries, ((kind, _),) = plan.program.data, self.source.items()
+        for entry in entries:
+            place = entry.source.argument
+            named = place.get("file") if isinstance(place, Mapping) else place
+            if entry.source.kind != kind or named != self.file.name:
+                return f"this page opens {self.file.name} alone: run other specs with `opendp-sim apply`"
+            if entry.public:
+                return "the file is private here: `public: true` needs the command line"
+            if entry.ledger is None or entry.ledger.file != ledger_name(self.source):
+                name = ledger_name(self.source)
+                return f"runs are counted here in one ledger: `ledger: {{file: {name}, ...}}`"
+        if len(plan.outputs) != 1:
+            return "one output is released here: run other specs with `opendp-sim apply`"
+        for output in plan.program.outputs:
+            save = output.save
+            if save is None or output.serve is not None or Path(save).name != save:
+                return "an output is saved beside the file, under a plain name"
+            if output.queries is not None or output.public is not None:
+                return "a release is asked after it was made: leave `queries` and `public` out"
+        return ""
+
+    def ask(self, body: Mapping[str, Any]) -> Plain:
+        """Return a release's answer at one place; the file stays closed."""
+        name = str(body.get("run"))
+        at = body.get("at")
+        if name not in self._done or not isinstance(at, Mapping):
+            raise ParameterError(
+                "OS101", "run", expected="a release of this page, and a place", got="another",
+                hint="reload the page.",
+            )  # fmt: skip
+        if name not in self._shown:
+            self._shown[name] = Release.load(self._done[name].file)
+        return answer_at(self._shown[name], at)
+
+    def ticket(self, body: Mapping[str, Any]) -> Plain:
+        """Return a link that works once, within a minute, without the token."""
+        run, what = str(body.get("run")), str(body.get("what"))
+        if run not in self._done or what not in ("report", "release", "certificate", "spec"):
+            return {"href": ""}
+        now = time.monotonic()
+        self._tickets = {k: v for k, v in self._tickets.items() if v[0] > now}
+        name = secrets.token_urlsafe(24)
+        self._tickets[name] = (now + _TICKET, run, what)
+        return {"href": f"/once/{name}"}
+
+    def redeem(self, name: str) -> tuple[Done, str] | None:
+        """Return what a link names, once, or None."""
+        until, run, what = self._tickets.pop(name, (0.0, "", ""))
+        return (self._done[run], what) if until > time.monotonic() else None
+
+    # --- data open --------------------------------------------------------------------------------
+
+    def spend(self, body: Mapping[str, Any]) -> Answer:
+        """Apply a plan that the page confirmed, once for each nonce."""
+        nonce, key = str(body.get("nonce", "")), str(body.get("plan", ""))
+        if self._nonces.get(nonce) == key and nonce in self._done:
+            return self._done[nonce].body, 200
+        if key not in self._plans or not _NONCE[0] <= len(nonce) <= _NONCE[1]:
+            return _refusal("plan", "This plan is no longer on the table. Look again, then spend.")
+        if nonce in self._nonces:
+            return _refusal("nonce", "This confirmation was used. Look again, then spend.")
+        if not self._spending.acquire(blocking=False):
+            return _refusal("busy", "Another run is under way. Nothing was charged by this one.")
+        try:
+            self._nonces[nonce] = key
+            return self._spent(self._plans[key], nonce, str(body.get("head", "")))
+        finally:
+            self._spending.release()
+
+    def _spent(self, laid: Laid, nonce: str, head: str) -> Answer:
+        standing = ledger_standing(laid.plan, {"room": 0, "left": ""})
+        if standing is None or standing.refused or standing.head != head:
+            return _refusal(
+                "moved",
+                "The ledger changed meanwhile. Nothing was charged: look again, then spend.",
+            )
+        try:
+            done = apply(laid.plan, into=self._into(laid.plan))
+        except SimError as error:
+            text = "" if error.code in _CHARGED else "Nothing was charged. "
+            return _refusal(error.code, text + str(error))
+        ((output, file),) = done.files.items()
+        view: Plain = {"run": nonce, "claim": tell(laid.plan).cost.value, "left": done.left or ""}
+        body: Plain = done.plain() | {"file": file.name, "view": view}
+        del body["files"], body["certificates"], body["stores"]  # paths of this machine
+        self._done[nonce] = Done(laid, output, file, done.certificates[output], body)
+        view |= _pictures(laid.plan, output, file)
+        return body, 200
+
+    def _into(self, plan: Plan) -> Path:
+        """Return the file's folder, or a new one below it.
+
+        No release is replaced, not even by its own program: it was paid for.
+        """
+        save = next(str(output.save) for output in plan.program.outputs)
+        at, folder = 1, self.folder
+        while (folder / save).exists():
+            folder = self.folder / f"{Path(save).stem}-{plan.program.hash[:8]}-{at}"
+            at += 1
+        return folder
+
+    def look(self, body: Mapping[str, Any]) -> Answer:
+        """Count dropped and clamped rows, for the curator alone."""
+        key = str(body.get("plan", ""))
+        if key not in self._plans:
+            return _refusal("plan", "This plan is no longer on the table. Look again.")
+        if not self._spending.acquire(blocking=False):
+            return _refusal("busy", "Another run is under way.")
+        try:
+            return {"view": doctor(self._plans[key].plan)}, 200
+        except SimError as error:
+            return _refusal(error.code, str(error))
+        finally:
+            self._spending.release()
+
+
+def _pictures(plan: Plan, output: str, file: Path) -> Plain:
+    """Return a release's parts and sliders, none where they fail.
+
+    The release is charged and written: no fault of a picture may hide that.
+    """
+    try:
+        parts, sliders = released_parts(plan, output, file), []
+        if file.suffix == ".npz" and isinstance(plan.outputs[output].domain, Released):
+            sliders = sliders_of(Release.load(file))
+    except (SimError, ArithmeticError, LookupError, TypeError, ValueError):
+        return {"parts": [], "sliders": []}
+    return {"parts": parts, "sliders": sliders}
+
+
+def _forget(kept: dict[str, Any], most: int) -> None:
+    """Drop the oldest beyond ``most``."""
+    while len(kept) > most:
+        kept.pop(next(iter(kept)))
+
+
+def _refusal(code: str, text: str) -> Answer:
+    return {"error": {"code": code, "text": text}}, 409
+
+
+def _plain_finding(found: Finding) -> Plain:
+    at = found.span
+    return {
+        "line": at.line,
+        "column": at.column,
+        "length": at.length,
+        "code": found.code,
+        "text": found.text,
+    }
+
+
+def _plain_error(error: SimError) -> Plain:
+    return {"line": 0, "column": 0, "length": 0, "code": error.code, "text": str(error)}
+
+
+# --- answers of a release -------------------------------------------------------------------------
+
+
+def sliders_of(release: Release) -> list[dict[str, Any]]:
+    """Return each numeric column's public bounds and middle."""
+    found = []
+    for name, column in numeric_columns(release).items():
+        low, high = min(column.bounds), max(column.bounds)
+        middle = float(f"{(low + high) / 2:.6g}")
+        found.append(
+            {"name": name, "low": low, "high": high, "step": (high - low) / 200, "middle": middle}
+        )
+    return found
+
+
+def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a release's answer at one place, in words and rows.
+
+    Args:
+        release: what is asked; this costs no privacy.
+        at: a number for each numeric column.
+    """
+    names = list(numeric_columns(release))
+    if set(at) != set(names) or not all(isinstance(v, int | float) for v in at.values()):
+        raise ParameterError(
+            "OS102", "at", expected=f"a number for each of {', '.join(names)}", got="others",
+            hint="reload the page.",
+        )  # fmt: skip
+    queries = {name: [float(at[name])] for name in names}
+    rows = _sums(release, queries)
+    if rows and not rows[0][0]:
+        _, big, small = rows[0]
+        return {"big": big, "small": small, "rows": []}
+    asked = next(word for word in _DECIDES if word in release.ops)
+    found = release.ask(asked, queries)
+    labels = found.labels or ()
+    if not rows:
+        scores = np.asarray(found["score"]).reshape(-1)
+        rows = [(str(n), f"score {v:.4g}", "") for n, v in zip(labels, scores, strict=True)]
+    big = str(labels[int(np.asarray(found["label"])[0])])
+    each = [(name, ", ".join(filter(None, words))) for name, *words in rows[:_CLASSES]]
+    return {"big": big, "small": "is the answer here", "rows": each}
+
+
+def _sums(release: Release, queries: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (class, number, interval) of each sum of a release."""
+    words = {"density": "rows near", "distance": "sum of distances"}
+    word = next((word for word in words if word in release.ops), None)
+    if word is None:
+        return []
+    found = release.ask(word, queries, confidence=0.95)
+    parts = (np.asarray(found[k]).reshape(-1) for k in (word, "noise_error", "lower", "upper"))
+    rows = []
+    for name, value, noise, low, high in zip(found.labels or ("",), *parts, strict=True):
+        sure = value >= SURE * noise
+        within = f"95% within {max(low, 0.0):.4g} to {high:.4g}" if sure else "within the noise"
+        number = f"{value:.4g}" if sure else "about 0"
+        rows.append((str(name), number, within if found.labels else f"{words[word]}; {within}"))
+    return rows

@@ -1,0 +1,273 @@
+"""Turn a form into a recipe, and a plan into its form.
+
+A form stands for one program. Back from a plan it is found only where the form's own program has the
+plan's hash: a form never shows less than a spec says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import opendp_sim as sim
+from opendp_sim.api.recipe import Recipe
+from opendp_sim.core.errors import ParameterError, SimError
+from opendp_sim.dsl.plan.plan import Plan
+
+_WHOLE = re.compile(r"-?[0-9]{1,15}\Z")
+_LONG = 200
+"""Most columns, and most classes of a form; more are written in the spec."""
+
+
+@dataclass(frozen=True)
+class ChosenColumn:
+    """Hold a column's public bounds, and the distance that counts as near."""
+
+    low: float
+    high: float
+    near: float
+
+
+@dataclass(frozen=True)
+class Form:
+    """Hold a question about one file, as the page shows it.
+
+    Attributes:
+        source: the file, as a spec names it.
+        question: a name in ``QUESTIONS``.
+        unit: ``row``, the column that names a person, or empty while nobody said.
+        rows: rows of one person that are used.
+        ids: the dtype of the column that names a person.
+        columns: the numbers that are compared.
+        label, keys: the column of the classes, and all of them.
+        item, most: the column of the items, and how many are wanted.
+        epsilon, delta: of this release.
+        limit: epsilon of all releases together.
+    """
+
+    source: Mapping[str, Any]
+    question: str = "density"
+    unit: str = ""
+    rows: int = 1
+    ids: str = "str"
+    columns: Mapping[str, ChosenColumn] = field(default_factory=dict)
+    label: str = ""
+    keys: tuple[str | int, ...] = ()
+    item: str = ""
+    most: int = 10
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    limit: float = 3.0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the form as plain data, without the source."""
+        found = asdict(self)
+        del found["source"]
+        columns = {
+            name: {end: "" if math.isnan(value) else value for end, value in chosen.items()}
+            for name, chosen in found["columns"].items()
+        }
+        return found | {"columns": columns, "keys": ", ".join(map(str, self.keys))}
+
+
+@dataclass(frozen=True)
+class Question:
+    """Describe a question that a form can ask.
+
+    Attributes:
+        name: on its button.
+        hint: the question in a reader's words.
+        make: the recipe's function.
+        uses: the parts of the form beside unit and budget.
+    """
+
+    name: str
+    hint: str
+    make: Callable[..., Recipe[Any]]
+    uses: frozenset[str]
+
+
+QUESTIONS = {
+    "density": Question(
+        "Density",
+        "How many records are like this one?",
+        sim.density,
+        frozenset({"columns", "near"}),
+    ),
+    "classes": Question(
+        "Classes",
+        "Which class is this one like?",
+        sim.classes,
+        frozenset({"columns", "near", "label"}),
+    ),
+    "means": Question(
+        "Means", "Which class's mean is nearest?", sim.means, frozenset({"columns", "label"})
+    ),
+    "predict": Question(
+        "Linear model",
+        "Which class does a line predict?",
+        sim.predict,
+        frozenset({"columns", "label"}),
+    ),
+    "top": Question("Top items", "What do most of them have?", sim.top, frozenset({"item"})),
+}
+"""Questions by the name of their recipe."""
+
+
+def form_from(raw: Any, source: Mapping[str, Any]) -> Form:
+    """Return the form of a page's plain data (OS101)."""
+    try:
+        columns = {
+            str(name): ChosenColumn(*(_number(chosen[word]) for word in ("low", "high", "near")))
+            for name, chosen in list(dict(raw["columns"]).items())[:_LONG]
+        }
+        return Form(
+            source,
+            str(raw["question"]),
+            str(raw["unit"]),
+            int(raw["rows"]),
+            str(raw["ids"]),
+            columns,
+            str(raw["label"]),
+            _keys(str(raw["keys"])),
+            str(raw["item"]),
+            int(raw["most"]),
+            *(_number(raw[word]) for word in ("epsilon", "delta", "limit")),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ParameterError(
+            "OS101", "form", expected="every field of a form", got="another form",
+            hint="reload the page.",
+        ) from None  # fmt: skip
+
+
+def _number(value: Any) -> float:
+    """Return a number, and NaN of an empty field."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
+def _keys(text: str) -> tuple[str | int, ...]:
+    """Return the classes of a text between commas, numbers if all are."""
+    words = tuple(word.strip() for word in text.split(",") if word.strip())[:_LONG]
+    whole = bool(words) and all(_WHOLE.match(word) for word in words)
+    return tuple(map(int, words)) if whole else words
+
+
+def missing_part(form: Form) -> str:
+    """Return what a form still lacks, or an empty text."""
+    asked = QUESTIONS.get(form.question)
+    if asked is None:
+        return "Choose a question."
+    if not form.unit:
+        return "Say whether a row is a person."
+    if "columns" in asked.uses:
+        if not form.columns:
+            return "Choose one or two columns."
+        open_ = [
+            name
+            for name, c in form.columns.items()
+            if not c.low < c.high or ("near" in asked.uses and not c.near > 0)
+        ]
+        if open_:
+            return f"Write the bounds of {', '.join(open_)}."
+    if "label" in asked.uses and form.question != "means" and not (form.label and form.keys):
+        return "Choose the column of the classes, and write all classes."
+    if form.label and not form.keys and "label" in asked.uses:
+        return "Write all classes that could occur."
+    if "item" in asked.uses and not form.item:
+        return "Choose the column of the items."
+    if not all(value > 0 for value in (form.epsilon, form.delta, form.limit)):
+        return "Write limit and delta as numbers above 0."
+    return ""
+
+
+def recipe_of(form: Form) -> Recipe[Any]:
+    """Return the recipe of a complete form, or raise its refusal."""
+    asked = QUESTIONS[form.question]
+    words: dict[str, Any] = {
+        "epsilon": form.epsilon,
+        "delta": form.delta,
+        "unit": form.unit,
+        "source": form.source,
+        "ledger": ledger_name(form.source),
+        "limit": {"epsilon": form.limit, "delta": form.delta},
+    }
+    if form.unit != "row":
+        words["ids"] = form.ids
+        if "columns" in asked.uses:
+            words["max_rows"] = form.rows
+    if "near" in asked.uses:
+        words["bandwidth"] = {name: c.near for name, c in form.columns.items()}
+    if "label" in asked.uses and form.label:
+        words |= {"label": form.label, "keys": list(form.keys)}
+    if "item" in asked.uses:
+        return asked.make(form.item, k=form.most, **words)
+    return asked.make({name: (c.low, c.high) for name, c in form.columns.items()}, **words)
+
+
+def ledger_name(source: Mapping[str, Any]) -> str:
+    """Return the file of a source's ledger, beside it."""
+    ((_, place),) = source.items()
+    file = place["file"] if isinstance(place, Mapping) else place
+    return f"{Path(str(file)).stem}.ledger"
+
+
+def form_of(plan: Plan) -> Form | None:
+    """Return the form that stands for exactly this program, or None."""
+    try:
+        seen = _read_back(plan)
+        form = form_from(seen.plain(), seen.source)
+        same = not missing_part(form) and recipe_of(form).plan.program.hash == plan.program.hash
+    except (SimError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None
+    return form if same else None
+
+
+def _read_back(plan: Plan) -> Form:
+    """Return the form that a program looks like; its hash decides."""
+    (entry,) = plan.program.data
+    steps = _steps(plan)
+    columns = entry.records.columns
+    person = next((c for c in columns if c.role == "privacy_id"), None)
+    near = steps.get("rescale", {}).get("scale", ())
+    widths = list(near) if isinstance(near, Sequence) and not isinstance(near, str) else []
+    numbers = [c for c in columns if len(c.bounds) == 2]
+    label = next((c for c in columns if c.keys), None)
+    release = next(d.release for d in reversed(plan.program.flow) if d.release is not None)
+    params = dict(release.params)
+    question = "classes" if label is not None else "density"
+    for mechanism, name in (("moments_sketch", "means"), ("vote_counts", "top")):
+        question = name if mechanism in steps else question
+    question = "predict" if release.key == "linear_model" else question
+    budget, ledger = plan.program.privacy.budget, entry.ledger.limit  # type: ignore[union-attr]
+    return Form(
+        entry.source.plain(),
+        question,
+        "row" if person is None else person.name,
+        int(steps.get("bound_contributions", {}).get("max_rows") or 1),
+        "str" if person is None else person.dtype,
+        {
+            c.name: ChosenColumn(min(c.bounds), max(c.bounds), float(h))
+            for c, h in zip(numbers, widths or [math.nan] * len(numbers), strict=True)
+        },
+        "" if label is None else label.name,
+        () if label is None else tuple(label.keys),
+        str(steps.get("vote_counts", {}).get("item", "")),
+        int(params.get("k", 10)),
+        *(_number(value) for value in (budget.epsilon, budget.delta, ledger.epsilon)),
+    )
+
+
+def _steps(plan: Plan) -> dict[str, Any]:
+    """Return the parameters of all steps by name."""
+    flow = plan.program.plain()["flow"].values()
+    named = [step for stage in flow for step in stage.get("steps", ())]
+    return {key: value for step in named for key, value in step.items()}

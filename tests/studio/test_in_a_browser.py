@@ -1,0 +1,207 @@
+"""The studio in a real browser: clicks, keys, two sides of one spec, and what a reader meets."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests._browser import CHROMIUM, Browser
+from tests.studio.conftest import serving, write_table
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
+SHOTS = os.environ.get("STUDIO_SHOTS")
+"""A folder for pictures of every screen in four sizes."""
+SIZES = [(width, dark) for width in (1280, 400) for dark in (False, True)]
+AXE = """axe.run(document).then(found => found.violations.map(
+    v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90)).slice(0, 3).join(' ')}`))"""
+FILL = """((all) => {
+  document.querySelector('[name=unit][value=row]').click();
+  const item = name => [...document.querySelectorAll('#cols li')].find(l => l.dataset.name === name);
+  for (const [name, low, high] of all) {
+    item(name).querySelector('input').click();
+    const ends = item(name).querySelectorAll('[inputmode]');
+    [low, high].forEach((value, at) => {
+      ends[at].value = value; ends[at].dispatchEvent(new Event('input', {bubbles: true})); });
+  }
+})([['x', '0', '1'], ['y', '0', '10']])"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    with serving(write_table(tmp_path / "trips.csv")) as visitor:
+        browser.open(visitor.server.address)
+        browser.wait("document.querySelector('#cols li')")
+        browser.server = visitor.server
+        yield browser
+
+
+def typed(page, old, new):
+    page.ask(
+        f"""(() => {{ const text = document.querySelector('#yaml');
+        text.value = text.value.replace({old!r}, {new!r}); text.dispatchEvent(new Event('input')) }})()"""
+    )
+
+
+def filled(page):
+    page.ask(FILL)
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+
+
+def spent(page):
+    page.ask("document.querySelector('#spend').click()")
+    page.ask("document.querySelector('#sureyes').click()")
+    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+
+
+def reached(page, selector, most=80):
+    """Press Tab until the focus is there."""
+    for _ in range(most):
+        page.press("Tab")
+        if page.ask(f"document.activeElement.matches({selector!r})"):
+            return True
+    return False
+
+
+def looked(page, name, top="body", sizes=SIZES):
+    """Every size of a screen: no sideways scrolling, axe 0, and a picture where asked for."""
+    found = importlib.util.find_spec("axe_core_python")
+    axe = None if found is None else Path(found.origin).with_name("axe.min.js")
+    for width, dark in sizes:
+        page.look(width, dark=dark)
+        page.ask(f"document.querySelector({top!r}).scrollIntoView()")
+        assert page.ask("document.documentElement.scrollWidth") <= width, (name, width)
+        if axe is not None:
+            page.ask(axe.read_text(encoding="utf-8") + ";0")
+            assert page.ask(AXE) == [], (name, width, dark)
+        if SHOTS:
+            time.sleep(0.25)
+            file = Path(SHOTS) / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+            page.view(file)
+    page.look(1280)
+
+
+def test_a_curator_spends_with_the_keyboard_alone(page):
+    assert page.ask("location.href") == f"http://{page.server.host}/"  # no token in the address
+    assert page.ask("document.querySelector('#door').textContent") == "Data closed"
+    assert reached(page, "[name=unit]")
+    page.press(" ")
+    assert reached(page, "[data-name=x] input[type=checkbox]")
+    page.press(" ")
+    for text in ("0", "1"):
+        for key in text:
+            page.press(key)
+        page.press("Tab")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    assert reached(page, "#eps")
+    page.press("ArrowRight")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1.1'")
+    assert reached(page, "#spend")
+    page.press("Enter")
+    assert page.ask("document.querySelector('#sure').open")
+    assert page.ask("document.activeElement.value") == "no"
+    page.press("Escape")
+    assert not page.ask("document.querySelector('#sure').open")
+    assert page.ask("document.querySelector('#door').textContent") == "Data closed"
+    page.ask("document.querySelector('#spend').focus()")
+    page.press("Enter")
+    assert reached(page, "#sureyes")
+    page.press("Enter")
+    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+    assert page.ask("document.querySelector('#door').textContent") == "Data closed"
+    foreign = [url for url in page.requests if not url.startswith(f"http://{page.server.host}/")]
+    assert not foreign
+    assert not page.complaints
+    assert page.ask("document.cookie") == ""
+
+
+def test_form_and_text_follow_each_other(page):
+    filled(page)
+    looked(page, "plan", sizes=SIZES[3:])
+    typed(page, "epsilon: 1.0,", "epsilon: 2.0,")
+    page.wait("document.querySelector('#epsout').textContent === '2'")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 2'")
+    typed(page, "seed: 0", "seed: 5")
+    page.wait("!document.querySelector('#custom').hidden")
+    typed(page, "quantize", "quantise")
+    page.wait("document.querySelectorAll('#findings li').length === 1")
+    assert page.ask("document.querySelector('#spend').disabled")
+    page.ask("document.querySelector('#findings button').click()")
+    assert page.ask("getSelection().toString() || document.activeElement.id") in (
+        "yaml",
+        "quantise",
+    )
+    page.ask("document.querySelector('#back').click()")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 2'")
+
+
+@pytest.mark.long
+def test_a_large_spend_asks_for_the_name(page):
+    filled(page)
+    typed(page, "epsilon: 1.0,", "epsilon: 3.0,")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 3'")
+    page.ask("document.querySelector('#spend').click()")
+    assert page.ask("document.querySelector('#sureyes').disabled")
+    page.ask(
+        "(() => { const t = document.querySelector('#typed'); t.value = 'trips.csv';"
+        "t.dispatchEvent(new Event('input')) })()"
+    )
+    assert not page.ask("document.querySelector('#sureyes').disabled")
+
+
+@pytest.mark.long
+def test_the_newest_wish_is_shown(page):
+    filled(page)
+    page.ask("performance.clearMeasures()")
+    for at in range(40):
+        page.ask(
+            f"(() => {{ const e = document.querySelector('#eps'); e.value = {40 + at};"
+            "e.dispatchEvent(new Event('input', {bubbles: true})) })()"
+        )
+    wanted = page.ask("document.querySelector('#epsout').textContent")
+    page.wait(f"document.querySelector('#spend').textContent === 'Spend ε {wanted}'")
+    assert 2 <= page.ask("performance.getEntriesByName('plan').length") <= 41
+
+
+@pytest.mark.long
+def test_a_page_without_the_key_says_so(browser, page):
+    browser.open(f"http://{page.server.host}/")  # this tab remembers it
+    browser.ask("sessionStorage.clear()")
+    browser.open(f"http://{page.server.host}/")
+    browser.wait("document.body.textContent.includes('This page has no key')")
+
+
+@pytest.mark.long
+def test_every_screen_is_for_every_reader(page):
+    """axe finds nothing in light and dark, narrow and wide; pictures have their numbers beside them."""
+    looked(page, "start")
+    filled(page)
+    looked(page, "plan")
+    page.ask("document.querySelector('#spend').click()")
+    looked(page, "confirm")
+    page.ask("document.querySelector('#sure').close('no')")
+    spent(page)
+    looked(page, "result", "#result")
+    assert page.ask("document.querySelectorAll('#result table tbody tr').length") > 2
+    looked(page, "history", "#history")
+    page.ask("document.querySelector('#look').click()")
+    looked(page, "open")
+    page.ask("document.querySelector('#openyes').click()")
+    page.wait("!document.querySelector('#looked').hidden")
+    assert page.ask("document.querySelector('#door').textContent") == "Data open"
+    looked(page, "look", "#private")
+    page.ask("document.querySelector('#look').click()")
+    assert page.ask("document.querySelector('#door').textContent") == "Data closed"
+    typed(page, "quantize", "quantise")
+    page.wait("document.querySelectorAll('#findings li').length === 1")
+    looked(page, "mistake", "[aria-labelledby=spech]")
+    assert not page.complaints

@@ -1,0 +1,395 @@
+"""What a hostile page, a hostile program and a hostile file may try, on a real socket."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+import threading
+import uuid
+
+import pytest
+
+from opendp_sim.studio import app
+from opendp_sim.studio.desk import Desk
+from opendp_sim.web import guard
+from tests.studio.conftest import BODY, serving, write_table
+
+APIS = ("plan", "spend", "ask", "ticket", "look")
+
+
+def code(answer):
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+# --- who asks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("heads", "expected"),
+    [
+        ({"host": "evil.example"}, (421, "host")),
+        ({"host": "localhost:80"}, (421, "host")),
+        ({"origin": "http://evil.example"}, (403, "origin")),
+        ({"origin": "null"}, (403, "origin")),
+        ({"sec-fetch-site": "cross-site"}, (403, "origin")),
+        ({"sec-fetch-site": "same-site"}, (403, "origin")),
+        ({"authorization": ""}, (401, "token")),
+        ({"authorization": "Bearer x"}, (401, "token")),
+        ({"content-type": "text/plain"}, (415, "type")),
+        ({"content-type": "application/x-www-form-urlencoded"}, (415, "type")),
+    ],
+)
+def test_a_foreign_request_reaches_no_route(looked_at, heads, expected):
+    """DNS rebinding, other sites, another port of 127.0.0.1, other users of the machine, forms."""
+    for name in APIS:
+        request = looked_at.build_request("POST", f"/api/{name}", json={"form": BODY})
+        request.headers.update(heads)
+        assert code(looked_at.send(request)) == expected
+
+
+def test_another_port_of_this_machine_is_foreign(looked_at):
+    port = int(looked_at.server.host.partition(":")[2]) + 1
+    answer = looked_at.get("/api/start", headers={"origin": f"http://127.0.0.1:{port}"})
+    assert code(answer) == (403, "origin")
+
+
+def test_the_page_holds_no_fact_and_no_cookie(looked_at):
+    for path in ("/", "/static/studio.js", "/static/studio.css", "/static/page.css"):
+        answer = looked_at.get(path, headers={"authorization": ""})
+        assert answer.status_code == 200
+        assert "trips" not in answer.text
+        assert "set-cookie" not in answer.headers
+        assert answer.headers["cache-control"] == "no-store"
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert ("require-trusted-types-for 'script'" in policy) == (path == "/")
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert "server" not in answer.headers
+    assert "style=" not in looked_at.get("/").text
+    assert not looked_at.cookies
+
+
+def test_a_page_is_small(looked_at):
+    paths = ["/", *(f"/static/{name}" for name in app._STATIC)]
+    assert sum(len(looked_at.get(path).content) for path in paths) < 60_000
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../desk.py", "/static/%2e%2e/desk.py", "/static/desk.py", "/static//etc/passwd"],
+)
+def test_no_path_comes_from_a_request(looked_at, path):
+    answer = looked_at.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+
+
+def test_a_link_that_nobody_made_is_gone(looked_at):
+    assert looked_at.get("/once/nothing").status_code == 410
+    assert looked_at.api("ticket", run="../trips.csv", what="release").json() == {"href": ""}
+
+
+# --- how it asks ------------------------------------------------------------------------------------
+
+
+def raw(visitor, head, body=b""):
+    host, _, port = visitor.server.host.partition(":")
+    token = visitor.headers["authorization"]
+    with socket.create_connection((host, int(port)), 10) as line:
+        line.sendall(
+            f"POST /api/plan HTTP/1.1\r\nHost: {visitor.server.host}\r\nAuthorization: {token}\r\n"
+            f"Content-Type: application/json\r\n{head}\r\n\r\n".encode()
+            + body
+        )
+        return line.recv(400).decode().partition("\r\n")[0]
+
+
+def test_sizes_are_bounded(looked_at):
+    assert code(looked_at.api("plan", yaml="#" * 70_000)) == (413, "size")
+    large = b"11111\r\n" + b"x" * 0x11111 + b"\r\n"
+    assert " 413 " in raw(looked_at, "Transfer-Encoding: chunked", large)
+    assert " 413 " in raw(looked_at, "Content-Length: 99999999999")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(looked_at, monkeypatch):
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.2)
+    assert " 408 " in raw(looked_at, "Content-Length: 50", b"{")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "1",
+        "{",
+        '{"a":NaN}',
+        '{"form":1,"form":2}',
+        "[" * 30_000,
+        '"\\ud800"',
+        "{}",
+        "\x00",
+    ],
+)
+def test_strange_json_is_refused(looked_at, text, caplog):
+    heads = {"content-type": "application/json"}
+    answer = looked_at.post("/api/plan", content=text.encode(), headers=heads)
+    assert answer.status_code in (400, 422)
+    assert looked_at.api("ask", run="x", at=[1]).status_code == 422
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"question": "nothing"},
+        {"columns": {"x": {"low": "a", "high": 1, "near": 1}}},
+        {"columns": {"x": {"low": 1, "high": 0, "near": 1}}},
+        {"columns": {"x": {"low": -1e308, "high": 1e308, "near": 1}}},
+        {"epsilon": -1},
+        {"epsilon": "1e999"},
+        {"epsilon": 1e300},
+        {"unit": "who", "rows": -3},
+        {"rows": "x"},
+        {"columns": None},
+        {"limit": 0},
+        {"question": "top", "item": "kind", "most": 10**9},
+    ],
+)
+def test_a_strange_form_is_a_draft_or_a_refusal(looked_at, words):
+    answer = looked_at.api("plan", form=BODY | words)
+    assert answer.status_code in (200, 422)
+    found = answer.json()
+    assert "plan" not in found, found
+    assert "NaN" not in answer.text
+
+
+def test_no_foreign_text_leaves_and_none_is_logged(looked_at, monkeypatch, caplog, capfd):
+    """Another library's error may quote a record."""
+
+    def broken(_self, _body):
+        raise ValueError("salary 123456")
+
+    monkeypatch.setattr(Desk, "start", lambda _: broken(None, None))
+    with caplog.at_level(logging.DEBUG):
+        answer = looked_at.get("/api/start")
+        assert code(answer) == (500, "internal")
+        monkeypatch.setattr("opendp_sim.studio.desk.form_from", broken)
+        again = looked_at.api("plan", form=BODY)
+        assert code(again) == (500, "internal")
+    seen = answer.text + again.text + caplog.text + "".join(capfd.readouterr())
+    assert "123456" not in seen
+    assert "ValueError" in caplog.text
+
+
+# --- what it asks for -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{csv: trips.csv}", "{csv: /etc/passwd}", "opens trips.csv alone"),
+        ("{csv: trips.csv}", "{csv: ../trips.csv}", "opens trips.csv alone"),
+        ("{csv: trips.csv}", "{builtin: digits}", "opens trips.csv alone"),
+        ("trips-density.npz", "../../trips.npz", "save"),
+        ("file: trips.ledger", "file: other.ledger", "counted here in one ledger"),
+        ("file: trips.ledger", "file: postgresql:service/x", "counted here in one ledger"),
+        ("ingest: enforce", "public: true", "public"),
+        ("save:", "queries: {csv: trips.csv}, save:", "private"),
+        ("save:", "queries: {csv: other.csv}, post: [density], save:", "asked after"),
+    ],
+)
+def test_a_typed_spec_reads_and_writes_nothing_else(looked_at, old, new, said):
+    text = looked_at.planned()["yaml"]
+    assert old in text
+    found = looked_at.api("plan", yaml=text.replace(old, new)).json()
+    assert found["state"] == "refused"
+    assert "plan" not in found
+    assert said in json.dumps(found["findings"]), found["findings"]
+
+
+def test_names_of_columns_stay_text(tmp_path):
+    header = '<img src=x onerror=alert(1)>,"a ""b"": {c}",no,"</script><b>"'
+    names = ["<img src=x onerror=alert(1)>", 'a "b": {c}', "no", "</script><b>"]
+    with serving(write_table(tmp_path / "odd <b>.csv", header)) as visitor:
+        assert visitor.get("/api/start").json()["names"] == names
+        columns = {name: {"low": 0, "high": 10, "near": 1} for name in names[:2]}
+        found = visitor.planned(columns=columns)
+        assert "<img" not in found["html"]
+        assert "&lt;img" in found["html"]
+        again = visitor.api("plan", yaml=found["yaml"]).json()
+        assert list(again["form"]["columns"]) == names[:2]
+        done = visitor.spend(found).json()
+        assert "<img" not in done["html"]
+        assert "<b>" not in done["html"]
+
+
+def test_a_first_line_that_may_be_a_record_is_not_shown(tmp_path):
+    with serving(write_table(tmp_path / "t.csv", "0.5,4,a,p1")) as visitor:
+        assert visitor.get("/api/start").json()["names"] == []
+
+
+def test_a_parquet_file_shows_its_names_alone(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"x": [0.25, 0.75] * 30, "y": [123.25, 4.0] * 30})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with serving(tmp_path / "t.parquet") as visitor:
+        start = visitor.get("/api/start")
+        assert start.json()["names"] == ["x", "y"]
+        assert "123" not in start.text
+        assert visitor.spend(visitor.planned()).status_code == 200
+
+
+# --- data is closed until the spend -------------------------------------------------------------------
+
+OPENED: list[str] = []
+WATCHING = threading.Event()
+
+
+def _note(event, arguments):
+    if event == "open" and WATCHING.is_set():
+        OPENED.append(str(arguments[0]))
+
+
+def test_the_file_is_closed_until_it_is_spent(studio):
+    """Every open of this process is seen, in every thread; the spend shows that the hook sees it."""
+    sys.addaudithook(_note)
+    OPENED.clear()
+    WATCHING.set()
+    try:
+        for path in ("/", "/static/studio.js", "/api/start"):
+            studio.get(path)
+        for words in ({}, {"epsilon": 2}, {"unit": "who"}, {"question": "means"}):
+            found = studio.planned(**words)
+            studio.api("plan", yaml=found["yaml"])
+        studio.api("plan", yaml=found["yaml"].replace("gdp", "gpd"))
+        studio.api("spend", plan="unknown", nonce="n" * 16, head="")
+        studio.api("spend", plan=found["plan"], nonce="n" * 16, head="another")
+        closed = list(OPENED)
+        OPENED.clear()
+        done = studio.spend(studio.planned())
+        opened = list(OPENED)
+        OPENED.clear()
+        run = done.json()["html"].partition('data-run="')[2].partition('"')[0]
+        studio.api("ask", run=run, at={"x": 0.5, "y": 5})
+        studio.get(studio.api("ticket", run=run, what="release").json()["href"])
+        after = list(OPENED)
+    finally:
+        WATCHING.clear()
+    private = str(studio.server.desk.file)
+    assert any("studio.js" in name for name in closed)  # the hook hears the server's thread
+    assert private not in closed
+    assert private in opened
+    assert any("trips-density.npz" in name for name in after)
+    assert private not in after
+
+
+# --- spending ---------------------------------------------------------------------------------------
+
+
+def test_what_is_confirmed_is_charged_once(studio):
+    found, nonce = studio.planned(), uuid.uuid4().hex
+    answers = []
+    together = [
+        threading.Thread(target=lambda: answers.append(studio.spend(found, nonce)))
+        for _ in range(6)
+    ]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert [a.status_code for a in answers] == [200] * 6
+    assert len({a.text for a in answers}) == 1
+    assert [a.json()["ledger"]["entry"] for a in answers] == [2] * 6
+    assert sum(1 for _ in studio.server.desk.folder.glob("*.npz")) == 1
+
+
+def test_a_ledger_that_moved_is_looked_at_again(studio):
+    first, second = studio.planned(), studio.planned(epsilon=0.5)
+    assert studio.spend(first).status_code == 200
+    stale = studio.spend(second)
+    assert stale.status_code == 409
+    assert stale.json()["error"]["code"] == "moved"
+    assert studio.spend(studio.planned(epsilon=0.5)).status_code == 200
+    kept = sorted(p.name for p in studio.server.desk.folder.rglob("*.npz"))
+    assert kept == ["trips-density.npz"] * 2  # neither release replaced the other
+
+
+def test_a_plan_that_is_not_on_the_table_is_not_run(studio):
+    found = studio.planned()
+    assert code(studio.api("spend", plan="0" * 64, nonce="n" * 20, head="")) == (409, "plan")
+    assert code(studio.api("spend", plan=found["plan"], nonce="short", head="")) == (409, "plan")
+    assert not (studio.server.desk.folder / "trips.ledger").exists()
+
+
+def test_a_limit_is_a_limit(studio):
+    assert studio.spend(studio.planned(epsilon=3)).status_code == 200
+    found = studio.planned(epsilon=1)
+    assert 'data-fits="0"' in found["html"]
+    refused = studio.spend(found)
+    assert code(refused) == (409, "OS402")
+    assert "Nothing was charged" in refused.json()["error"]["text"]
+
+
+def test_a_release_is_asked_and_taken_away(studio):
+    html = studio.spend(studio.planned(question="classes", label="kind", keys="a, b")).json()[
+        "html"
+    ]
+    run = html.partition('data-run="')[2].partition('"')[0]
+    found = studio.api("ask", run=run, at={"x": 0.5, "y": 5}).json()
+    assert found["big"] in ("a", "b")
+    assert [row[0] for row in found["rows"]] == ["a", "b"]
+    assert studio.api("ask", run=run, at={"x": 0.5}).status_code == 422
+    for what, start in (("release", b"PK"), ("certificate", b"{"), ("spec", b"spec:")):
+        href = studio.api("ticket", run=run, what=what).json()["href"]
+        taken = studio.get(href, headers={"authorization": ""})
+        assert taken.content.startswith(start)
+        assert "attachment" in taken.headers["content-disposition"]
+        assert studio.get(href).status_code == 410
+    report = studio.get(studio.api("ticket", run=run, what="report").json()["href"])
+    assert "sandbox" in report.headers["content-security-policy"]
+    assert "<h1>" in report.text
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"question": "means"},
+        {"question": "means", "label": "kind", "keys": "a, b"},
+        {"question": "predict", "label": "kind", "keys": "a, b"},
+        {"question": "density", "unit": "who", "rows": 2},
+        {"question": "density", "columns": {"x": BODY["columns"]["x"]}},
+        {"question": "top", "item": "kind", "unit": "who", "most": 1},
+    ],
+)
+def test_every_question_is_planned_spent_and_read_back(studio, words):
+    found = studio.planned(**words)
+    text = studio.api("plan", yaml=found["yaml"]).json()
+    assert text["form"] is not None
+    assert text["plan"] == found["plan"] or text["yaml"] == found["yaml"]
+    done = studio.spend(found)
+    assert done.status_code == 200, done.text
+    run = done.json()["html"].partition('class="links" data-run="')[2].partition('"')[0]
+    at = dict.fromkeys(words.get("columns") or BODY["columns"], 0.5)
+    if words["question"] != "top":
+        assert studio.api("ask", run=run, at=at).json()["big"]
+
+
+def test_a_private_look_is_its_own_route(studio):
+    found = studio.planned()
+    assert code(studio.api("look", plan="0" * 64)) == (409, "plan")
+    html = studio.api("look", plan=found["plan"]).json()["html"]
+    assert "60 rows; 0 are dropped" in html
+    assert not (studio.server.desk.folder / "trips.ledger").exists()
+
+
+def test_the_socket_has_no_delay(studio):
+    """Of protocol 0 a socket has none of TCP's options in asyncio: 40 ms for each request."""
+    assert studio.server.door.proto == socket.IPPROTO_TCP
