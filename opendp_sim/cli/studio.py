@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.cli._run import AsJson, handled, say
+from opendp_sim.cli._stop import note_charge
 from opendp_sim.core.errors import DataError
 from opendp_sim.web import require_web
 
@@ -33,6 +34,6 @@ def studio_command(
         require_web()
         from opendp_sim.studio.app import Server  # noqa: PLC0415 - an extra
 
-        server = Server(data.resolve(), port)
+        server = Server(data.resolve(), port, note_charge)
         say(f"studio: {server.address}", fold=False)
         server.run()

@@ -166,14 +166,17 @@ class Server:
     Args:
         file: the private file.
         port: 0 for a free one.
+        charged: told in words what was charged so far.
 
     Attributes:
         host: ``127.0.0.1:PORT``.
         address: of the page; it holds the token behind ``#``, which a browser sends to nobody.
     """
 
-    def __init__(self, file: Path, port: int = 0) -> None:
-        self.desk = Desk(file)
+    def __init__(
+        self, file: Path, port: int = 0, charged: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self.desk = Desk(file, charged)
         self.door = bound_socket("127.0.0.1", port)
         self.host, token = address_of(self.door), secrets.token_urlsafe(32)
         self.address = f"http://{self.host}/#{token}"

@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,10 +92,12 @@ class Desk:
 
     Args:
         file: the private file; its header line, or a schema's names, are all that is read of it here.
+        charged: told in words all that was charged so far, at the moment from which it stands.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, charged: Callable[[str], None] = lambda _text: None) -> None:
         self.file, self.folder = file, file.parent
+        self._charged, self._texts = charged, list[str]()
         header = file_header(file)
         place = {"file": file.name, **header.options}
         self.source: dict[str, Any] = {header.kind: place if header.options else file.name}
@@ -167,7 +169,8 @@ class Desk:
 
     def _laid(self, plan: Plan, text: str, form: Form | None) -> Plain:
         """Lay a plan on the table, and return its page."""
-        key = hashlib.sha256(f"{plan.canonical}\n{text}".encode()).hexdigest()
+        named = f"{plan.program.hash}\n{plan.total}\n{text}"  # the plan itself stays here
+        key = hashlib.sha256(named.encode()).hexdigest()
         self._plans.pop(key, None)
         self._plans[key] = Laid(plan, text)
         _forget(self._plans, _PLANS)
@@ -257,7 +260,7 @@ class Desk:
                 "The ledger changed meanwhile. Nothing was charged: look again, then spend.",
             )
         try:
-            done = apply(laid.plan, into=self._into(laid.plan))
+            done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
         except SimError as error:
             text = "" if error.code in _CHARGED else "Nothing was charged. "
             return _refusal(error.code, text + str(error))
@@ -268,6 +271,10 @@ class Desk:
         self._done[nonce] = Done(laid, output, file, done.certificates[output], body)
         view |= _pictures(laid.plan, output, file)
         return body, 200
+
+    def _note(self, text: str) -> None:
+        self._texts.append(text)
+        self._charged("; ".join(self._texts))
 
     def _into(self, plan: Plan) -> Path:
         """Return the file's folder, or a new one below it.

@@ -11,7 +11,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger, is_there
@@ -186,11 +185,10 @@ def _relative_errors(plan: Plan) -> tuple[tuple[float, float], ...]:
     privacy = plan.privacy
     if privacy is None or privacy.measure != "gdp" or privacy.budget.delta is None:
         return ()
-    own = Limit(epsilon=privacy.budget.epsilon, delta=privacy.budget.delta)
-    epsilon, delta = own.down("epsilon"), own.down("delta")
-    if epsilon is None or delta is None:
+    delta = privacy.budget.down("delta")
+    if delta is None or not plan.total[0] > 0:
         return ()
-    mine = _mu(epsilon, delta)
+    mine = math.sqrt(2.0 * plan.total[0])  # a rho of OpenDP's is half of mu squared
     return tuple((e, mine / _mu(Fraction(e), delta)) for e in _EPSILONS)
 
 

@@ -67,8 +67,8 @@ class Visitor(httpx.Client):
 
 
 @contextmanager
-def serving(path):
-    server = Server(path)
+def serving(path, charged=lambda _text: None):
+    server = Server(path, charged=charged)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

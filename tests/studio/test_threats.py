@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import subprocess
 import sys
 import threading
 import uuid
 
+import httpx
 import pytest
 
 from opendp_sim.studio import app
@@ -393,3 +395,29 @@ def test_a_private_look_is_its_own_route(studio):
 def test_the_socket_has_no_delay(studio):
     """Of protocol 0 a socket has none of TCP's options in asyncio: 40 ms for each request."""
     assert studio.server.door.proto == socket.IPPROTO_TCP
+
+
+def test_a_stopped_command_says_what_was_charged(tmp_path):
+    """Ctrl-C after a spend does not end with "nothing was charged"."""
+    file = write_table(tmp_path / "trips.csv")
+    told = []
+    with serving(file, told.append) as visitor:
+        assert told == []
+        visitor.spend(visitor.planned(epsilon=0.5))
+        visitor.spend(visitor.planned(epsilon=0.25))
+    assert len(told) == 2
+    assert told[1].startswith(told[0])
+
+
+@pytest.mark.long
+def test_the_command_starts_and_stops(tmp_path):
+    file = write_table(tmp_path / "trips.csv")
+    command = [sys.executable, "-m", "opendp_sim", "studio", str(file)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        address = run.stdout.readline().split()[-1]
+        assert httpx.get(address, trust_env=False).status_code == 200
+        run.terminate()
+        assert run.wait(30) == 143
+        assert "nothing was charged" in run.stderr.read()
