@@ -54,6 +54,8 @@ Answer = tuple[Plain, int]
 """A JSON body and its status."""
 _PLANS, _FORMS = 64, 256
 """Plans that stay on the table, and forms whose plans are kept."""
+_NAMES = 1000
+"""Most names of columns that are typed."""
 _TICKET = 60.0
 """Seconds in which a link is used."""
 _NONCE = (16, 64)
@@ -129,7 +131,7 @@ class Desk:
         """Return the plan of a form or a text, with pictures."""
         if "yaml" in body:
             return self._of_text(str(body["yaml"]))
-        form = form_from(body.get("form"), self.source)
+        form = form_from(body.get("form"), self._source(body.get("names")))
         missing = missing_part(form)
         if missing:
             return {"state": "draft", "missing": missing}
@@ -139,12 +141,20 @@ class Desk:
             return {"state": "draft", "missing": "", "findings": [_plain_error(error)]}
         return self._laid(plan, text, form)
 
+    def _source(self, typed: Any) -> dict[str, Any]:
+        """Return the source, with typed names where the file shows none."""
+        ((kind, place),) = self.source.items()
+        if self.names or kind != "csv" or not isinstance(typed, list) or not typed:
+            return self.source
+        place = dict(place) if isinstance(place, Mapping) else {"file": place}
+        return {kind: place | {"header": [str(name) for name in typed[:_NAMES]]}}
+
     def _made(self, form: Form) -> tuple[Plan, str]:
         """Return a form's plan and text, of which the last are kept.
 
         What the plan assumes of files is looked at again.
         """
-        key = json.dumps(form.plain(), sort_keys=True)
+        key = json.dumps([form.plain(), form.source], sort_keys=True)
         if key not in self._forms:
             recipe = recipe_of(form)
             program = replace(recipe.plan.program, written_folder=str(self.folder))

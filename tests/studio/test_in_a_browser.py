@@ -145,6 +145,26 @@ def test_form_and_text_follow_each_other(page):
 
 
 @pytest.mark.long
+def test_names_that_are_markup_stay_text(browser, tmp_path):
+    header = '<img src=x onerror=alert(1)>,"a ""b"": {c}",no,"</script><b>"'
+    with serving(write_table(tmp_path / "<b>odd.csv", header)) as visitor:
+        browser.open(visitor.server.address)
+        browser.wait("document.querySelector('#cols li')")
+        names = ["<img src=x onerror=alert(1)>", 'a "b": {c}']
+        browser.ask(
+            FILL.replace("[['x', '0', '1'], ['y', '0', '10']]", f"{[[n, '0', '9'] for n in names]}")
+        )
+        browser.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+        spent(browser)
+        assert (
+            browser.ask("document.querySelectorAll('img, b:not(header b):not(#epsout)').length")
+            == 0
+        )
+        assert browser.ask("document.title") == "<b>odd.csv - studio"
+        assert not browser.complaints
+
+
+@pytest.mark.long
 def test_a_large_spend_asks_for_the_name(page):
     filled(page)
     typed(page, "epsilon: 1.0,", "epsilon: 3.0,")

@@ -12,6 +12,7 @@ import uuid
 
 import httpx
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from opendp_sim.studio import app
 from opendp_sim.studio.desk import Desk
@@ -188,6 +189,42 @@ def test_no_foreign_text_leaves_and_none_is_logged(looked_at, monkeypatch, caplo
     assert "ValueError" in caplog.text
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("cases", [25, pytest.param(600, marks=pytest.mark.long)])
+def test_no_json_is_a_failure(looked_at, cases):
+    """Any value in place of any part of a request: an answer or a coded refusal, never a 500."""
+
+    @settings(max_examples=cases, deadline=None, derandomize=True, database=None)
+    @given(
+        st.sampled_from(APIS),
+        st.sampled_from(["form", "yaml", "names", "plan", "nonce", "head", "run", "at", "what"]),
+        st.sampled_from([None, *BODY, "columns.x"]),
+        JSON,
+    )
+    def check(name, word, part, value):
+        body = {"form": BODY, "names": ["x"], "plan": "p", "nonce": "n" * 20, "head": ""}
+        body |= {"run": "r", "at": {"x": 1}, "what": "spec", word: value}
+        if part is not None:
+            inside = {"columns": {"x": value}} if part == "columns.x" else {part: value}
+            body["form"] = BODY | inside
+        answer = looked_at.post(f"/api/{name}", json=body)
+        assert answer.status_code != 500, (name, body, answer.text)
+
+    check()
+
+
 # --- what it asks for -------------------------------------------------------------------------------
 
 
@@ -231,8 +268,14 @@ def test_names_of_columns_stay_text(tmp_path):
 
 
 def test_a_first_line_that_may_be_a_record_is_not_shown(tmp_path):
+    """Whoever knows the names types them, and the first line is a record then."""
     with serving(write_table(tmp_path / "t.csv", "0.5,4,a,p1")) as visitor:
         assert visitor.get("/api/start").json()["names"] == []
+        found = visitor.api("plan", form=BODY, names=["x", "y", "kind", "who"]).json()
+        assert "header: [x, y, kind, who]" in found["yaml"]
+        assert visitor.api("plan", yaml=found["yaml"]).json()["form"] is not None
+        assert "61 rows; 0 are dropped" in visitor.api("look", plan=found["plan"]).json()["html"]
+        assert visitor.spend(found).status_code == 200
 
 
 def test_a_parquet_file_shows_its_names_alone(tmp_path):

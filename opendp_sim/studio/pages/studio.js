@@ -73,7 +73,7 @@ $("eps").addEventListener("input", () => { form.epsilon = toEps(Number($("eps").
 for (const [id, word] of Object.entries(fields)) $(id).addEventListener("input", () => { form[word] = $(id).value; look(); });
 for (const radio of document.querySelectorAll("[name=unit]")) radio.addEventListener("change", () => { form.unit = radio.value === "row" ? "row" : "?"; draw(); look(); });
 $("who").addEventListener("input", () => { form.unit = $("who").value || "?"; look(); });
-$("names").addEventListener("input", () => { names = $("names").value.split(",").map((n) => n.trim()).filter(Boolean); draw(); });
+$("names").addEventListener("input", () => { names = $("names").value.split(",").map((n) => n.trim()).filter(Boolean); draw(); look(); });
 $("form").addEventListener("submit", (event) => event.preventDefault());
 
 // --- one request at a time, and the newest wish after it: a debounce shows nothing while a slider moves ---
@@ -84,7 +84,7 @@ async function next() {
 async function send(text) {
   $("panel").setAttribute("aria-busy", "true");
   const began = performance.now();
-  const [got, ok] = await call("plan", text === undefined ? { form: { ...form, unit: form.unit === "?" ? "" : form.unit } } : { yaml: text });
+  const [got, ok] = await call("plan", text === undefined ? { names, form: { ...form, unit: form.unit === "?" ? "" : form.unit } } : { yaml: text });
   $("panel").setAttribute("aria-busy", "false");
   if (!ok) { plan = null; state = "draft"; if (got.error?.text) paint([{ line: 0, text: got.error.text }]); facts(); return; }
   plan = got.plan ?? null; state = got.state; put("panel", got.html);
@@ -150,7 +150,7 @@ $("sure").addEventListener("close", async () => {
   door("Data closed", false); $("result").hidden = false;
   if (lost) $("result").replaceChildren(el("p", { className: "card custom", textContent: "The answer was lost. The ledger below says whether it was charged." }));
   else if (ok) { put("result", got.html); listen(); say("Released."); $("result").scrollIntoView({ block: "start" }); }
-  else $("result").replaceChildren(el("p", { className: "card custom", textContent: got.error.text ?? got.error.expected }));
+  else $("result").replaceChildren(el("p", { className: "card custom", textContent: got.error.text ?? "The run failed. The ledger below says whether it was charged." }));
   look($("yaml").value);
 });
 function listen() {
