@@ -31,6 +31,7 @@ _WHERE = {
     "plan": "api.verbs",
     "predict": "api.predict",
     "program": "dsl.builder",
+    "quantiles": "api.quantiles",
     "register": "prelude",
     "run": "api.verbs",
     "session": "api.verbs",

@@ -19,11 +19,12 @@ def means(
     keys: Sequence[str | int] = (),
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
-    """Plan private means, for ``release.nearest_class(queries)`` and ``release.distance(queries)``.
+    """Plan private means, sums and counts, for ``release.totals()``.
 
-    Columns of unlike bounds are each counted in their own range (``rescale``). As a table, an answer of
-    ``nearest_class`` has a row for each query and class: ``class`` is whose ``score`` the row holds, and
-    ``label`` the class that is nearest.
+    Of classes also ``release.nearest_class(queries)``, and of all records together or by class
+    ``release.distance(queries)``. Columns of unlike bounds are each counted in their own range
+    (``rescale``). As a table, an answer of ``nearest_class`` has a row for each query and class:
+    ``class`` is whose ``score`` the row holds, and ``label`` the class that is nearest.
 
     Args:
         columns: each column's public bounds: two numbers, or two dates.

@@ -16,7 +16,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.cell import columned
 from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import offered
-from opendp_sim.postprocessing._impl.quantiles import reach
+from opendp_sim.postprocessing._impl.noise_quantiles import reach
 
 COLUMNS = ("rank", "item", "count", "noise_error", "lower", "upper")
 

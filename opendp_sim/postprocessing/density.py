@@ -19,7 +19,7 @@ from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.postprocessing._impl.asked import a_release, check_queries, kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
-from opendp_sim.postprocessing._impl.quantiles import laplace_quantile
+from opendp_sim.postprocessing._impl.noise_quantiles import laplace_quantile
 from opendp_sim.postprocessing._impl.ratios import interval_of_ratio
 
 _TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])

@@ -23,7 +23,7 @@ from opendp_sim.postprocessing._impl.expected_distance import (
     least_counted,
     mean_of,
 )
-from opendp_sim.postprocessing._impl.quantiles import quantile, reach
+from opendp_sim.postprocessing._impl.noise_quantiles import quantile, reach
 from opendp_sim.postprocessing._impl.units import of_distances
 
 _LARGEST = 450

@@ -17,7 +17,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.frame import middles_and_units
 from opendp_sim.domains.released import AnswerColumns, Released
 from opendp_sim.postprocessing._impl.asked import check_queries, offered
-from opendp_sim.postprocessing._impl.quantiles import reach
+from opendp_sim.postprocessing._impl.noise_quantiles import reach
 
 COLUMNS = ("count", "noise_error", "lower", "upper")
 

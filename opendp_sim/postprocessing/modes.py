@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, KernelSums
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.released import AnswerColumns
-from opendp_sim.domains.rows import GridRows
-from opendp_sim.postprocessing._impl.asked import check_queries, kernel_sums
+from opendp_sim.postprocessing._impl.asked import check_queries, grid_behind, kernel_sums
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
 
 COLUMNS = ("mode", "height", "noise_error", "sketch_error", "starts", "label")
@@ -207,21 +205,11 @@ def _sketch_error(
 
 def points_of(key: str, domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return the map from grid steps to data units."""
-    return _grid(key, domain).to_data
-
-
-def _grid(key: str, domain: Domain) -> GridRows:
-    rows = getattr(domain, "queries", None)
-    if not isinstance(rows, GridRows):
-        raise SpaceError(
-            "OS201", f"{key}.input_domain", expected="a sketch of rows on a grid",
-            got=type(rows).__name__, hint="put `quantize` before the sketch.",
-        )  # fmt: skip
-    return rows
+    return grid_behind(key, domain).to_data
 
 
 def _box(key: str, domain: Domain) -> NDArray[np.float64]:
     """Bounds of the sketch's input in steps, shape (2, d)."""
-    rows = _grid(key, domain)
+    rows = grid_behind(key, domain)
     ends = (np.array(v, dtype=np.float64) for v in (rows.lower, rows.upper))
     return np.array([np.broadcast_to(end, (rows.width,)) for end in ends])

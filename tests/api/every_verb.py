@@ -32,6 +32,8 @@ def recipes(folder: Path, table: Mapping[str, Any]) -> sim.Release:
     by_class.apply(table, into=folder / "classes").classify([[0.5, 0.5]])
     means = sim.means(bounds, label="kind", keys=["a", "b"], unit="who", max_rows=2)
     means.apply(table, into=folder / "means").nearest_class([[0.5, 0.5]])
+    middles = sim.quantiles(bounds).apply(table, into=folder / "quantiles")
+    print(middles.quantiles(shares=(0.5,)), sim.means(bounds).plan)
     pages = sim.top("kind", k=1, keys=["a", "b"], unit="who", epsilon=1.0)
     print(pages.apply(table, into=folder / "top"), found)
     far = sim.distances(bounds, norm="l2", epsilon=1.0)

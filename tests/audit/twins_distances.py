@@ -225,6 +225,26 @@ def rounded_data(noisy: np.ndarray, points: np.ndarray) -> Any:
     return [noisy[0], round(float(points.std()), 1) if len(points) else 0.0]
 
 
+def median_of_data(noisy: np.ndarray, points: np.ndarray) -> Any:
+    """The cell of the median is noisy, and the place in it the records' own."""
+    return [noisy[0], float(np.median(np.clip(points[:, 0], -2, 2))) if len(points) else 0.0]
+
+
+def largest_of_data(noisy: np.ndarray, points: np.ndarray) -> Any:
+    """An upper end that is the largest record."""
+    return [noisy[0], float(points[:, 0].max(initial=-2.0))]
+
+
+def rank_of_n(noisy: np.ndarray, points: np.ndarray) -> Any:
+    """The rank is a share of the exact count."""
+    return [noisy[0] - len(points) / 2]
+
+
+def sum_in_range(noisy: np.ndarray, points: np.ndarray) -> Any:
+    """A mean is cut at the records' own range."""
+    return [min(float(noisy[0]), float(np.clip(points, -2, 2).max(initial=-2.0)))]
+
+
 def embedded(label: str, function: Any) -> Any:
     return twin(f"{E}/{label}", row_map(function))
 
@@ -341,6 +361,14 @@ ANSWERS = [
     k.answer("interval_count/exact_divisor: a share of the exact count", D, exact_divisor),
     k.answer("interval_count/spread_without_noise: an error bar from the records", D, rounded_data),
     k.answer(
+        "quantiles/median_of_data: a place inside the cell is the records'", D, median_of_data
+    ),
+    k.answer("quantiles/largest_of_data: an end is the largest record", D, largest_of_data),
+    k.answer("quantiles/rank_of_n: the rank is a share of the exact count", D, rank_of_n),
+    k.answer("totals/exact_divisor: means over the exact count", M, exact_divisor),
+    k.answer("totals/range_of_data: a mean is cut at the records' range", M, sum_in_range),
+    k.answer("totals/spread_without_noise: an error bar from the records", M, rounded_data),
+    k.answer(
         "nearest_class/ties_by_data: near ties are settled by the records", M, nearest_of_data
     ),
     k.answer(
@@ -363,6 +391,8 @@ CONTROLS = (
         control(f"{E}/sound", row_map(REAL)),
         control("distance/sound", k.told(T, lambda noisy, points: [*noisy[:3]])),
         control("interval_count/sound", k.told(D, lambda noisy, points: [noisy[3] + noisy[4]])),
+        control("quantiles/sound", k.told(D, lambda noisy, points: [noisy[1] - noisy[2]])),
+        control("totals/sound", k.told(M, lambda noisy, points: [noisy[0], noisy[2]])),
         control("nearest_class/sound", k.told(M, lambda noisy, points: [float(noisy[0] > 0)])),
     ]
 )

@@ -98,6 +98,18 @@ CASES = {
         metric=Symmetric(),
         released=lambda: (LEVEL_ARRAYS, rows([[0, 0], [3, 12]], [0, 0])),
     ),
+    "quantiles": Case(
+        mechanism=lookup("quantiles")(shares=(0.1, 0.5)),
+        domain=LEVELS,
+        metric=Symmetric(),
+        released=lambda: (LEVEL_ARRAYS, None),
+    ),
+    "totals": Case(
+        mechanism=lookup("totals")(),
+        domain=MEANS,
+        metric=Symmetric(),
+        released=lambda: (MEAN_ARRAYS, None),
+    ),
     "nearest_class": Case(
         mechanism=lookup("nearest_class")(),
         domain=MEANS,

@@ -102,13 +102,25 @@ def _table(
 ) -> Answers:
     columns = value if isinstance(value, Mapping) else {"answer": value}
     if isinstance(domain, AnswerColumns):
-        columns = domain.without_classes(columns)
+        columns = _with_names(domain.without_classes(columns), release)
 
     def again(question: str, parameters: Mapping[str, Any]) -> Answers:
         claim = _bound(question, parameters, domain, release)
         return _table(claim.function(value), claim.output, carried, (*asked, question), release)
 
     return Answers(columns, domain, carried, asked, again)
+
+
+def _with_names(columns: Any, release: Any) -> Any:
+    """Return a table with its columns' names for their numbers.
+
+    Where every column of the queries is one of the sketch's: behind a projection there are none.
+    """
+    names = [column.name for column in features_of(release).columns]
+    width = getattr(getattr(release.released, "queries", None), "width", None)
+    if "column" not in columns or len(names) != width:
+        return columns
+    return {**columns, "column": np.array(names)[columns["column"]]}
 
 
 # --- queries --------------------------------------------------------------------------------------

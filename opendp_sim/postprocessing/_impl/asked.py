@@ -12,7 +12,7 @@ from opendp_sim.core.capabilities import KernelSums
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.released import Released
-from opendp_sim.domains.rows import array_of_rows
+from opendp_sim.domains.rows import GridRows, array_of_rows
 
 FARTHEST = 2.0**51
 """Steps: row maps stop here, and differences of whole steps are exact below it."""
@@ -74,3 +74,14 @@ def kernel_sums(key: str, domain: Domain) -> tuple[KernelSums, float]:
     """Return the ``kernel_sums`` of a release and its cell deviation, or refuse."""
     sums, release = offered(key, domain, "kernel_sums")
     return sums, release.deviation
+
+
+def grid_behind(key: str, domain: Domain) -> GridRows:
+    """Return the grid that a release's sketch was asked on, or refuse."""
+    rows = getattr(domain, "queries", None)
+    if not isinstance(rows, GridRows):
+        raise SpaceError(
+            "OS201", f"{key}.input_domain", expected="a sketch of rows on a grid",
+            got=type(rows).__name__, hint="put `quantize` before the sketch.",
+        )  # fmt: skip
+    return rows

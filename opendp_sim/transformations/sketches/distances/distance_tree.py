@@ -293,9 +293,11 @@ class TreeReader(PerClassReader):
         axis, (first, last) = self.axes[column], leaves
         sums = interval_sums(self.nodes(released)[:, column], (first, last), axis.height, root=True)
         if self.consistent:
-            place = np.arange(2**axis.height)
-            inside = (place >= first[:, None]) & (place < last[:, None])
-            spread = consistent_variance(inside.astype(np.float64))
+            place, step = np.arange(2**axis.height), max(1, _CELLS >> axis.height)
+            spread = np.empty(len(first))
+            for part in (slice(at, at + step) for at in range(0, len(first), step)):
+                inside = (place >= first[part, None]) & (place < last[part, None])
+                spread[part] = consistent_variance(inside.astype(np.float64))
         else:
             spread = interval_sums(
                 np.ones((1, self.shape[2])), (first, last), axis.height, root=True

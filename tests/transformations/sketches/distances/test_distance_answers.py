@@ -21,7 +21,7 @@ from opendp_sim.core.pipeline import bind_steps, on_queries, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.io.builtin import builtin_source
-from opendp_sim.postprocessing._impl.quantiles import quantile
+from opendp_sim.postprocessing._impl.noise_quantiles import quantile
 from tests.transformations.sketches.distances._distance_tools import (
     UNEVEN,
     UNIT,

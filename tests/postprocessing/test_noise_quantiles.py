@@ -14,7 +14,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.postprocessing._impl.quantiles import reach
+from opendp_sim.postprocessing._impl.noise_quantiles import reach
 
 GRID = GridRows(width=1, unit=1.0, lower=(0,), upper=(15,))
 SCALES = (0.05, 0.3, 0.5, 0.7, 1.0, 1.3, 2.0, 2.5, 4.0, 7.3, 20.0)

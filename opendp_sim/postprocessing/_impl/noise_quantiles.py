@@ -1,4 +1,4 @@
-"""Return interval quantiles, in deviations of the noise (``quantiles.md``)."""
+"""Return interval quantiles, in deviations of the noise (``noise_quantiles.md``)."""
 
 from __future__ import annotations
 
