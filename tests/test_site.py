@@ -173,8 +173,8 @@ HOW_TO = re.findall(
 )
 
 
-def test_how_to_has_twenty_short_tasks_of_which_each_is_python_yaml_or_a_command():
-    assert len(HOW_TO) == 20
+def test_how_to_has_short_tasks_of_which_each_is_python_yaml_or_a_command():
+    assert len(HOW_TO) >= 20
     for title, kind, text in HOW_TO:
         assert title.endswith("?")
         assert len(text.splitlines()) <= 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -23,6 +22,8 @@ from opendp_sim.postprocessing._impl.noise_quantiles import reach
 COLUMNS = ("column", "share", "quantile", "lower", "upper", "rank_error")
 _CANDIDATES = 2**11
 """Most values of a column at which ranks are read, spread over its bounds."""
+_PLANNED = 64
+"""As many of them at which a plan looks at the noise."""
 _ROUNDING = 2.0**-40
 
 Floats = NDArray[np.float64]
@@ -93,23 +94,28 @@ class Quantiles(Mechanism):
 
         def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             del queries
-            found = [
-                _of_column(offer, released, column, rows, shares, far, deviation)
-                for column in range(rows.width)
-            ]
-            names = ("quantile", "lower", "upper", "rank_error")
-            read = {
-                name: np.concatenate([part[at] for part in found]) for at, name in enumerate(names)
-            }
+            tables = []
+            for column in range(rows.width):
+                split = _Split.of(offer, rows, column, _CANDIDATES)
+                value, lower, upper, rank = _of_column(split, released, shares, far, deviation)
+                steps = value, lower - rows.rounding, upper + rows.rounding
+                tables.append((*(in_data(rows, column, part) for part in steps), rank))
             place = np.repeat(np.arange(rows.width), len(shares))
-            return {"column": place, "share": np.tile(shares, rows.width)} | read
+            read = (np.concatenate(part) for part in zip(*tables, strict=True))
+            columns = place, np.tile(shares, rows.width), *read
+            return dict(zip(COLUMNS, columns, strict=True))
 
-        widest = max(offer.widest(column) for column in range(rows.width))
+        sketch: Any = release.sketch
+        empty = {name: np.zeros(shape) for name, shape in sketch.shapes.items()}
+        widest = max(
+            _rank_error(_Split.of(offer, rows, column, _PLANNED), empty, shares)
+            for column in range(rows.width)
+        )
         return Post(
             answer,
             takes="release",
             output=AnswerColumns(COLUMNS, offer.labels),
-            expected={"noise_error": deviation * math.sqrt(widest)},
+            expected={"noise_error": deviation * widest},
             asks=False,
             of_a_record=1.0,
             unit="records",
@@ -129,28 +135,63 @@ class _Ranks:
         return cls(found.values, spread)
 
 
+@dataclass(frozen=True)
+class _Split:
+    """Cut a column's grid at candidates, and count on both sides.
+
+    Attributes:
+        low: the least grid value. at: the candidates, rising.
+    """
+
+    offer: IntervalCounts
+    column: int
+    low: float
+    at: Floats
+
+    @classmethod
+    def of(cls, offer: IntervalCounts, rows: GridRows, column: int, most: int) -> _Split:
+        low, high = (
+            float(np.broadcast_to(end, (rows.width,))[column]) for end in (rows.lower, rows.upper)
+        )
+        return cls(offer, column, low, candidates(low, high, most))
+
+    @property
+    def below(self) -> tuple[Floats, Floats]:
+        """The intervals up to each candidate."""
+        return np.full_like(self.at, self.low), self.at
+
+    @property
+    def above(self) -> tuple[Floats, Floats]:
+        """The intervals from behind each candidate."""
+        return self.at + 1.0, np.full_like(self.at, self.at[-1])
+
+    def counts(self, released: Arrays) -> tuple[_Ranks, _Ranks]:
+        """Count on both sides by cells' centres."""
+        below, above = (
+            _Ranks.of(self.offer.count(released, self.column, *ends))
+            for ends in (self.below, self.above)
+        )
+        return below, above
+
+    def inside_and_around(self, released: Arrays, *, below: bool) -> tuple[_Ranks, _Ranks]:
+        """Count cells inside one side, and cells that meet it."""
+        ends = self.below if below else self.above
+        inner, outer = self.offer.around(released, self.column, *ends)
+        return _Ranks.of(inner), _Ranks.of(outer)
+
+
 def _of_column(
-    offer: IntervalCounts,
-    released: Arrays,
-    column: int,
-    rows: GridRows,
-    shares: Floats,
-    far: float,
-    deviation: float,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return quantiles, both ends and rank errors, each (k, L)."""
-    low, high = (
-        float(np.broadcast_to(end, (rows.width,))[column]) for end in (rows.lower, rows.upper)
-    )
-    at = candidates(low, high)
-    below, above = (np.full_like(at, low), at), (at + 1.0, np.full_like(at, high))
-    fewest, most = map(_Ranks.of, offer.around(released, column, *below))
-    fewest_above, most_above = map(_Ranks.of, offer.around(released, column, *above))
-    middle, rest = (_Ranks.of(offer.count(released, column, *ends)) for ends in (below, above))
-    start = np.concatenate([[low], at[:-1] + 1.0])
+    split: _Split, released: Arrays, shares: Floats, far: float, deviation: float
+) -> list[Floats]:
+    """Return quantiles, both ends in steps and rank errors, each (k, L)."""
+    at = split.at
+    fewest, most = split.inside_and_around(released, below=True)
+    fewest_above, most_above = split.inside_and_around(released, below=False)
+    middle = split.counts(released)
+    start = np.concatenate([[split.low], at[:-1] + 1.0])
     ends = []
     for share in shares:
-        value, noise = _lead(share, middle, rest)
+        value, noise = _lead(share, *middle)
         chosen = _crossing(value)
         value_most, noise_most = _lead(share, most, fewest_above)
         least = _first(value_most + far * noise_most >= 0.0)
@@ -160,19 +201,18 @@ def _of_column(
         last = np.maximum(at[np.minimum(largest + 1, len(at) - 1)], at[chosen])
         of_rank = deviation * np.take_along_axis(noise, chosen[:, None], axis=1)[:, 0]
         ends.append((at[chosen], first, last, of_rank))
-    value, lower, upper, rank = (np.array(part) for part in zip(*ends, strict=True))
-    moved = rows.rounding
-    return (
-        in_data(rows, column, value),
-        in_data(rows, column, lower - moved),
-        in_data(rows, column, upper + moved),
-        rank,
-    )
+    return [np.array(part) for part in zip(*ends, strict=True)]
 
 
-def candidates(low: float, high: float) -> Floats:
+def _rank_error(split: _Split, empty: Arrays, shares: Floats) -> float:
+    """Return a rank's largest deviation per cell's, at some candidates."""
+    sides = split.counts(empty)
+    return max(float(_lead(share, *sides)[1].max()) for share in shares)
+
+
+def candidates(low: float, high: float, most: int = _CANDIDATES) -> Floats:
     """Return whole steps from ``low`` to ``high``, thinned, the last ``high``."""
-    count = int(min(high - low + 1.0, _CANDIDATES))
+    count = int(min(high - low + 1.0, most))
     found: Floats = high - np.floor(np.arange(count)[::-1] * ((high - low + 1.0) / count))
     return found
 
@@ -207,10 +247,12 @@ def _crossing(leads: Floats) -> NDArray[np.intp]:
 
 def _first(found: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return each row's first true place, the last place without one."""
-    return np.where(found.any(axis=1), found.argmax(axis=1), found.shape[1] - 1)
+    first: NDArray[np.intp] = np.where(found.any(axis=1), found.argmax(axis=1), found.shape[1] - 1)
+    return first
 
 
 def _last(found: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return each row's last true place, -1 without one."""
-    last = found.shape[1] - 1 - found[:, ::-1].argmax(axis=1)
-    return np.where(found.any(axis=1), last, -1)
+    behind = found.shape[1] - 1 - found[:, ::-1].argmax(axis=1)
+    last: NDArray[np.intp] = np.where(found.any(axis=1), behind, -1)
+    return last
