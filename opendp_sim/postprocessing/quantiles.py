@@ -242,7 +242,8 @@ def _crossing(leads: Floats) -> NDArray[np.intp]:
     That is behind the least of the running sums.
     """
     sums = np.pad(np.cumsum(leads, axis=1), ((0, 0), (1, 0)))
-    return np.minimum(sums.argmin(axis=1), leads.shape[1] - 1)
+    place: NDArray[np.intp] = np.minimum(sums.argmin(axis=1), leads.shape[1] - 1)
+    return place
 
 
 def _first(found: NDArray[np.bool_]) -> NDArray[np.intp]:
