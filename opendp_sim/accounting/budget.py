@@ -14,7 +14,7 @@ from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.arithmetic.rounding import decimal_of, float_down
 from opendp_sim.core.claims import Measure
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, repr_text
 
 MeasureName = Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
 MEASURES: dict[MeasureName, Measure] = {
@@ -41,7 +41,8 @@ Number = float | Fraction
 """A bound as it was written: a float stands for the decimal that its shortest text says."""
 WRITTEN = r"[0-9]{1,350}(/[0-9]{1,350}|(\.[0-9]{1,350})?([eE][+-]?[0-9]{1,3})?)"
 """A bound as a text: a ratio, or a decimal."""
-_MOST = 10**350
+MOST_DENOMINATOR = 10**350
+"""The denominator of every bound is smaller: its text has few digits."""
 
 
 def as_written(value: Any) -> Any:
@@ -117,9 +118,9 @@ class Limit:
         for name, value in self.stated().items():
             real = type(value) in (int, float, Fraction)
             if not real or not 0 < value <= _LARGEST or float_down(decimal_of(value)) == 0:
-                shown = f"{value:g}" if type(value) is float else f"{value!r:.20}"
+                shown = f"{value:g}" if type(value) is float else repr_text(value, 20)
                 raise self._refuse(where, f"{name} > 0 and finite", f"{name} {shown}")
-            if isinstance(value, Fraction) and value.denominator >= _MOST:
+            if isinstance(value, Fraction) and value.denominator >= MOST_DENOMINATOR:
                 raise self._refuse(where, f"{name} of at most 350 digits", "more of them")
         if self.delta is not None and self.delta >= 1:
             raise self._refuse(where, "delta < 1", f"delta {number_text(self.delta)}")
@@ -163,7 +164,11 @@ class Limit:
             ),
             (measure == "approx_zcdp" and not delta, "a delta under `approx_zcdp`", "no delta"),
             (measure == "zcdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
-            (not fits, "0 <= reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
+            (
+                not fits,
+                "0 <= reserve.mechanisms < delta, under `approx_zcdp`",
+                repr_text(reserve, 20),
+            ),
         )
 
     def _of_a_conversion(self, measure: MeasureName) -> tuple[tuple[bool, str, str], ...]:

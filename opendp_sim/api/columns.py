@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.errors import ParameterError, repr_text
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.encoded import day, day_text
 from opendp_sim.dsl.plan.kernel_choice import grid_bits
@@ -32,7 +32,7 @@ def bounds_of(columns: Any) -> dict[str, tuple[float, float]]:
         if not isinstance(name, str):
             wrong = "a name that is no text"
         elif not low < high or not high - low < math.inf:
-            wrong = f"{pair!r:.60} for {name!r:.60}"
+            wrong = f"{repr_text(pair, 60)} for {repr_text(name, 60)}"
         found[str(name)] = low, high
     if wrong is not None:
         raise ParameterError(

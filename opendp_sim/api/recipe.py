@@ -15,7 +15,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.certificate.certificate import read_certificate
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.device import Device
-from opendp_sim.core.errors import DataError, ParameterError, SimError
+from opendp_sim.core.errors import DataError, ParameterError, SimError, repr_text
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import Plan
@@ -91,7 +91,7 @@ def check_apart(unit: str, columns: Collection[str]) -> None:
             "OS102",
             "unit",
             expected="a column that names the person, and no other one of the recipe's",
-            got=f"{unit!r:.60}, which is a feature, a label or the item, too",
+            got=f"{repr_text(unit, 60)}, which is a feature, a label or the item, too",
             hint="name the column of the persons' identifiers; where each row is a person, "
             'leave `unit` out, which is unit="row".',
         )

@@ -25,7 +25,7 @@ from opendp_sim.api.recipe import (
     source_of,
     stem_of,
 )
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.errors import ParameterError, repr_text
 from opendp_sim.dsl.builder import Builder, program
 
 StepDicts = list[Mapping[str, Any]]
@@ -165,7 +165,7 @@ def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> Priv
         if "delta" in words:
             raise ParameterError(
                 "OS102", "delta", expected='delta=None with measure="pure"',
-                got=f"{found.delta!r:.30}",
+                got=repr_text(found.delta, 30),
                 hint="pure DP has no delta: write delta=None, or leave it out.",
             )  # fmt: skip
         return replace(found, delta=None)

@@ -43,12 +43,12 @@ def plan(spec: Spec, **values: Any) -> Plan:
     if isinstance(spec, Draft):
         return plan_of(spec)
     if isinstance(spec, Mapping):
-        return plan_of(draft_of(dict(spec)))
+        return plan_of(draft_of(dict(spec), written=True))
     if isinstance(spec, str) and "\n" in spec:
         notes = Notes()
         document = parse(spec, "spec", notes)
         notes.raise_if_any(document)
-        return plan_of(draft_of(document.data))
+        return plan_of(draft_of(document.data, written=True))
     return plan_file(Path(spec), values)
 
 

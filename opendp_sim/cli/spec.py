@@ -33,7 +33,7 @@ from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.ledger_status import ledger_status
-from opendp_sim.dsl.types.error_terms import as_predicted
+from opendp_sim.dsl.types.error_terms import WITHIN, as_predicted, wide
 
 
 def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -120,9 +120,9 @@ def plan_command(
                 show_plan(plan, out)
             for name, parts in told.items():
                 say(
-                    f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "
-                    f"records): noise {parts.noise:.4g}, sampling {parts.sampling:.4g}, grid and maps "
-                    f"{parts.maps:.4g}, bias {parts.bias:.4g}"
+                    f"predicted {name}: {WITHIN} within ±{wide(parts.total)} of about {size:,} records; "
+                    f"each alone: noise ±{wide(parts.noise)}, sampling ±{wide(parts.sampling)}, grid "
+                    f"and maps ±{wide(parts.maps)}, bias ±{wide(parts.bias)}"
                     f"{_too_few(parts.least, size)}"
                 )
         if output is not None:

@@ -79,7 +79,18 @@ class Given(str):
 
 def came(got: object) -> str:
     """Return the words for a refused value, a description unchanged."""
-    return got if isinstance(got, str) and not isinstance(got, Given) else repr(got)
+    return got if isinstance(got, str) and not isinstance(got, Given) else repr_text(got)
+
+
+def repr_text(value: object, most: int | None = None) -> str:
+    """Return the repr, cut to ``most`` letters, of long integers too.
+
+    Python refuses to write an integer of more than 4,300 digits.
+    """
+    try:
+        return repr(value)[:most]
+    except ValueError:
+        return f"{type(value).__name__} with too many digits to print"
 
 
 class SimError(Exception):

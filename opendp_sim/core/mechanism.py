@@ -108,13 +108,30 @@ class _Record(BaseModel):
         return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
 
     def spec(self) -> dict[str, Any]:
-        """Return the canonical JSON form, defaults included."""
-        return self.model_dump(mode="json")
+        """Return the canonical JSON form, defaults included.
+
+        Its bandwidths are of language 1, and marked, so that no door of language 2 converts them again.
+        """
+        found: dict[str, Any] = _marked(self.model_dump(mode="json"))
+        return found
 
     @classmethod
     def from_spec(cls, params: dict[str, Any]) -> Any:
         """Build a record from the JSON form."""
         return cls(**params)
+
+
+class CanonicalBandwidth(float):
+    """Mark a bandwidth of language 1 in a record's own form."""
+
+
+def _marked(value: Any, name: str = "") -> Any:
+    """Return a JSON form with its bandwidths marked."""
+    if isinstance(value, dict):
+        return {key: _marked(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_marked(inner) for inner in value]
+    return CanonicalBandwidth(value) if name == "bandwidth" and type(value) is float else value
 
 
 def frozen(value: Any) -> Any:

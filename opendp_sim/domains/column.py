@@ -19,6 +19,7 @@ _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
 _NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u8": "u1"}
 _SCALARS = ("category", "int64", "float64", "str", *ENCODED)
 DTYPES = ("array", *_SCALARS)
+_MOST_KEY = 10**1000
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Column(Descriptor):
             raise self._refuse(
                 "keys that are whole numbers, or texts without blanks around", self.keys
             )
+        if any(isinstance(key, int) and abs(key) >= _MOST_KEY for key in self.keys):
+            raise self._refuse("keys of at most 1,000 digits", "a longer one")
         object.__setattr__(
             self, "keys", tuple("" if k == "" else canonical_cell(k) for k in self.keys)
         )

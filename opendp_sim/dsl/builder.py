@@ -74,8 +74,7 @@ class Builder:
 
     The keywords of a method are the words of its section: ``help(Builder.data)`` lists them. Steps are
     names, ``{name: {parameters}}`` of the language's version 2, or records, whose Gaussian bandwidth is
-    ``h sqrt(2)``. Pass a record itself and never ``{name: record.spec()}``: parameters are read as of
-    version 2, where that number is an h, of a wider kernel.
+    ``h sqrt(2)``, as in their ``spec()``, which is read as what it is.
     """
 
     def __init__(self, name: str, folder: str = ".") -> None:

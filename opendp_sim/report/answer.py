@@ -23,7 +23,7 @@ from opendp_sim.dsl.plan.expected_error import how_wrong
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import open_points, open_queries
 from opendp_sim.dsl.run.outputs import answer
-from opendp_sim.dsl.types.error_terms import size
+from opendp_sim.dsl.types.error_terms import WIDE, WITHIN, size, wide
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.facts import Part
 from opendp_sim.report.maps import shown_classes, shown_density
@@ -195,9 +195,9 @@ def _noise(rows: Sequence[Mapping[str, str]]) -> str:
     ]
     if not found or not np.isfinite(found).all():
         return ""
-    least, most = size(min(found)), size(max(found))
+    least, most = wide(min(found)), wide(max(found))
     between = least if least == most else f"{least} to {most}"
-    return f"Noise alone moves 2 of 3 by at most {between}. "
+    return f"Noise alone moves {WITHIN} by at most {between}. "
 
 
 def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
@@ -288,8 +288,8 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
     values, noise = _column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,))
     if not values or not noise or median(values) <= 0 or median(noise) <= 0:
         return {}
-    middle, share = size(median(values)), 100 * median(noise) / median(values)
-    noisy = f"its noise {size(median(noise))}: {size(share)}% of it"
+    middle, share = size(median(values)), 100 * WIDE * median(noise) / median(values)
+    noisy = f"its noise ±{wide(median(noise))} in {WITHIN} of answers: {size(share)}% of it"
     return {found[0]: f"The middle answer here is {middle}, and {noisy}."}
 
 

@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from opendp_sim.accounting.budget import Limit, Number
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.core.errors import repr_text
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.postprocessing.modes import points_of
@@ -565,7 +566,10 @@ class HashFold(BaseCrossValidator):  # type: ignore[misc]
         found = python_value(self.n_splits)
         if type(found) is not int or found < 2:
             raise _refused(
-                "n_splits", "a whole number of folds, at least 2", f"{found!r:.20}", "HashFold(3)"
+                "n_splits",
+                "a whole number of folds, at least 2",
+                repr_text(found, 20),
+                "HashFold(3)",
             )
         return found
 

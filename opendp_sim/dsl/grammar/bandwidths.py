@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.mechanism import REGISTRY, current_key
+from opendp_sim.core.mechanism import REGISTRY, CanonicalBandwidth, current_key
 
 CANONICAL, VERSION = "opendp_sim/1", "opendp_sim/2"
 """The language of canonical programs, which still reads, and the language that people write."""
@@ -95,6 +95,8 @@ def _canonical(value: Any) -> Any:
     A number is what a field of floats takes: anything that ``float`` takes, but texts and truths.
     """
     value = python_value(value)
+    if isinstance(value, CanonicalBandwidth):
+        return float(value)
     if isinstance(value, bool | str | bytes | bytearray):
         return value
     try:

@@ -79,7 +79,7 @@ def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> D
     notes = Notes()
     file = File(path)
     document = yaml.read_yaml(file, notes)
-    return _draft(document.data, given or {}, notes, document, str(file.parent))
+    return _draft(document.data, given or {}, notes, document, str(file.parent), former=True)
 
 
 def draft_of(
@@ -88,13 +88,26 @@ def draft_of(
     folder: str = ".",
     document: Document | None = None,
     notes: Notes | None = None,
+    *,
+    written: bool = False,
 ) -> Draft:
-    """Read a program given as plain data (what YAML would hold)."""
-    return _draft(data, given or {}, notes or Notes(), document, folder)
+    """Read a program given as plain data (what YAML would hold).
+
+    ``written`` where a person wrote it, as with a document: bandwidths of the former language are
+    advised of.
+    """
+    former = written or document is not None
+    return _draft(data, given or {}, notes or Notes(), document, folder, former=former)
 
 
 def _draft(
-    data: Any, given: Mapping[str, Any], notes: Notes, document: Document | None, folder: str
+    data: Any,
+    given: Mapping[str, Any],
+    notes: Notes,
+    document: Document | None,
+    folder: str,
+    *,
+    former: bool,
 ) -> Draft:
     # Whoever runs a spec uses this package's mechanisms, which OpenDP counts as `contrib`.
     dp.enable_features("contrib")
@@ -130,7 +143,7 @@ def _draft(
         about=found.get("about"),
         written_folder=folder,
         values=tuple(sorted(values.items())),
-        former=document is not None and body.get("spec") == CANONICAL,
+        former=former and body.get("spec") == CANONICAL,
     )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
     return Draft(program, broken, notes, document, unit)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
+from opendp_sim.core.errors import repr_text
 from opendp_sim.dsl.grammar.pydantic_schema import Schema, inlined, without_null
 from opendp_sim.dsl.text.diagnostic import FORMER, KeyOrValue, Notes, Path
 
@@ -45,7 +46,8 @@ def value_text(value: Any) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    return repr(value) if len(repr(value)) < 60 else type(value).__name__
+    text = repr_text(value)
+    return text if len(text) < 60 else type(value).__name__
 
 
 # --- declaring ------------------------------------------------------------------------------------

@@ -182,7 +182,8 @@ def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None)
     for value in epsilon if privacy is not None else ():
         assert privacy is not None  # noqa: S101 - the loop asked
         given = delta if delta is not None else privacy.budget.delta
-        budget = replace(privacy.budget, epsilon=float(value), delta=given, rho=None, mu=None)
+        budget = replace(privacy.budget, epsilon=value, delta=given, rho=None, mu=None)
+        budget.check(privacy.measure, "epsilon")
         program = replace(plan.program, privacy=privacy.model_copy(update={"budget": budget}))
         other = plan_of(Draft(program, frozenset(), Notes(), None, privacy.unit))
         for name, output in other.outputs.items():

@@ -60,6 +60,7 @@ def yaml_text(value: Mapping[str, Any], *, inline: bool = False) -> str:
     stream = io.StringIO()
     writer = YAML()
     writer.default_flow_style = False
+    writer.representer.add_multi_representer(float, lambda r, v: r.represent_float(float(v)))
     if inline:
         writer.width = 4 * _INLINE  # no line is folded
     writer.dump(_inlined(value, 0) if inline else value, stream)

@@ -27,7 +27,7 @@ from opendp_sim.dsl.run.inputs import source_named
 from opendp_sim.dsl.run.outputs import answer, without_classes
 from opendp_sim.dsl.text import yaml_document as yaml
 from opendp_sim.dsl.text.diagnostic import Notes
-from opendp_sim.dsl.types.error_terms import size
+from opendp_sim.dsl.types.error_terms import WIDE, WITHIN, size
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.builtin import BUILTINS
 from opendp_sim.io.file_spec import ENDINGS, kind_by_name
@@ -243,8 +243,9 @@ def _small_leads(
         more = f" and {len(small) - _NAMED:,} more" if len(small) > _NAMED else ""
         yield (
             f"{len(small):,} of {len(scores):,} labels have a `margin` below the safe lead, so noise may "
-            f"have decided them: answers {named}{more}. By noise alone 2 of 3 margins are off by at most "
-            f"{_between(noise_of_lead)}; {safe:.3g} times that is a safe lead among {classes:,} classes"
+            f"have decided them: answers {named}{more}. Noise alone moves {WITHIN} of margins by at "
+            f"most {_between(WIDE * noise_of_lead)}; among {classes:,} classes a lead is safe from "
+            f"{_between(safe * noise_of_lead)} on"
         )
 
 

@@ -18,7 +18,14 @@ from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Noise, Private, Stable
 from opendp_sim.core.device import Device, using_device
-from opendp_sim.core.errors import DataError, InternalError, ParameterError, ReleaseError, SimError
+from opendp_sim.core.errors import (
+    DataError,
+    InternalError,
+    ParameterError,
+    ReleaseError,
+    SimError,
+    repr_text,
+)
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.domains.records import Records
@@ -305,7 +312,7 @@ def apply(
     if threads is not None and not (isinstance(threads, int) and threads >= 1):
         raise ParameterError(
             "OS101", "workers", expected="a number of threads from 1 on, or None for one a core",
-            got=f"{workers!r:.40}", hint="any number gives the same bits.",
+            got=repr_text(workers, 40), hint="any number gives the same bits.",
         )  # fmt: skip
     if engine is not None and device is not None:
         raise ParameterError(

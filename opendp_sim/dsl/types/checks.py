@@ -8,6 +8,7 @@ from fractions import Fraction
 from opendp_sim.accounting.budget import number_text
 from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up, up_text
 from opendp_sim.core.claims import Sensitivity, Stable
+from opendp_sim.core.errors import repr_text
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.dsl.grammar.program import Expect, Privacy, ReleaseDecl
 from opendp_sim.dsl.text.diagnostic import Cause, Notes, Path
@@ -56,7 +57,7 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
             typed,
             notes,
             (*path, "stability"),
-            str(expect.stability),
+            repr_text(expect.stability, 60),
             str(typed.stability),
             f"write `stability: {typed.stability}`",
             f"this makes the stability {typed.stability}",

@@ -196,12 +196,12 @@ def _reach(expected: Mapping[str, float]) -> str:
     """Return the votes that an open catalogue's items need."""
     alone = expected.get("votes_to_be_listed")
     if alone is not None:
-        return f": in 95 of 100 runs an item of {math.ceil(alone):,} votes passes, whatever k is"
+        return f": in 95% of runs an item of {math.ceil(alone):,} votes passes, whatever k is"
     votes = expected.get("votes_for_95_percent")
     if votes is None:
         return ""
     return (
-        f": in 95 of 100 runs one with {votes:,.0f} votes more than rank {expected['ranks'] + 1:,.0f}, "
+        f": in 95% of runs one with {votes:,.0f} votes more than rank {expected['ranks'] + 1:,.0f}, "
         "and hardly ever one with half of these; fewer items (k) ask for fewer votes, as the root of k, "
         "and `max_items` in `vote_counts` of 1.5 k at most for far fewer"
     )

@@ -170,7 +170,7 @@ def _either_way(bounds: Any) -> bool:
         return False
     try:
         table = np.array(bounds, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return False
     if table.shape != (2, 2) or (table == table.T).all():
         return False
@@ -210,7 +210,7 @@ def _two(bounds: Any, where: str) -> tuple[Any, Any]:
 def _numbers(part: Any, width: int, who: str) -> tuple[float, ...]:
     try:
         found = np.atleast_1d(np.asarray(part, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise _bad_bounds(who, "something that is no number") from None
     if found.ndim != 1 or len(found) not in (1, width) or not np.isfinite(found).all():
         raise _bad_bounds(who, "another number of bounds than columns, or an infinite one")

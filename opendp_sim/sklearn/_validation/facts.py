@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting.budget import Number, as_written
+from opendp_sim.accounting.budget import MOST_DENOMINATOR, Number, as_written
 from opendp_sim.core.arithmetic.plain_numbers import python_value
+from opendp_sim.core.errors import repr_text
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn._validation.tables import is_text
 
@@ -99,10 +100,11 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
     """Return a real parameter strictly between two numbers, or refuse (OS101)."""
     value = python_value(value)
     real = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
-    if not (real and above < value < below and value <= sys.float_info.max):
+    short = not isinstance(value, Fraction) or value.denominator < MOST_DENOMINATOR
+    if not (real and short and above < value < below and value <= sys.float_info.max):
         raise EstimatorRefused(
             "OS101", name, expected=f"a finite number above {above:g}, below {below:g}",
-            got=f"{value!r:.30}", hint=f"choose `{name}` from public knowledge.",
+            got=repr_text(value, 30), hint=f"choose `{name}` from public knowledge.",
         )  # fmt: skip
     return float(value)
 
@@ -112,7 +114,7 @@ def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
     value = python_value(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(
-            "OS101", name, expected=f"one of {', '.join(among)}", got=f"{value!r:.30}",
+            "OS101", name, expected=f"one of {', '.join(among)}", got=repr_text(value, 30),
             hint=f"write {name}={among[0]!r}.",
         )  # fmt: skip
     return value

@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
+from opendp_sim.core.errors import repr_text
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.preprocessing import PublicScaler
@@ -169,7 +170,7 @@ def _check_step(step: Any) -> None:
     elif kind is Normalizer:
         if step.norm == "max":
             return
-        name = f"{name}(norm={step.norm!r:.20})"
+        name = f"{name}(norm={repr_text(step.norm, 20)})"
         got = "row sums, whose last bits may tell one record from more, which no budget sees"
     elif kind in (*_ALONE, Pipeline, FeatureUnion) or (
         kind is FrozenEstimator and not _mixes(step)

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from ruamel.yaml import YAML
 from sklearn.neighbors import KernelDensity
 from typer.testing import CliRunner
 
 import opendp_sim as sim
 from opendp_sim.cli import app
 from opendp_sim.core.mechanism import REGISTRY, Option
-from opendp_sim.dsl import plan_file
+from opendp_sim.dsl import plan_file, program
 from opendp_sim.dsl.grammar.bandwidths import GAUSSIAN, shown_step, written_program
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.advice import advice
@@ -303,3 +304,44 @@ def test_an_estimator_refuses_far_bandwidths_by_a_code(bandwidth: Any) -> None:
     estimator = DPKernelDensity(epsilon=1.0, bounds=(0, 1), bandwidth=bandwidth)
     with pytest.raises(sim.SimError):
         estimator.fit(ROWS)
+
+
+def _stated(key: str, params: Any) -> Any:
+    """A program with one sketch, as its parameters are written in a Builder's mapping."""
+    made = program("twice").data("rows", source={"memory": "rows"}, columns=_BOX)
+    made.privacy(unit={"add_remove": 1, "of": "row"}, measure="pure", budget={"epsilon": 1.0})
+    made.stage(
+        "grid", "rows", steps=[{"select": {"features": ["x", "y"]}}, {"quantize": {"bits": 8}}]
+    )
+    made.stage("noisy", "grid", steps=[{key: params}], release={"noise": "laplace"})
+    return made.output("o", "noisy", save="o.npz").build().hash
+
+
+_BOX = {name: {"dtype": "float64", "bounds": list(ends)} for name, ends in BOX.items()}
+
+
+@pytest.mark.parametrize("place", ["one", "sum", "cells", "tails"])
+def test_the_form_of_a_record_is_converted_once(place: str) -> None:
+    """Once ``{key: record.spec()}`` was a kernel wider by sqrt(2) than the record's."""
+    (step,) = steps(0.1, 0.3, 0.7)[place]
+    ((key, params),) = step.items()
+    record = REGISTRY[key].from_spec(params)
+    asked = _stated(key, record.spec())
+    assert asked == _stated(key, {**record.spec()})
+    made = program("twice").data("rows", source={"memory": "rows"}, columns=_BOX)
+    made.privacy(unit={"add_remove": 1, "of": "row"}, measure="pure", budget={"epsilon": 1.0})
+    made.stage(
+        "grid", "rows", steps=[{"select": {"features": ["x", "y"]}}, {"quantize": {"bits": 8}}]
+    )
+    made.stage("noisy", "grid", steps=[record], release={"noise": "laplace"})
+    plan = made.output("o", "noisy", save="o.npz").plan()
+    assert plan.program.hash == asked
+    assert sim.plan(plan.to_yaml()).program.hash == asked
+
+
+def test_a_former_spec_in_python_gets_one_notice() -> None:
+    text = sim.density(BOX, bandwidth=0.1).plan.to_yaml().replace("opendp_sim/2", "opendp_sim/1")
+    for spec_ in (text, YAML(typ="safe").load(text)):
+        assert [one for one in advice(sim.plan(spec_)) if "divide by sqrt(2)" in one]
+    made = sim.density(BOX, bandwidth=0.1).plan
+    assert not [one for one in advice(made) if "divide by sqrt(2)" in one]

@@ -259,7 +259,7 @@ def test_the_command_prints_it_beside_the_plan() -> None:
     spec = str(FOLDER / "cities-smooth.yaml")
     run = CliRunner().invoke(app, ["plan", spec, "--like", CITIES, "--size", "500"])
     assert run.exit_code == 0
-    assert "predicted mixture_density: off by" in " ".join(run.output.split())
+    assert "predicted mixture_density: 95% within ±" in " ".join(run.output.split())
     run = CliRunner().invoke(app, ["plan", spec, "--like", CITIES, "--json"])
     parts = json.loads(run.output)["predicted"]["mixture_density"]
     assert set(parts) == {"noise", "sampling", "maps", "bias", "least", "total"}
