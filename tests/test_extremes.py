@@ -167,7 +167,7 @@ def _bound(mechanism, domain, metric, what):
     return claim
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "key",
     tiered(
@@ -208,7 +208,7 @@ def _unspoken(built) -> list[str]:
     return out
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "key", sorted(k for k, c in CASES.items() if c.mechanism.room in ("rows", "measurements"))
 )

@@ -37,6 +37,7 @@ def imported(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("code", "without", "most"),
     [

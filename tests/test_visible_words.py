@@ -47,7 +47,7 @@ def old_phrases(texts: Iterator[tuple[int, str]]) -> list[str]:
     return [f"{line}: {found.group()}" for line, text in texts for found in OLD.finditer(text)]
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "room",
     sorted(

@@ -174,6 +174,7 @@ def test_decimals_and_ratios_add_up_to_their_own_sum(
     assert Limit.read(json.loads(json.dumps(limit.plain()))) == limit
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("times", [3, 7, 10, 11, 20, 49])
 @pytest.mark.parametrize("measure", ["pure", "approx", "zcdp", "gdp"])
 def test_n_nths_fit_one_and_leave_nothing(tmp_path: Any, measure: MeasureName, times: int) -> None:

@@ -39,6 +39,7 @@ def npy(shape: tuple[int, ...], rest: int) -> bytes:
 SIZE = 2**26
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("about", "body"),
     [
@@ -62,6 +63,7 @@ def test_an_array_of_another_size_is_refused_before_it_is_inflated(
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_a_bomb_whose_headers_agree_is_refused(tmp_path: Path) -> None:
     size = 2**28 + 8
     about = {"sha256": "", "shape": [size // 8], "dtype": "<i8"}

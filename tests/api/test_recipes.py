@@ -226,6 +226,7 @@ def test_columns_without_bounds_are_told_what_to_write(columns):
         assert "apply(table)" in refused.value.hint
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "labels",
     [

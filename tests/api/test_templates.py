@@ -56,6 +56,7 @@ def table(tmp_path) -> None:
 _ASKED = ["density", "classes", "means", "regression", "audit"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("recipe", _ASKED)
 def test_a_recipe_runs_once_its_holes_are_filled(recipe, tmp_path):
     text = written(tmp_path, "--recipe", recipe, "--data", "t.csv")
@@ -101,6 +102,7 @@ def test_the_audit_is_of_records_drawn(tmp_path):
     assert [name for name, *_ in spec_subjects(tmp_path / "s.yaml")]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("header", "recipe"),
     [

@@ -61,7 +61,7 @@ outputs:
 # --- specs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", some(ALL_SPECS, 2), ids=lambda path: path.stem)
 def test_every_spec_of_the_package_checks(spec):
     result = _run("check", spec)
@@ -78,7 +78,7 @@ def test_the_plan_is_the_golden_one(monkeypatch):
     compare("small.plan.txt", result.stdout)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(spec):
     """In six labelled lines of one row each, errors in one for each output; 80 columns, nothing cut."""
@@ -206,6 +206,7 @@ def test_errors_as_json_have_one_shape(tmp_path):
 # --- about the language ---------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("key", some(sorted(REGISTRY), 6))
 def test_explain_has_a_page_for_every_mechanism(key):
     text = _run("explain", key).stdout

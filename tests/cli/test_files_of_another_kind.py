@@ -67,7 +67,7 @@ def named(folder: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_quotes_a_file_that_is_no_text(
     tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
@@ -207,7 +207,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_never_said_to_be_what_it_should_be(
     written: Path, name: str, monkeypatch: pytest.MonkeyPatch

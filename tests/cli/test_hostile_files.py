@@ -109,7 +109,7 @@ def campaign(files: _edits.Files, kind: str, seeds: range) -> dict[str, int]:
     return ends
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", list(COMMANDS))
 def test_no_command_obeys_the_text_of_a_file(files: _edits.Files, kind: str) -> None:
     assert sum(campaign(files, kind, range(2)).values()) >= 2

@@ -56,6 +56,7 @@ def screen(text: str) -> list[str]:
     return [line.rstrip() for line in found.display]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["plan", "types", "check"])
 def test_hostile_names_are_shown(tmp_path: Path, command: str) -> None:
     draw = np.random.default_rng(3)

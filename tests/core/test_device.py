@@ -113,7 +113,7 @@ def summed(device: Any, stages: Any, opened: Any, workers: int | None = None) ->
 # --- equal bits -----------------------------------------------------------------------------------
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("per_label", [False, True])
 def test_a_sum_on_a_device_is_the_sum_on_the_cpu(
@@ -251,7 +251,7 @@ class _Namespace:
 FAULTS = ["float64", "float32", "float16", "moved count", "lost count", "pairs", "sqrt", "rint"]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", [*FAULTS, "trunc", "minimum", "maximum"])
 def test_one_wrong_bit_is_refused_at_start(what: str) -> None:
     device = Wrong(what)

@@ -42,6 +42,7 @@ def faults(threads: int, arrays: int) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
 @pytest.mark.parametrize(("threads", "arrays"), [(0, 6), (1, 20), (3, 20)])
 def test_pages_of_a_block_are_used_again(threads: int, arrays: int) -> None:

@@ -168,7 +168,7 @@ SKETCH = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("loss", "norm", "noise"),
     [
@@ -207,7 +207,7 @@ UNSOLVED = {"top_stable"}
 """Their least number is refused, and beside it one construction takes seconds."""
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("key", SOLVED)
 def test_the_missing_number_of_any_measurement_is_solved(key):
     """The loss of the case is asked for: what is found costs no more, and is the case's."""

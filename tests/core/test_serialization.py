@@ -77,7 +77,7 @@ def test_every_name_of_the_prelude_has_a_case() -> None:
     assert made | {"register"} == set(sim.__all__)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("key", sorted(CASES))
 def test_a_mechanism_and_its_partial_come_back(key: str) -> None:
     case = CASES[key]

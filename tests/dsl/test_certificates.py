@@ -261,6 +261,7 @@ EDITS = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("name", some(EDITS, 3))
 def test_every_edit_of_a_certificate_is_refused_by_name(made, name):
     path, (edit, named) = made / NAME, EDITS[name]
@@ -408,6 +409,7 @@ def spending(c, rho):
     c["ledger"] |= spent_and_left(total)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", INVENTED)
 def test_what_is_invented_about_a_ledger_that_is_not_there_is_refused(made, tmp_path, name):
     shutil.copytree(made / "out", tmp_path / "out")

@@ -76,6 +76,7 @@ def test_private_data_are_refused_before_anything_runs(tmp_path: Path) -> None:
         compare(apply(plan_file(spec)))
 
 
+@pytest.mark.long
 def test_the_command_prints_what_was_compared(tmp_path: Path) -> None:
     spec = str(SPECS / "digit-fourier.yaml")
     shown = CliRunner().invoke(app, ["apply", spec, "--compare", "--into", str(tmp_path)])

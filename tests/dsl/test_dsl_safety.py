@@ -118,6 +118,7 @@ def test_refusals_are_counted_and_end(tmp_path):
     assert apply(plan_file(spec)).charge is not None
 
 
+@pytest.mark.long
 def test_refusals_under_enforce_are_counted_and_end(tmp_path, monkeypatch):
     """What `enforce` refuses behind the form (too many records, a cut file) ends a ledger too."""
     spec = write_small(tmp_path, ("    ledger:", "    ingest: enforce\n    ledger:"))
@@ -211,7 +212,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_faults_of_a_files_form_are_told_and_never_counted(form, tmp_path):
     """Also when ten runs were refused: the declaration can still be mended."""

@@ -22,6 +22,7 @@ def files(tmp_path_factory):
     return Files(tmp_path_factory.mktemp("files"))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "kind",
     [

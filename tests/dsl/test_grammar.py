@@ -131,6 +131,7 @@ def disagreement(spec: Any, schema: Draft202012Validator) -> str:
     return ""
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("times", [15, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", some(SPECS, 3), ids=lambda path: path.stem)
 def test_reader_and_schema_agree_on_mutated_specs(path, times, schema):

@@ -40,6 +40,7 @@ def test_what_is_printed_of_a_long_line_has_a_bound(tmp_path, length, text):
         assert "OS903" not in done.output
 
 
+@pytest.mark.long
 def test_a_thousand_outputs_take_steps_in_proportion(tmp_path, monkeypatch):
     """Counted, not timed: every place is looked at a few times, and a release is bound once."""
     outputs = "".join(f"  r{k}: {{from: noisy, save: out/r{k}.npz}}\n" for k in range(1000))

@@ -17,7 +17,7 @@ from tests._gate import check_source
 SPECS = Path(__file__).parents[2] / "specs"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("spec", "route", "mode"),
     [

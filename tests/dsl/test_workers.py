@@ -119,7 +119,7 @@ def run(
         return said, [entry.kind for entry in ledger.entries], sums
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("ingest", "last", "faults"),
     [

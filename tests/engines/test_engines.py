@@ -102,6 +102,7 @@ def test_only_columns_that_are_looked_at_travel(name: str, columns: set[str], fo
     assert {frozenset(unpack(one.payload)) for one in routed} == {frozenset(columns)}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["race", "persons", "votes", "words"])
 @pytest.mark.parametrize("rows", some([0, 1, 2], 2))
 def test_hardly_any_records(name: str, rows: int, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def shuffled(sent: list[list[bytes]]) -> None:
     sent[0][0] = replace(read_message(other), bucket=0, parts=head.parts).bytes()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("harm", [doubled, lost, foreign, renamed, shuffled])
 @pytest.mark.parametrize("name", some(["persons", "race", "votes"], 2))
 def test_results_that_are_not_each_tasks_once_are_found(
@@ -321,6 +322,7 @@ def test_a_cluster_of_our_own_profiles_nothing_steals_no_tasks_and_writes_no_rec
     } == known  # a program's own settings stay
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", ["moments", "persons", "votes"])
 def test_files_that_store_a_vector_in_different_ways_are_one_source(
     tmp_path: Path, spec: str

@@ -49,6 +49,7 @@ def viewed(kind: str, rows: Any) -> Any:
     return make.from_arrays(starts, pa.array([2] * len(rows), size), pa.array(np.ravel(rows)))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("kind", VIEWS)
 def test_one_record_in_front_is_one_record_more(kind: str, cut: str) -> None:

@@ -220,6 +220,7 @@ def line(g: random.Random, odd: float) -> bytes:
     return ",".join(cells).encode("utf-8")
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize("cell", some(NUMBERS, 2), ids=lambda cell: f"{len(cell)} {cell[:20]}")
 def test_one_odd_number(cell: str, tmp_path: Path) -> None:
     rows = [",".join([f"{at}"] * 5 + ["w", "a", "1", "2", "3"]) for at in range(6)]
@@ -252,6 +253,7 @@ def read(path: Path, text: str, column: Column) -> np.ndarray:
     return np.concatenate([conform(piece, records)["x"] for piece in pieces])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_record_elsewhere_changes_no_other(dtype: str, tmp_path: Path) -> None:
     """A quote, an infinity or a cell of base 16 in one record changes how no other is read."""

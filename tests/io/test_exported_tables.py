@@ -338,6 +338,7 @@ MADE = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.long)])
 def test_what_a_library_exports_is_read_as_its_cells(

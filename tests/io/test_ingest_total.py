@@ -191,6 +191,7 @@ def test_a_text_dtype_without_end_is_refused_by_its_header(tmp_path: Path) -> No
         open_source("npz", "t.npz", Records((Column("v", "str"),)), tmp_path)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_cells_are_read_alike(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - no secret

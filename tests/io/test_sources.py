@@ -177,6 +177,7 @@ def whole(source: Source, rows: int | None = None) -> dict[str, np.ndarray]:
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("kind", "argument", "write"), FORMATS, ids=lambda v: str(v)[:20])
 def test_formats_agree_bit_for_bit(
     tmp_path: Path, kind: str, argument: Any, write: Callable[[Path, Any], None]

@@ -160,6 +160,7 @@ def test_a_long_unit_is_wrapped_and_not_cut() -> None:
     assert told.get_text() == "a: noise of a mean of 100 records"
 
 
+@pytest.mark.long
 def test_a_map_in_one_unit_of_length_and_in_factors(released):
     _, release = released
     plain = DensityDisplay.from_release(release, "x", "y", points=9).plot()

@@ -301,6 +301,7 @@ def test_a_plan_s_share_has_its_divisor_and_the_noise_of_the_number(records):
         assert near.std() * divisor == pytest.approx(math.hypot(noise, number), rel=0.25)
 
 
+@pytest.mark.long
 def test_one_file_for_both_promises_what_another_file_does() -> None:
     """The points like the data may be the public ones: 30 seeds without noise, each with other rows, within 25 %.
 

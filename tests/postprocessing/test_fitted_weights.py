@@ -200,7 +200,7 @@ def test_the_halves_errors_are_uncorrelated(kind: str, mu: float):
     assert covered.mean(axis=0).min() > 0.88
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", some(["random", "tail"], 2))
 def test_where_noise_is_all_there_is_fitted_weights_lose_nothing(kind: str):
     """12 fixed seeds at the noise of an epsilon of about .05: within a tenth of equal weights."""
@@ -242,6 +242,7 @@ def test_a_fit_that_does_not_end_has_equal_weights():
     assert len(np.unique(crossed.weights)) == 1
 
 
+@pytest.mark.long
 def test_more_points_than_weights():
     """600 points: 400 have weights of their own and all have a common one; the answer is as good."""
     data, points = rows(500, 1, skewed=True), rows(600, 2)

@@ -58,6 +58,7 @@ def release(sketch: dict[str, Any], scale: float = 0.0, **more: Any) -> Release:
     return Release.of_sketch(stages, flat, Noise("discrete_gaussian", scale), {})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sketch", SKETCHES, ids=lambda s: next(iter(s)))
 def test_every_cluster_is_a_mode(sketch: Any) -> None:
     of = release(sketch)

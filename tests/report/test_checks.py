@@ -62,6 +62,7 @@ def test_the_officer_s_signature_is_made_and_checked(folder, monkeypatch):
     assert "name the curator's public key" not in said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["spec", "plan", "sent plan"])
 def test_the_commands_of_a_page_before_the_run_make_and_check_a_signature(
     folder, kind, monkeypatch

@@ -130,6 +130,7 @@ def test_a_spec_s_page_says_verdict_tiles_and_the_rest_folded():
     assert page.count("<details>") == 4
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_page_has_at_most_450_words_before_anything_is_opened(spec):
     page = page_of(spec)
@@ -159,6 +160,7 @@ def test_a_certificate_is_verified_before_it_gets_a_page(applied):
     assert not (folder / "no.html").exists()
 
 
+@pytest.mark.long
 def test_a_certificate_s_tiles_are_those_of_its_own_output(tmp_path):
     """The page of chosen classes told the error of the densities beside them."""
     done = sim.apply(SPECS / "digit-density.yaml", into=tmp_path)

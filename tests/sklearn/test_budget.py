@@ -278,6 +278,7 @@ def test_a_measure_that_is_none_is_refused(measure, tmp_path):
         Budget.open(tmp_path / "a.ledger", measure=measure, epsilon=1.0, delta=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("part", [0.1, Fraction(1, 7), "1/11", "0.05", Decimal("0.05")])
 def test_as_many_fits_as_the_budget_holds_in_decimals(part):
     """Ten of 0.1 in 1, seven of 1/7: sums of floats, each rounded up, held one fewer."""

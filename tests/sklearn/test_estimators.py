@@ -57,6 +57,7 @@ def target(est):
     return X[:, 0] if isinstance(est, DPRidge) else Y
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("est", CLASSIFIERS, ids=lambda e: type(e).__name__)
 def test_classifiers(est):
     est = clone(est).fit(X, Y)
@@ -119,7 +120,7 @@ def _numpys(value, form):
     return np.array(value) if isinstance(value, tuple | list) else form(value)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", [lambda v: np.array(v)[()], np.array], ids=["scalars", "0-d"])
 @pytest.mark.parametrize("est", [*ALL, *MORE], ids=lambda e: type(e).__name__)
 def test_numpy_s_numbers_make_the_program_of_python_s(est, form):
@@ -136,6 +137,7 @@ def test_a_parameter_that_no_program_can_hold_is_refused():
             clone(MORE[0]).set_params(size=size).fit(X, Y)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("est", ALL, ids=lambda e: type(e).__name__)
 def test_every_estimator_keeps_the_protocol(est):
     """Refusals before the fit and of queries, pickles, single rows, and what is left when nothing is."""
@@ -322,7 +324,7 @@ FAST = {
 """One fit each at most, and what a pipeline or a search stands on."""
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("est", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_a_slice_of_the_checks(est):
     ran = set()

@@ -46,6 +46,7 @@ def test_predictions_come_from_the_release_alone():
     assert all(array.shape in ((2,), (2, 2)) for array in held)  # classes_ and centroids_
 
 
+@pytest.mark.few(4)
 @pytest.mark.filterwarnings("ignore:stored as objects")
 @pytest.mark.parametrize(
     "form",

@@ -77,6 +77,7 @@ def test_bounds_by_name_are_those_of_the_frame():
     assert pair_of((0, 4), "y_bounds") == (0.0, 4.0)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [n for n in sklearn_door.__all__ if n.startswith("DP")])
 def test_data_norm_is_a_word_of_every_estimator_that_takes_bounds(name):
     made = getattr(sklearn_door, name)

@@ -382,6 +382,7 @@ MEETING = {
 }
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", MEETING)
 def test_a_step_in_which_records_may_meet_is_refused_at_every_door(name):
     piped = make_pipeline(MEETING[name], PLAIN)

@@ -241,6 +241,7 @@ def test_a_scaler_that_learns_before_a_private_estimator_is_refused_at_every_doo
     assert cost_of(frozen).fits == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("measure", "delta"), [("pure", None), ("gdp", 1e-6), ("zcdp", 1e-6)])
 @pytest.mark.parametrize("copies", [2, 7])
 def test_copies_are_charged_at_their_distance(measure, delta, copies):

@@ -482,6 +482,7 @@ def test_a_signature_and_a_ledger_are_checked_by_the_standard_library(paid):
     assert not any("pages" in text for text in check_certificate(path, pages=pages).trust)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "edit",
     ["time", "file", "entry", "value", "key", "spent", "previous", "measure", "limit", "twice"],

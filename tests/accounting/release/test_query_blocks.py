@@ -106,6 +106,7 @@ def air(folder: Path, kind: str) -> tuple[Path, Records]:
     return file, BOX
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "kind", ["npz", "parquet of vectors", "parquet of one long list", "parquet of columns"]
 )

@@ -157,6 +157,7 @@ def _remembered(session):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FORGETFUL)
 def test_every_service_folds_its_answers_and_goes_on_as_if_it_had_not(tmp_path, monkeypatch, name):
     """The store stops growing; what was learned, counted and charged is what it was, bit for bit."""

@@ -98,6 +98,7 @@ def test_a_size_at_twice_another_or_within_its_noise_is_unequal() -> None:
         assert bool(ShrunkMeans.of(found).excess.any()) == equal
 
 
+@pytest.mark.long
 def test_shrinking_never_costs_where_the_lemma_says_so(monkeypatch: Any) -> None:
     """Equal classes, d >= 3: the risk of the shrunk means is below that of the raw ones, wherever
     the means are: 3,000 draws, and means from none to far apart. Differences are 6 errors or more."""

@@ -132,6 +132,7 @@ def test_a_program_comes_back_from_its_text(g: float) -> None:
         assert text["spec"] == "opendp_sim/2" or version == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("h", [0.05, 0.1, 0.3, 1.0, 2.5, 28.28, 15_000.0])
 def test_a_plan_is_written_with_the_bandwidth_that_was_asked(h: float) -> None:
     text = sim.density({"x": (0.0, 1e5)}, bandwidth=h).plan.to_yaml()
@@ -259,6 +260,7 @@ def test_an_infinite_bandwidth_is_refused_before_a_charge(
     assert bad != 1.5e308 or all("1.5e+308" in one.label for one in findings)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("former", [0.1, *np.linspace(0.3, 0.4, 20).tolist()])
 def test_the_advised_bandwidth_is_the_same_program(tmp_path: Path, former: float) -> None:
     text = sim.density(BOX, bandwidth=7.0).plan.to_yaml()

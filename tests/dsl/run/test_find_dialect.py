@@ -99,7 +99,7 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_dialect_is_found_and_the_records_are_the_tables(name: str, tmp_path: Path) -> None:
     data, expected = DIALECTS[name]

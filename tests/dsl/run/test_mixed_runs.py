@@ -355,7 +355,7 @@ def killed(plan: Plan, where: object, name: str, when: str, action) -> bool:
     return os.WIFSIGNALED(status)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 @pytest.mark.parametrize("kill", tiered(KILLS, FEW.__contains__), ids="-".join)
 def test_killed_at_a_step_the_ledger_holds_the_plans_total(tmp_path, kill):

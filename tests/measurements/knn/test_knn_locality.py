@@ -170,6 +170,7 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
         _close(np.mean(alike), stated)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("width", "dtype"),
     [(64, "f4"), (1024, "f4"), (2**16, "f8"), pytest.param(2**18, "f8", marks=pytest.mark.long)],

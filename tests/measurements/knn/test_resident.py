@@ -53,7 +53,7 @@ def found(made: Pool, queries: np.ndarray, limits: list[int], *, angular: bool) 
 CARDS = ["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", CARDS)
 @pytest.mark.parametrize("angular", [False, True])
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def draws(request):
     return request.param
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lowest", some([False, True], 2))
 def test_sets_have_the_law_of_successive_exponential_draws(lowest, draws):
     """False alarm below 1e-6."""

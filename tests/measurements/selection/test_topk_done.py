@@ -67,6 +67,7 @@ def twins():
     return [twin.family for twin in found]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("key", KEYS)
 def test_nothing_is_missing(key, twins):
     room = "transformations/sketches/counts" if key == "vote_counts" else "measurements/selection"

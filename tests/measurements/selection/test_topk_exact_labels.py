@@ -53,7 +53,7 @@ from tests.measurements.selection.test_topk_exact import (
 dp.enable_features("contrib")
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("distance", "labels", "k_max"),
     [
@@ -154,6 +154,7 @@ def noisy_ranks():
     return matrix(lambda coins, h: draw_noisy_rank(coins, votes, h, utility, 1.5), TABLE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accounting", ["renyi", "zcdp", "curve"])
 def test_noisy_max_over_all_histograms(accounting, noisy_ranks):
     mechanism = NoisyMaxGaussian(k_max=3, scale=1.5, accounting=accounting)

@@ -109,6 +109,7 @@ def test_bad_tables_are_refused_and_repeated_votes_run(tmp_path, rows, code):
     assert code is None or code in found.output
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("measure", "accounting"),
     [("approx", "curve"), ("approx", "zcdp"), ("approx_zcdp", "zcdp"), ("zcdp", "zcdp")],

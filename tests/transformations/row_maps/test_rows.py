@@ -368,6 +368,7 @@ ROW = st.tuples(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(st.lists(ROW, max_size=25), st.integers(1, 4), st.integers(1, 9), st.randoms())
 def test_what_is_kept_of_a_person_is_their_own_affair(

@@ -188,6 +188,7 @@ def test_noise_of_squared_distances(times: int, room: float) -> None:
     assert abs(float(found[:, 0].std()) / (2 * math.sqrt(2 / 0.5)) - 1) < room
 
 
+@pytest.mark.long
 def test_digits_in_64_columns() -> None:
     """One zCDP budget: the threshold sketch beats the moment tree beats the published tree, on real rows.
 
