@@ -44,7 +44,7 @@ _BODY = 64 * 1024
 """Bytes of a body."""
 _DAY = 24 * 3600.0
 """Seconds of a run over large data."""
-_VIEWS = {"plan": "panel.html", "spend": "result.html", "look": "look.html"}
+_VIEWS = {"plan": "panel.html", "spend": "result.html", "show": "result.html", "look": "look.html"}
 """Templates of what a route shows."""
 
 
@@ -57,7 +57,9 @@ def app_of(desk: Desk, host: str, token: str) -> Guard:
         token: what the page sends in its header.
     """
     page = _Page(desk, token)
-    works = {name: getattr(desk, name) for name in ("plan", "spend", "ask", "ticket", "look")}
+    works = {
+        name: getattr(desk, name) for name in ("plan", "spend", "show", "ask", "ticket", "look")
+    }
     routes = [
         Route("/", page.shell),
         Route("/api/start", page.start),
@@ -167,6 +169,7 @@ class Server:
         file: the private file.
         port: 0 for a free one.
         charged: told in words what was charged so far.
+        spec: the text that the page begins with.
 
     Attributes:
         host: ``127.0.0.1:PORT``.
@@ -174,9 +177,13 @@ class Server:
     """
 
     def __init__(
-        self, file: Path, port: int = 0, charged: Callable[[str], None] = lambda _text: None
+        self,
+        file: Path,
+        port: int = 0,
+        charged: Callable[[str], None] = lambda _text: None,
+        spec: str = "",
     ) -> None:
-        self.desk = Desk(file, charged)
+        self.desk = Desk(file, charged, spec)
         self.door = bound_socket("127.0.0.1", port)
         self.host, token = address_of(self.door), secrets.token_urlsafe(32)
         self.address = f"http://{self.host}/#{token}"

@@ -54,6 +54,7 @@ Answer = tuple[Plain, int]
 """A JSON body and its status."""
 _PLANS, _FORMS = 64, 256
 """Plans that stay on the table, and forms whose plans are kept."""
+_RELOAD = "reload the page."
 _NAMES = 1000
 """Most names of columns that are typed."""
 _TICKET = 60.0
@@ -95,11 +96,14 @@ class Desk:
     Args:
         file: the private file; its header line, or a schema's names, are all that is read of it here.
         charged: told in words all that was charged so far, at the moment from which it stands.
+        spec: the text that a page begins with.
     """
 
-    def __init__(self, file: Path, charged: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self, file: Path, charged: Callable[[str], None] = lambda _text: None, spec: str = ""
+    ) -> None:
         self.file, self.folder = file, file.parent
-        self._charged, self._texts = charged, list[str]()
+        self._charged, self._texts, self._text = charged, list[str](), spec
         header = file_header(file)
         place = {"file": file.name, **header.options}
         self.source: dict[str, Any] = {header.kind: place if header.options else file.name}
@@ -115,7 +119,7 @@ class Desk:
     # --- data closed ------------------------------------------------------------------------------
 
     def start(self) -> Plain:
-        """Return the columns' names and an empty form."""
+        """Return names, an empty form, the last text, and runs."""
         questions = {
             key: {"name": q.name, "hint": q.hint, "uses": sorted(q.uses)}
             for key, q in QUESTIONS.items()
@@ -125,7 +129,14 @@ class Desk:
             "names": list(self.names),
             "form": Form(self.source).plain(),
             "questions": questions,
+            "yaml": self._text,
+            "runs": [{"run": run, "file": done.file.name} for run, done in self._done.items()],
         }
+
+    def show(self, body: Mapping[str, Any]) -> Answer:
+        """Return a run of this desk again, as ``spend`` did."""
+        run = str(body.get("run"))
+        return (self._done[run].body, 200) if run in self._done else _refusal("run", _RELOAD)
 
     def plan(self, body: Mapping[str, Any]) -> Plain:
         """Return the plan of a form or a text, with pictures."""
@@ -181,6 +192,7 @@ class Desk:
         """Lay a plan on the table, and return its page."""
         named = f"{plan.program.hash}\n{plan.total}\n{text}"  # the plan itself stays here
         key = hashlib.sha256(named.encode()).hexdigest()
+        self._text = text
         self._plans.pop(key, None)
         self._plans[key] = Laid(plan, text)
         _forget(self._plans, _PLANS)
@@ -221,7 +233,7 @@ class Desk:
         if name not in self._done or not isinstance(at, Mapping):
             raise ParameterError(
                 "OS101", "run", expected="a release of this page, and a place", got="another",
-                hint="reload the page.",
+                hint=_RELOAD,
             )  # fmt: skip
         if name not in self._shown:
             self._shown[name] = Release.load(self._done[name].file)
@@ -378,7 +390,7 @@ def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
     if set(at) != set(names) or not all(isinstance(v, int | float) for v in at.values()):
         raise ParameterError(
             "OS102", "at", expected=f"a number for each of {', '.join(names)}", got="others",
-            hint="reload the page.",
+            hint=_RELOAD,
         )  # fmt: skip
     queries = {name: [float(at[name])] for name in names}
     rows = _sums(release, queries)

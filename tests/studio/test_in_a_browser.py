@@ -118,6 +118,10 @@ def test_a_curator_spends_with_the_keyboard_alone(page):
     page.press("Enter")
     page.wait("document.querySelector('#answer')?.textContent.length > 1")
     assert page.ask("document.querySelector('#door').textContent") == "Data closed"
+    page.open(f"http://{page.server.host}/")  # a reload shows the run, and the spec, again
+    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1.1'")
+    assert page.ask("document.querySelector('[data-name=x] [inputmode]').value") == "0"
     foreign = [url for url in page.requests if not url.startswith(f"http://{page.server.host}/")]
     assert not foreign
     assert not page.complaints

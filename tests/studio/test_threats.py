@@ -19,7 +19,7 @@ from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
 from tests.studio.conftest import BODY, serving, write_table
 
-APIS = ("plan", "spend", "ask", "ticket", "look")
+APIS = ("plan", "spend", "show", "ask", "ticket", "look")
 
 
 def code(answer):
@@ -425,6 +425,15 @@ def test_every_question_is_planned_spent_and_read_back(studio, words):
     at = dict.fromkeys(words.get("columns") or BODY["columns"], 0.5)
     if words["question"] != "top":
         assert studio.api("ask", run=run, at=at).json()["big"]
+
+
+def test_a_page_that_is_opened_again_shows_the_run(studio):
+    assert code(studio.api("show", run="x")) == (409, "run")
+    done = studio.spend(studio.planned())
+    start = studio.get("/api/start").json()
+    assert [run["file"] for run in start["runs"]] == ["trips-density.npz"]
+    assert studio.api("show", run=start["runs"][0]["run"]).json() == done.json()
+    assert start["yaml"] == studio.planned()["yaml"]
 
 
 def test_a_private_look_is_its_own_route(studio):

@@ -149,10 +149,11 @@ $("sure").addEventListener("close", async () => {
   for (let again = 0; again < 2; again++) try { [got, ok] = await call("spend", body); lost = false; break; } catch { lost = true; } // one nonce: charged once
   door("Data closed", false); $("result").hidden = false;
   if (lost) $("result").replaceChildren(el("p", { className: "card custom", textContent: "The answer was lost. The ledger below says whether it was charged." }));
-  else if (ok) { put("result", got.html); listen(); say("Released."); $("result").scrollIntoView({ block: "start" }); }
+  else if (ok) { shown(got); say("Released."); $("result").scrollIntoView({ block: "start" }); }
   else $("result").replaceChildren(el("p", { className: "card custom", textContent: got.error.text ?? "The run failed. The ledger below says whether it was charged." }));
   look($("yaml").value);
 });
+function shown(got) { $("result").hidden = false; put("result", got.html); listen(); }
 function listen() {
   const box = $("ask");
   let waiting = false, busy = false;
@@ -196,5 +197,9 @@ $("open").addEventListener("close", async () => {
 const [begin, fine] = await call("start");
 if (fine) {
   ({ form, names, questions, file } = begin);
-  $("file").textContent = file; document.title = `${file} - studio`; $("named").hidden = names.length > 0; draw(); look();
+  $("file").textContent = file; document.title = `${file} - studio`; $("named").hidden = names.length > 0; draw();
+  if (begin.yaml) $("yaml").value = begin.yaml;
+  look(begin.yaml || undefined);
+  const last = begin.runs.at(-1);
+  if (last) { const [got, ok] = await call("show", { run: last.run }); if (ok) shown(got); }
 }
