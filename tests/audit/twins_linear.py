@@ -228,6 +228,19 @@ class ClippedByTheLargest(Line):
         return [patch.object(_line, "residual_gradient", by_data)]
 
 
+class LineMean(Line):
+    """Gradients are divided by the true number of records, and the noise is not."""
+
+    def patches(self) -> list[Any]:
+        usual = _line.residual_gradient
+
+        def mean(rows: Any, target: int, weights: Any, largest: int) -> Any:
+            found = usual(rows, target, weights, largest)
+            return np.rint(6 * found / max(len(rows), 1)).astype(np.int64)
+
+        return [patch.object(_line, "residual_gradient", mean)]
+
+
 def subject(run: Looked) -> Subject:
     return Subject(
         run=run,
@@ -258,6 +271,7 @@ TWINS = [
     _twin("targets_as_long: a gradient is of targets, which nothing clips", TargetsAsLong),
     _twin("long_rows: rows are longer than the radius that noise is for", LongRows),
     _twin("whole_twice: moments and gradients are both given the whole loss", BothStagesWhole),
+    _twin("mean_of_residuals: a gradient is divided by the true number of records", LineMean),
     _twin("clipped_by_data: residuals are clipped at the data's largest", ClippedByTheLargest),
 ]
 CONTROLS = [
