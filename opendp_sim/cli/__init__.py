@@ -61,6 +61,7 @@ GROUPS = {
             "session:session_app",
             "Answer queries from private data, each charged, durably, before its answer leaves.",
         ),
+        "serve": ("serve:serve_app", "Serve releases and sessions of a folder over HTTP."),
     },
     "Review": {
         "report": ("report:report_command", "Write one page for the person who decides."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -25,7 +24,7 @@ from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.records import Applied
-from opendp_sim.dsl.run.session import Served, read_batch, serve
+from opendp_sim.dsl.run.session import Served, answer_lines, read_batch, serve
 from opendp_sim.io.file_spec import ENDINGS, kind_by_name
 
 EXAMPLES = (
@@ -177,7 +176,7 @@ def _answer_file(served: Served, queries: dict[str, Any]) -> None:
     with progress("answering") as change:
         for start in range(0, total, _CHUNK):
             part = {name: column[start : start + _CHUNK] for name, column in queries.items()}
-            answers = list(_plain(served.answers(part)))
+            answers = list(answer_lines(served.answers(part)))
             for answer in answers:
                 _say(answer, sys.stdout)
             change(f"answering, {start + len(answers):,} of {total:,}", 0)
@@ -251,36 +250,15 @@ def _reply(served: Served, message: dict[str, Any], *, updates: bool) -> dict[st
     if what in ("queries", "reference") and len(value) > _MOST:
         raise _too_much(f'at most {_MOST:,} rows in "{what}"', f"{len(value):,}")
     if what == "query":
-        return next(_plain(served.ask([value])))
+        return next(answer_lines(served.ask([value])))
     if what == "reference":
         return {"ok": served.reference(value)}
     if what == "queries":
-        return {"answers": list(_plain(served.ask(value)))}
+        return {"answers": list(answer_lines(served.ask(value)))}
     if what in _UPDATES:
         served.update(what, value)
         return {"ok": True}
     raise _unreadable("another word")
-
-
-def _plain(answers: Any) -> Iterator[dict[str, Any]]:
-    for label, count, votes, deviation in zip(
-        answers.labels, answers.counts, answers.votes, answers.deviations, strict=True
-    ):
-        yield {
-            "label": label,
-            "count": _whole(count),
-            "votes": [_number(v) for v in votes],
-            "deviation": _number(deviation),
-        }
-
-
-def _number(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
-
-
-def _whole(count: Any) -> int | None:
-    """Return a count; nothing where nobody was counted."""
-    return None if math.isnan(count) else int(count)
 
 
 def _say(answer: dict[str, Any], out: IO[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import warnings
@@ -257,6 +258,23 @@ class Served:
             out[column.name] = part if column.is_vector else part[0]
             start += column.width
         return out
+
+
+def answer_lines(answers: Any) -> Iterator[dict[str, Any]]:
+    """Yield each of a session's answers as plain values, for JSON."""
+    for label, count, votes, deviation in zip(
+        answers.labels, answers.counts, answers.votes, answers.deviations, strict=True
+    ):
+        yield {
+            "label": label,
+            "count": None if math.isnan(count) else int(count),  # nobody was counted
+            "votes": [_number(v) for v in votes],
+            "deviation": _number(deviation),
+        }
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None
 
 
 def serve(

@@ -1,0 +1,1 @@
+"""Serve a folder's releases and sessions over HTTP."""

@@ -1,0 +1,152 @@
+"""Describe a folder in OpenAPI 3.1, with each release's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opendp_sim import __version__
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.grammar.pydantic_schema import inlined
+from opendp_sim.dsl.run.session import Served
+from opendp_sim.serve.folder import Folder
+
+Schema = dict[str, Any]
+ROWS, SESSION_ROWS = 10_000, 256
+"""Queries at most of a request, to a release and to a session."""
+KEY = "^[ -~]{8,128}$"
+"""An Idempotency-Key: 8 to 128 printable characters."""
+_REFUSALS = (400, 401, 403, 404, 405, 406, 408, 413, 415, 421, 422, 429, 500, 503, 504)
+_PAID = (409, 410, 428)
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def document(folder: Folder, served: Mapping[str, Served]) -> Schema:
+    """Return the OpenAPI document of releases and open sessions."""
+    paths: dict[str, Any] = {
+        "/v1/releases": {"get": _get("List releases.", "releases")},
+        "/v1/sessions": {"get": _get("List sessions.", "sessions")},
+        "/v1/ledgers": {"get": _get("List ledgers (officer, curator).", "ledgers")},
+    }
+    for name, saved in folder.releases.items():
+        paths[f"/v1/releases/{name}"] = {"get": _get("Describe a release.", "name", "columns")}
+        paths[f"/v1/releases/{name}/report"] = {"get": _page("Report of a release.")}
+        for question in saved.release.ops:
+            body = _question(question, saved.features)
+            paths[f"/v1/releases/{name}/{question}"] = {"post": _asked(question, body)}
+    for name in folder.ledgers:
+        paths[f"/v1/ledgers/{name}/report"] = {"get": _page("Report of a ledger.")}
+    for name, session in served.items():
+        paths[f"/v1/sessions/{name}/ask"] = {"post": _paid(session.features)}
+    error = _object(
+        {"error": _object({"code": {"type": "string"}, "expected": {"type": "string"}}, "code")},
+        "error",
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "opendp-sim serve", "version": __version__},
+        "paths": paths,
+        "security": [{"bearer": []}],
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": error},
+        },
+    }
+
+
+def _object(properties: Schema, *required: str) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
+
+
+def _refusals(*more: int) -> Schema:
+    error = {"description": "refused", "content": _json({"$ref": "#/components/schemas/Error"})}
+    return {str(code): error for code in (*_REFUSALS, *more)}
+
+
+def _get(summary: str, *required: str) -> Schema:
+    answer = {"description": "found", "content": _json(_object({}, *required))}
+    return {"summary": summary, "responses": {"200": answer, **_refusals()}}
+
+
+def _page(summary: str) -> Schema:
+    answer = {"description": "a page", "content": {"text/html": {"schema": {"type": "string"}}}}
+    return {"summary": summary, "responses": {"200": answer, **_refusals()}}
+
+
+def _question(question: str, features: Records) -> Schema:
+    """Return the body of a question to a release."""
+    columns = {column.name: _many(column) for column in features.columns}
+    by_column = _object(columns, *columns) | {"additionalProperties": False}
+    width = sum(column.width for column in features.columns)
+    rows = {"type": "array", "minItems": 1, "maxItems": ROWS, "items": _numbers(width)}
+    own = inlined(REGISTRY[question].model_json_schema()).get("properties", {})
+    own = {name: schema for name, schema in own.items() if name != "public"}
+    queries = {"anyOf": [by_column, rows]}
+    return _object({"queries": queries, **own}) | {"additionalProperties": False}
+
+
+def _many(column: Column) -> Schema:
+    return {"type": "array", "minItems": 1, "maxItems": ROWS, "items": _one(column)}
+
+
+def _one(column: Column) -> Schema:
+    if column.keys:
+        return {"enum": list(column.keys)}
+    return _numbers(column.width) if column.is_vector else {"type": "number"}
+
+
+def _numbers(width: int) -> Schema:
+    return {"type": "array", "items": {"type": "number"}, "minItems": width, "maxItems": width}
+
+
+def _asked(question: str, body: Schema) -> Schema:
+    answer = _object({"columns": {"type": "object"}}, "columns")
+    content = {**_json(answer), ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    return {
+        "summary": f"{question}: free, computed from the release alone.",
+        "requestBody": {"required": True, "content": _json(body)},
+        "responses": {
+            "200": {"description": "a table, by column", "content": content},
+            "304": {"description": "the answer that this ETag has"},
+            **_refusals(),
+        },
+    }
+
+
+def _paid(features: Records) -> Schema:
+    columns = {column.name: _one(column) for column in features.columns}
+    named = _object(columns, *columns) | {"additionalProperties": False}
+    width = sum(column.width for column in features.columns)
+    rows = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": SESSION_ROWS,
+        "items": {"anyOf": [_numbers(width), named]},
+    }
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": True,
+        "description": "Another one for every question, the same one for every retry.",
+        "schema": {"type": "string", "pattern": KEY},
+    }
+    answer = _object({"answers": {"type": "array"}, "answered": {"type": "integer"}}, "answers")
+    return {
+        "summary": "Charged, durably, before the answer leaves; a retry is free.",
+        "parameters": [key],
+        "requestBody": {
+            "required": True,
+            "content": _json(
+                _object({"queries": rows}, "queries") | {"additionalProperties": False}
+            ),
+        },
+        "responses": {
+            "200": {"description": "answers in order", "content": _json(answer)},
+            **_refusals(*_PAID),
+        },
+    }
