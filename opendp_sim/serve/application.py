@@ -53,7 +53,7 @@ WAITING = 16
 """Questions of a session that may wait; one more is refused."""
 
 
-class Desk:
+class WorkQueue:
     """Run work in threads, and refuse what would wait too long (429).
 
     Work whose request ended while it waited is never begun, and so never charged.
@@ -78,7 +78,7 @@ class Desk:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class SessionDesk(Desk):
+class SessionQueue(WorkQueue):
     """Ask one open session, one question after another."""
 
     def __init__(self, name: str, served: Served) -> None:
@@ -114,8 +114,8 @@ class Application:
         self, folder: Folder, served: Mapping[str, Served], tokens: Tokens, hosts: list[str]
     ) -> None:
         self._folder, self._tokens = folder, tokens
-        self._desks = {name: SessionDesk(name, one) for name, one in served.items()}
-        self._pool = Desk("release", threads=4, most=64)
+        self._desks = {name: SessionQueue(name, one) for name, one in served.items()}
+        self._pool = WorkQueue("release", threads=4, most=64)
         self._document = document(folder, served)
         self._counts: Counter[tuple[str, int]] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)

@@ -20,7 +20,7 @@ from opendp_sim.accounting.release.release import Release  # noqa: E402
 from opendp_sim.core.errors import BudgetError, DataError  # noqa: E402
 from opendp_sim.dsl.run.session import serve  # noqa: E402
 from opendp_sim.serve import tokens as known  # noqa: E402
-from opendp_sim.serve.application import Application, Desk  # noqa: E402
+from opendp_sim.serve.application import Application, WorkQueue  # noqa: E402
 from opendp_sim.serve.folder import list_folder  # noqa: E402
 from opendp_sim.serve.tokens import Tokens, issue, read_tokens  # noqa: E402
 from tests.serve._folder import made, spoilt  # noqa: E402
@@ -404,7 +404,7 @@ def test_work_whose_request_ended_is_never_begun():
     import asyncio
 
     async def tried():
-        desk, gate, done = Desk("x"), threading.Event(), []
+        desk, gate, done = WorkQueue("x"), threading.Event(), []
         first = asyncio.ensure_future(desk.do(lambda: gate.wait(20)))
         second = asyncio.ensure_future(desk.do(lambda: done.append(1)))
         await asyncio.sleep(0)
