@@ -89,6 +89,7 @@ def test_a_size_is_a_whole_number(size):
         sim.density({"a": (0, 1)}, bandwidth=0.2, size=size)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_distances_are_in_data_units(norm, tmp_path):
     release = sim.distances(BOUNDS, norm=norm, epsilon=1e4).apply(TABLE, into=tmp_path)

@@ -191,6 +191,7 @@ def test_a_pair_outside_the_domain_is_no_counterexample() -> None:
     assert report.verdict == "not refuted"
 
 
+@pytest.mark.long
 def test_a_generator_outside_the_domain_is_no_counterexample() -> None:
     made = lambda rng: [float(v) for v in rng.choice([0.25, math.nan, 7.0], size=3)]  # noqa: E731
     report = audit(_unit(_tells), 1, BRIEF, generator=made)

@@ -225,6 +225,7 @@ def test_a_broken_object_is_refuted_without_the_declaration_that_it_does_not_fit
     assert "declared   releases do not fit core= and noise=, which were left out" in str(report)
 
 
+@pytest.mark.long
 def test_what_rests_on_a_declaration_says_so() -> None:
     wrong = audit(_COUNT, 1, _ENDS, core=len, noise=NoiseLaw("discrete_laplace", 4.0))
     assert wrong.layer == "L2 noise law"

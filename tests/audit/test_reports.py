@@ -213,6 +213,7 @@ def test_every_mechanism_has_a_record(key):
         assert found["audits"]["layers"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("spec", some(sorted(SPECS.glob("*.yaml")), 2), ids=lambda path: path.stem)
 def test_every_spec_lists_laws_and_audits_of_each_of_its_mechanisms(spec):
     """A query has no audit: it loses nothing, by the law that it reads a release alone."""

@@ -50,6 +50,7 @@ def test_a_stranger_s_fault_is_found(name: str) -> None:
     assert refuted(program.make(True), program.d_in, budget).verdict == "refuted"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", some(sorted(BY_NAME)[::20], 9))
 def test_its_sound_version_is_not_refuted(name: str) -> None:
     program = BY_NAME[name]

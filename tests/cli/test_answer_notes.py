@@ -144,6 +144,7 @@ outputs:
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("sketch", "rule", "seed"),
     [("moments_sketch", "", ""), ("slice_sketch", "rule: mean_distance", ", seed: 1")],

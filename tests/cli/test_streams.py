@@ -273,7 +273,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("call", "streams"), CASES)
 def test_a_command_says_what_it_did_wherever_it_prints(
     place: Path, call: str, streams: str

@@ -51,6 +51,7 @@ def test_one_release_reads_its_curve(tmp_path: Path) -> None:
     assert not any("measure: approx" in text for text in advice(curve))
 
 
+@pytest.mark.long
 def test_shares_of_a_budget_read_their_curves_too(tmp_path: Path) -> None:
     """Two releases: each within its half, and OpenDP's composition is the whole."""
     release = SPEC[SPEC.index("  top:\n") : SPEC.index("outputs:")].replace("100%", "50%")

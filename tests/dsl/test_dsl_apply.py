@@ -146,7 +146,7 @@ BAD_DATA = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", BAD_DATA)
 def test_bad_data_is_refused_before_the_charge(case, tmp_path):
     data, code = BAD_DATA[case]

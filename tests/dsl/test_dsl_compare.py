@@ -37,6 +37,7 @@ def digits(tmp_path_factory: Any) -> Any:
     return {found.output: found for found in compare(apply(plan_file(spec), into=folder))}
 
 
+@pytest.mark.long
 def test_mean_kernel_values_are_compared_with_mean_kernel_values(digits: Any) -> None:
     """Means times the size of a class are sums, exact and in error; they were compared with sums."""
     means, sums = digits["density"], digits["sums"]

@@ -92,6 +92,7 @@ def beside(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_spec_is_refused_with_a_code_a_place_and_advice(name, beside):
     """In a terminal as its golden file shows it."""
@@ -235,6 +236,7 @@ MISSPELT = [
 ]
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("stem", "right", "wrong", "meant"), MISSPELT, ids=lambda text: text)
 def test_a_misspelt_word_of_a_spec_is_recognised(stem, right, wrong, meant):
     text = (SPECS / f"{stem}.yaml").read_text("utf-8")

@@ -38,6 +38,7 @@ def one(dtype: str, **rest: Any) -> Records:
 # --- a cell's length --------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [LONGEST_TEXT + 1, 10 * LONGEST_TEXT])
 def test_one_long_cell_costs_its_record_and_no_memory(tmp_path: Path, size: int) -> None:
     """As an array of fixed width the block would have been 26 GB; now it is what the cells are."""

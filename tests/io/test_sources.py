@@ -802,6 +802,7 @@ def test_votes_of_another_form_are_refused(tmp_path: Path, wrong: Any) -> None:
 NAMES = Records((Column("kind", "str"),))
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", ["t.duckdb", "t.sqlite"])
 @pytest.mark.parametrize(
     "query",

@@ -121,6 +121,7 @@ def exact_flat(stages: Any, rows: Any) -> np.ndarray[Any, Any]:
     return found
 
 
+@pytest.mark.long
 def test_public_points_take_what_they_take() -> None:
     """With the queries as public points, 40 seeds without noise: within 25 %, and far below without them."""
     key, params = SKETCHES["fourier"]

@@ -68,6 +68,7 @@ def test_points_a_hair_beside_the_data_hide_nothing(
     assert np.mean(alarms) <= 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("frequencies", "apart"), several([(50, 0.1), (150, 0.3)], 2))
 def test_points_with_the_data_s_mean_and_variance(frequencies: int, apart: float) -> None:
     """What is left is of the fourth order, far more skew than a square: .85 to .90 covered before."""

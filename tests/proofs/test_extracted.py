@@ -14,6 +14,7 @@ from tests.proofs.mutants import MUTANTS, PACKAGE
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_code_and_proof_agree(name: str, drivers: list[Driver]) -> None:
     compare, few, _ = COMPARISONS[name]

@@ -94,6 +94,7 @@ def looked_at(browser, page, name, folder, *, shots=False):
     return found + browser.complaints + browser.requests
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "spec", tiered(SPECS, lambda path: path.stem in KINDS), ids=lambda path: path.stem
 )

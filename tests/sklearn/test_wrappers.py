@@ -164,6 +164,7 @@ def test_a_bag_is_refused_in_a_worker_too(tmp_path):
     assert held.fits == filed.fits == 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("how", "kind"),
     [

@@ -67,6 +67,7 @@ def test_a_service_by_person_is_asked_about_a_person():
     assert audit(made, 1, BRIEF, beta=1e-6).verdict == "not refuted"
 
 
+@pytest.mark.long
 def test_the_report_says_what_was_asked():
     report = audit(service(IND), 1, BRIEF, beta=1e-6)
     assert "asked by default: 45 rows of the domain as the reference" in str(report)

@@ -124,6 +124,7 @@ def test_what_a_conversation_costs_is_beyond_the_claim_of_a_filter_that_charges_
     assert (sum(costs) <= 1) == (charge is strict)
 
 
+@pytest.mark.long
 def test_a_filter_that_charges_what_it_costs_is_not() -> None:
     report = audit(ranges(strict), 1, budget=replace(BRIEF, trace_seconds=1.0, seconds=0.5))
     assert report.verdict == "not refuted"

@@ -304,6 +304,7 @@ class Service:
         self._rows = list(rows)
 
 
+@pytest.mark.long
 def test_a_finding_about_what_an_object_keeps_says_so() -> None:
     report = witnessed(_measurement(Service), 1, BRIEF, seed=0)
     assert report.witness is not None

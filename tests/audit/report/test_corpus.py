@@ -134,6 +134,7 @@ def test_every_twin_is_refuted_deep(twin: Twin, seed: int):
     assert refuted(twin.make(), twin.d_in, "deep", seed=seed, **twin.options).verdict == "refuted"
 
 
+@pytest.mark.few(4)
 @pytest.mark.audit
 @pytest.mark.parametrize("control", some(CONTROLS[::5], 5), ids=lambda c: c.name)
 def test_sound_mechanism_is_not_refuted(control):

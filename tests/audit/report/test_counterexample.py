@@ -191,6 +191,7 @@ def test_two_small_parts_are_one_event() -> None:
     assert [name for name, _ in parts_of([[1, [2]]])] == ["output[0]", "output[1][0]"]
 
 
+@pytest.mark.long
 def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     def release(rows: list[int]) -> int:
         if 5 in rows:

@@ -137,6 +137,7 @@ def test_a_cost_above_the_claim_is_a_hint_and_not_nothing_odd() -> None:
     assert "up to 1 record;" in told
 
 
+@pytest.mark.long
 def test_noise_behind_a_function_is_not_called_missing_and_the_function_is_audited_alone() -> None:
     def squares(rows: list[int]) -> int:
         return sum(min(row * row, 100) for row in rows)
@@ -199,6 +200,7 @@ def test_a_pair_above_the_claim_along_its_tape_is_a_hint() -> None:
     assert audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF).hints == []
 
 
+@pytest.mark.long
 def test_what_was_given_is_given_again() -> None:
     made, tried = _measurement(lambda rows: _NOISE(len(rows))), [([1], [])]
     report = audit(made, 1, BRIEF, pairs=tried, mine=False)

@@ -93,7 +93,7 @@ def near(found, chance, runs):
     return abs(found - chance) <= 5.5 * math.sqrt(max(chance * (1 - chance), 1 / runs) / runs)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -192,7 +192,7 @@ outputs:
 """
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bad", BAD_VOTES)
 def test_bad_votes_of_teachers_are_refused_from_a_file(tmp_path, bad):
     row, code = BAD_VOTES[bad]
@@ -214,6 +214,7 @@ def test_no_teacher_at_all(tmp_path):
     assert "OS608" in found.output
 
 
+@pytest.mark.long
 def test_the_former_name_of_gated_peel_still_reads(tmp_path):
     """One program, one hash, whichever of the two names a spec uses; `explain` knows both."""
     published = Path(__file__).parents[3] / "specs" / "bright-pixels-published.yaml"

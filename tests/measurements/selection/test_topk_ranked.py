@@ -142,6 +142,7 @@ def test_ranks_that_nobody_pays_for_are_refused():
         Peel(k=2, scale=1.0, ranked=True).bind(OpenCounts(text=False, universe=9), USERS)
 
 
+@pytest.mark.long
 def test_a_spec_saves_ranks_beside_items(tmp_path):
     text = (SPECS / "bright-pixels.yaml").read_text("utf-8").replace("data/", f"{SPECS}/data/")
     assert "ranked: true" in text

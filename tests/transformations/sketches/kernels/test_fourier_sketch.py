@@ -178,6 +178,7 @@ def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     assert np.std(found) == pytest.approx(scale * reader.noise_factor(), rel=0.04)
 
 
+@pytest.mark.long
 def test_noise_is_flat_from_250_to_8000_frequencies() -> None:
     """zCDP: every size within 5 % of 1/sqrt(2 rho), and of each other (fixed seeds).
 

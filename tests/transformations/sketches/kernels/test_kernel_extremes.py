@@ -376,7 +376,7 @@ def test_noiseless_only_for_public_data(key: str, params: Any, tmp_path: Path) -
     assert caught.value.code == "OS306"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @KINDS
 def test_more_records_a_unit_cost_as_much_more_noise(key: str, params: Any, tmp_path: Path) -> None:
     """zCDP: the scale solved for d records, or for persons of at most d records, is d times as large."""
