@@ -138,9 +138,12 @@ class Application:
         ]
         probes = ("/health/live", "/health/ready", "/metrics")
         self.guarded = Guard(
-            Router(routes, redirect_slashes=False), hosts, linked=["/"], probed=probes,
+            Router(routes, redirect_slashes=False),
+            hosts,
+            linked=["/"],
+            probed=probes,
             seen=self._count,
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """Finish what was begun; what waits is not charged."""

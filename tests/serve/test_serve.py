@@ -97,8 +97,13 @@ def test_what_is_left_out_is_said(house, tmp_path):
     folder = made_copy(house.folder, tmp_path)
     found = list_folder(folder)
     assert set(found.left_out) == {
-        "alone.npz", "damaged.npz", "link.npz", "bad.yaml", "later.yaml, near", "free.yaml, near",
-    }  # fmt: skip
+        "alone.npz",
+        "damaged.npz",
+        "link.npz",
+        "bad.yaml",
+        "later.yaml, near",
+        "free.yaml, near",
+    }
     assert "apply" in found.left_out["later.yaml, near"]
     assert "without-ledger" in found.left_out["free.yaml, near"]
     with pytest.raises(DataError, match="OS601"):
