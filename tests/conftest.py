@@ -26,7 +26,7 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
         os.environ.setdefault("TMPDIR", str(_MEMORY))  # budgets in memory have a ledger there
 # Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
-for _name, _examples in (("few", 10), ("dev", 40), ("deep", 1000)):
+for _name, _examples in (("few", 6), ("dev", 40), ("deep", 1000)):
     settings.register_profile(
         _name,
         max_examples=_examples,

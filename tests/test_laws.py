@@ -23,7 +23,7 @@ def test_every_mechanism_has_a_case() -> None:
 
 @pytest.fixture(params=["few", pytest.param("dev", marks=pytest.mark.long)])
 def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Drawn pairs a law: ten in the suite, forty in `long`, and what HYPOTHESIS_PROFILE says if it is set."""
+    """Drawn pairs a law: six in the suite, forty in `long`, and what HYPOTHESIS_PROFILE says if it is set."""
     before = settings.get_current_profile_name()
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", request.param))
     yield

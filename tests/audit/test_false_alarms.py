@@ -48,6 +48,7 @@ def test_a_random_function_whose_coin_seldom_falls_is_random() -> None:
     assert audit(made, 1, few).verdict == "not refuted"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metric", some([dp.l1_distance(T=float), dp.l2_distance(T=float)], 2))
 def test_a_random_sign_has_a_coupling_in_either_norm(metric: dp.Metric) -> None:
     coins = np.random.default_rng(2)

@@ -165,6 +165,7 @@ except dp.OpenDPException as error: print("SystemExit: no rows" in str(error))
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr[-500:]
 
 
+@pytest.mark.long
 def test_one_of_an_audited_function_is_an_output() -> None:
     def release(rows: list[int]) -> int:
         if (noisy := int(NOISE(sum(rows)))) > 3:

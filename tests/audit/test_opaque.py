@@ -140,6 +140,7 @@ def test_the_script_of_a_counterexample_counts_its_event(
     assert report.evidence.extra["how"] in ("calculated", "calculated and drawn", "drawn")
 
 
+@pytest.mark.long
 def test_a_black_box_says_what_was_not_seen_and_the_line_that_makes_it_strong() -> None:
     pair = BY_NAME["batch_clip"]
     # a few pairs are run along their tapes as well

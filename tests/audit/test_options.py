@@ -258,6 +258,7 @@ def test_noise_that_is_the_measurement_s_own_is_not_refuted() -> None:
     assert audit(_COUNT, 1, _BRIEF, core=len, noise=one).verdict == "not refuted"
 
 
+@pytest.mark.long
 def test_releases_that_all_raise_are_said_at_the_top() -> None:
     made = dp.m.make_user_measurement(
         *_SPACE, dp.max_divergence(), lambda _: __import__("no_such_module_of_tests"), float

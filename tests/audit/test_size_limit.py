@@ -86,6 +86,7 @@ def test_an_audit_of_a_loop_that_draws_until_its_noise_fits_ends() -> None:
     assert audit(obj, 1, budget=brief).verdict == "not refuted"
 
 
+@pytest.mark.long
 def test_a_loop_that_draws_until_its_noise_fits_is_not_run_far_from_there() -> None:
     local = opaque(
         whole(),

@@ -288,7 +288,7 @@ def _plan_lines(path, start):
     ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

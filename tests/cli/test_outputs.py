@@ -80,6 +80,7 @@ def test_every_command_can_be_quiet(release):
     assert not hushed()
 
 
+@pytest.mark.long
 def test_help_and_version_have_short_forms_everywhere():
     for name in COMMANDS:
         for word, command in _leaves(name):

@@ -120,7 +120,7 @@ def gate_first(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ingest", ["refuse", "enforce", "assume"])
 def test_a_pass_less_and_the_same_sums(
     ingest: str, tmp_path: Path, monkeypatch: Any, gate_first: Any

@@ -189,6 +189,7 @@ def _compare(
         assert told[0][0] == "done"
 
 
+@pytest.mark.long
 def test_several_workers_read_parts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above shows nothing."""
     write(home, {})

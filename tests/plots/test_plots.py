@@ -174,6 +174,7 @@ def test_a_map_in_one_unit_of_length_and_in_factors(released):
     assert "Log" not in type(map_.plot().ax_.collections[0].norm).__name__
 
 
+@pytest.mark.long
 def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
     folder, release = released
     display = ClassMapDisplay.from_release(release, "x", "y", points=21)

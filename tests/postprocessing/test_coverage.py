@@ -83,7 +83,7 @@ def test_densities_cover_few_clusters_far_away(buckets, clusters):
     assert (covered >= 27).all(), covered
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "bits", "dimension"),
     [

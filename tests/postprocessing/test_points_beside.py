@@ -106,7 +106,7 @@ PLANNED: list[tuple[str, dict[str, Any], float, int, bool]] = [
 ]
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("key", "params", "mu", "size", "public"), several(PLANNED, 2))
 def test_what_is_planned_is_what_is_measured(
     key: str, params: dict[str, Any], mu: float, size: int, public: bool

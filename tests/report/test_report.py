@@ -275,6 +275,7 @@ def test_two_equal_runs_are_two_equal_parts_of_a_limit_in_mu(tmp_path):
     assert f"at most {attacker_of('gdp', (2 * loss,)).right} are right" in text
 
 
+@pytest.mark.long
 def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
     write_small(tmp_path)
     said = []
@@ -400,6 +401,7 @@ def test_an_audit_that_contradicts_itself_gives_no_page(tmp_path, old, new):
         read_audits(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [{"x": (0, 1)}, {"x": (0, 1), "<y>": (0, 9), "z": (0, 1)}])
 def test_a_density_s_page_shows_a_curve_or_a_map_with_some_places(tmp_path, columns):
     rng = np.random.default_rng(5)

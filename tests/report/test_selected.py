@@ -21,6 +21,7 @@ from tests._plans import planned
 SPECS = Path(__file__).parents[2] / "specs"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by_draws", [True, False])
 def test_the_number_of_right_names_is_what_the_mechanism_gives(by_draws):
     """150 runs of the mechanism on the worst case: within 5 deviations of what a page tells."""

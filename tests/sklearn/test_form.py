@@ -62,6 +62,7 @@ def test_every_fit_of_a_search_in_folds_is_counted():
     assert cost_of(make_pipeline(PublicScaler(bounds=(0, 1)), search), cv=HashFold(3)).fits == 6
 
 
+@pytest.mark.long
 def test_every_fit_of_a_search_in_a_search_is_counted():
     """Two fits were told, and four charged."""
     budget = _wide()
@@ -229,6 +230,7 @@ class Ruled(ClassifierMixin, BaseEstimator):
         return (X[:, 0] > 0.45).astype(int)
 
 
+@pytest.mark.long
 def test_what_fits_is_scored_as_before():
     own, few, y = clone(SURE).fit(FRAME, Y), FRAME[:40], Y[:40]
     budget = _wide()

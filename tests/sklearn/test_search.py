@@ -72,6 +72,7 @@ def test_whoever_comes_or_goes_moves_nobody_else(persons):
         assert (module._held_out(object_cells, None, 0.3, 4) == whole).all()
 
 
+@pytest.mark.long
 def test_columns_in_another_order_are_refused():
     """They were answered, and scored for money: candidates were fitted on arrays without names."""
     frame = pd.DataFrame(X, columns=["p", "q"])

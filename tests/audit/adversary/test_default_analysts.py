@@ -111,6 +111,7 @@ def test_a_queryable_that_is_asked_by_the_user_is_refuted():
     assert report.verdict == "refuted"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "measure",
     [

@@ -72,6 +72,7 @@ def test_a_users_function_in_a_chain_draws_on_the_tape() -> None:
     assert draws[-1].argument == 13
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tail", tiered(["", "clamped"], "clamped".__eq__))
 def test_releases_in_bulk_have_the_law_of_the_chain(tail: str) -> None:
     chain = SUMMED >> dp.m.then_laplace(1.0)

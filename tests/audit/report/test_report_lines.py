@@ -209,6 +209,7 @@ def test_what_was_given_is_given_again() -> None:
     compile(report.search, "search", "exec")
 
 
+@pytest.mark.long
 def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> None:
     """The whole layer was dropped without a word; a number of the code is still not tried."""
     seen: list[int] = []

@@ -53,7 +53,7 @@ def built(key: str, *, per_label: bool) -> np.ndarray[Any, Any]:
     return out
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("per_label", some([True, False], 2))
 @pytest.mark.parametrize("key", SKETCHES)
 def test_sketches_are_the_same_bits(
@@ -68,6 +68,7 @@ def test_sketches_are_the_same_bits(
     assert made == [1]
 
 
+@pytest.mark.long
 def test_sums_of_distances_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box, on its ends and far beyond them."""
     pytest.importorskip("numba")

@@ -134,7 +134,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "key", ["fourier_sketch", "moment_tree", "moments_sketch", "second_moments"]
 )

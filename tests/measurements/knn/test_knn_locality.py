@@ -148,6 +148,7 @@ def test_rungs_are_the_kernel_rounded_down(kernel):
         assert weights_of(ladder, np.array([score]))[0] == max(1, int(value * 32 + 1e-9))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cosine", [0.5, 0.8, 0.95])
 def test_hash_tables_find_records_as_often_as_stated(cosine):
     """900 pairs; a 5-sigma band: false alarm below 1e-6 per case (seeds fixed, so deterministic)."""

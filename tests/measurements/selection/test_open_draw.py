@@ -99,6 +99,7 @@ def test_sets_have_the_law_of_successive_exponential_draws(lowest, draws):
     assert value < most
 
 
+@pytest.mark.long
 def test_an_open_universe_has_the_law_of_a_listed_one(draws):
     """False alarm below 1e-6."""
     votes = np.array([3, 1, 2])

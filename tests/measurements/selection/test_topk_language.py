@@ -40,6 +40,7 @@ def test_the_distance_of_a_threshold_follows_the_unit(tmp_path):
     assert total(stated)
 
 
+@pytest.mark.long
 def test_a_distance_below_the_units_is_named_where_no_scale_fits(tmp_path):
     found = run(tmp_path, SPEC.replace("distance: 2", "distance: 1"), "plan")
     assert found.exit_code != 0

@@ -98,7 +98,7 @@ def test_intervals_cover_and_errors_are_as_stated(key: str, params: Any, noise: 
     assert np.mean(inside) > 0.9
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "key",
     ["threshold_sketch", "moment_tree", pytest.param("distance_tree", marks=pytest.mark.long)],

@@ -129,6 +129,7 @@ def test_rows_beyond_the_radius_are_in_the_bias() -> None:
 # --- noise: misses are as rare as the interval says --------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.audit
 @pytest.mark.parametrize("alpha", [pytest.param(0.01, marks=pytest.mark.deep), 0.1])
 def test_published_intervals_hold_the_truth_on_a_grid_of_513(alpha: float) -> None:

@@ -311,7 +311,7 @@ def test_intervals_cover(kind: str, directions: int, mean: bool) -> None:
     assert held.min() >= 49
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("directions", "confidence"), several([(3, 0.95), (8, 0.95), (3, 0.5), (8, 0.8)], 3)
 )
