@@ -46,7 +46,7 @@ class Form:
         label, keys: the column of the classes, and all of them.
         item, most: the column of the items, and how many are wanted.
         epsilon, delta: of this release.
-        limit: epsilon of all releases together.
+        limit, limit_delta: of all releases together.
     """
 
     source: Mapping[str, Any]
@@ -62,6 +62,7 @@ class Form:
     epsilon: float = 1.0
     delta: float = 1e-6
     limit: float = 3.0
+    limit_delta: float = 1e-6
 
     def plain(self) -> dict[str, Any]:
         """Return the form as plain data, without the source."""
@@ -136,7 +137,7 @@ def form_from(raw: Any, source: Mapping[str, Any]) -> Form:
             _keys(str(raw["keys"])),
             str(raw["item"]),
             int(raw["most"]),
-            *(_number(raw[word]) for word in ("epsilon", "delta", "limit")),
+            *(_number(raw[word]) for word in ("epsilon", "delta", "limit", "limit_delta")),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ParameterError(
@@ -184,7 +185,7 @@ def missing_part(form: Form) -> str:
         return "Write all classes that could occur."
     if "item" in asked.uses and not form.item:
         return "Choose the column of the items."
-    if not all(value > 0 for value in (form.epsilon, form.delta, form.limit)):
+    if not all(value > 0 for value in (form.epsilon, form.delta, form.limit, form.limit_delta)):
         return "Write limit and delta as numbers above 0."
     return ""
 
@@ -198,7 +199,7 @@ def recipe_of(form: Form) -> Recipe[Any]:
         "unit": form.unit,
         "source": form.source,
         "ledger": ledger_name(form.source),
-        "limit": {"epsilon": form.limit, "delta": form.delta},
+        "limit": {"epsilon": form.limit, "delta": form.limit_delta},
     }
     if form.unit != "row":
         words["ids"] = form.ids
@@ -262,7 +263,7 @@ def _read_back(plan: Plan) -> Form:
         () if label is None else tuple(label.keys),
         str(steps.get("vote_counts", {}).get("item", "")),
         int(params.get("k", 10)),
-        *(_number(value) for value in (budget.epsilon, budget.delta, ledger.epsilon)),
+        *(_number(value) for value in (budget.epsilon, budget.delta, ledger.epsilon, ledger.delta)),
     )
 
 

@@ -28,6 +28,7 @@ BODY = {
     "epsilon": 1,
     "delta": 1e-6,
     "limit": 3,
+    "limit_delta": 1e-6,
 }
 
 

@@ -43,6 +43,7 @@ def page(browser, tmp_path):
         browser.wait("document.querySelector('#cols li')")
         browser.server = visitor.server
         yield browser
+        browser.open("about:blank")  # nothing is asked of a server that ends
 
 
 def typed(page, old, new):
@@ -60,7 +61,7 @@ def filled(page):
 def spent(page):
     page.ask("document.querySelector('#spend').click()")
     page.ask("document.querySelector('#sureyes').click()")
-    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+    page.wait("(document.querySelector('#answer')?.textContent ?? '…') !== '…'")
 
 
 def reached(page, selector, most=80):
@@ -116,10 +117,10 @@ def test_a_curator_spends_with_the_keyboard_alone(page):
     page.press("Enter")
     assert reached(page, "#sureyes")
     page.press("Enter")
-    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+    page.wait("(document.querySelector('#answer')?.textContent ?? '…') !== '…'")
     assert page.ask("document.querySelector('#door').textContent") == "Data closed"
     page.open(f"http://{page.server.host}/")  # a reload shows the run, and the spec, again
-    page.wait("document.querySelector('#answer')?.textContent.length > 1")
+    page.wait("(document.querySelector('#answer')?.textContent ?? '…') !== '…'")
     page.wait("document.querySelector('#spend').textContent === 'Spend ε 1.1'")
     assert page.ask("document.querySelector('[data-name=x] [inputmode]').value") == "0"
     foreign = [url for url in page.requests if not url.startswith(f"http://{page.server.host}/")]
@@ -166,6 +167,49 @@ def test_names_that_are_markup_stay_text(browser, tmp_path):
         )
         assert browser.ask("document.title") == "<b>odd.csv - studio"
         assert not browser.complaints
+
+
+def chosen(page, **fields):
+    """Choose or write values in fields, by their ids."""
+    for name, value in fields.items():
+        page.ask(
+            f"(() => {{ const e = document.querySelector('#{name}'); e.value = {value!r};"
+            "e.dispatchEvent(new Event('input', {bubbles: true})) })()"
+        )
+
+
+@pytest.mark.long
+def test_classes_means_and_items_by_clicking(page):
+    filled(page)
+    for question in ("classes", "means", "predict"):
+        page.ask(f"document.querySelector('[name=question][value={question}]').click()")
+        chosen(page, label="kind", keys="a, b")
+        page.wait(f"document.querySelector('#yaml').value.includes('name: trips-{question}')")
+        page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+        assert page.ask("document.querySelector('#custom').hidden")
+    spent(page)
+    assert page.ask("document.querySelector('#answer').textContent") in ("a", "b")
+    assert page.ask("document.querySelectorAll('#each tbody tr').length") == 2
+    assert not page.complaints
+
+
+@pytest.mark.long
+def test_items_by_person_by_clicking(page):
+    page.ask("document.querySelector('[name=question][value=top]').click()")
+    page.ask("document.querySelector('[name=unit][value=person]').click()")
+    assert page.ask("document.querySelector('#columns').hidden")
+    chosen(page, who="who", item="kind", most="1", limitdelta="0.00001")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    assert "of: who" in page.ask("document.querySelector('#yaml').value")
+    page.ask("document.querySelector('#spend').click()")
+    page.ask("document.querySelector('#sureyes').click()")
+    page.wait("document.querySelector('#result h2')?.textContent === 'Released'")
+    page.ask("document.querySelector('[name=question][value=density]').click()")  # another measure
+    filled_columns = FILL.replace("document.querySelector('[name=unit][value=row]').click();", "")
+    page.ask(filled_columns)
+    page.wait("document.querySelector('#panel').textContent.includes('Cannot be used')")
+    assert page.ask("document.querySelector('#spend').disabled")
+    assert not page.complaints
 
 
 @pytest.mark.long

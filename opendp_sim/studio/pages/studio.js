@@ -7,7 +7,7 @@ const put = (id, html) => { $(id).innerHTML = policy.createHTML(html); }; // wri
 const LOW = 0.05, SPAN = 160; // epsilon from 0.05 to 8
 const toEps = (at) => Number((LOW * SPAN ** (at / 100)).toPrecision(2));
 const toPos = (eps) => Math.round((100 * Math.log(eps / LOW)) / Math.log(SPAN));
-const fields = { label: "label", keys: "keys", item: "item", most: "most", limit: "limit", delta: "delta", rows: "rows", ids: "ids" };
+const fields = { label: "label", keys: "keys", item: "item", most: "most", limit: "limit", limitdelta: "limit_delta", delta: "delta", rows: "rows", ids: "ids" };
 let form, names, questions, file = "", plan = null, state = "draft", wish = null, flying = false, timer = 0, typed = "";
 
 function el(tag, props = {}, ...kids) { const made = Object.assign(document.createElement(tag), props); made.append(...kids); return made; }
