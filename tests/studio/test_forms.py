@@ -57,7 +57,7 @@ def forms(draw):
     )
 
 
-@pytest.mark.parametrize("cases", [3, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cases", [2, pytest.param(120, marks=pytest.mark.long)])
 def test_a_form_is_read_back_from_its_text(cases):
     @settings(max_examples=cases, deadline=None, derandomize=True, database=None)
     @given(forms())
@@ -76,6 +76,7 @@ def test_a_form_is_read_back_from_its_text(cases):
     check()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -98,7 +99,7 @@ def test_a_text_that_says_more_than_a_form_has_no_form(old, new):
     assert seen.plan is None or form_of(seen.plan) is None
 
 
-@pytest.mark.parametrize("cases", [15, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cases", [8, pytest.param(300, marks=pytest.mark.long)])
 def test_no_text_breaks_a_plan(cases, tmp_path):
     (tmp_path / "t.csv").write_text("x,y,z\na,1,2\n", encoding="utf-8")
     desk = Desk(tmp_path / "t.csv")

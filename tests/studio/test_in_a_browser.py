@@ -129,6 +129,7 @@ def test_a_curator_spends_with_the_keyboard_alone(page):
     assert page.ask("document.cookie") == ""
 
 
+@pytest.mark.long
 def test_form_and_text_follow_each_other(page):
     filled(page)
     looked(page, "plan", sizes=SIZES[3:])
@@ -199,6 +200,7 @@ def test_items_by_person_by_clicking(page):
     page.ask("document.querySelector('[name=unit][value=person]').click()")
     assert page.ask("document.querySelector('#columns').hidden")
     chosen(page, who="who", item="kind", most="1", limitdelta="0.00001")
+    page.wait("document.querySelector('#yaml').value.includes('delta: 1e-05')")  # the last of all
     page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
     assert "of: who" in page.ask("document.querySelector('#yaml').value")
     page.ask("document.querySelector('#spend').click()")

@@ -228,6 +228,7 @@ def test_no_json_is_a_failure(looked_at, cases):
 # --- what it asks for -------------------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -251,6 +252,7 @@ def test_a_typed_spec_reads_and_writes_nothing_else(looked_at, old, new, said):
     assert said in json.dumps(found["findings"]), found["findings"]
 
 
+@pytest.mark.long
 def test_names_of_columns_stay_text(tmp_path):
     header = '<img src=x onerror=alert(1)>,"a ""b"": {c}",no,"</script><b>"'
     names = ["<img src=x onerror=alert(1)>", 'a "b": {c}', "no", "</script><b>"]
@@ -278,6 +280,7 @@ def test_a_first_line_that_may_be_a_record_is_not_shown(tmp_path):
         assert visitor.spend(found).status_code == 200
 
 
+@pytest.mark.long
 def test_a_parquet_file_shows_its_names_alone(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -373,6 +376,7 @@ def test_a_plan_that_is_not_on_the_table_is_not_run(studio):
     assert not (studio.server.desk.folder / "trips.ledger").exists()
 
 
+@pytest.mark.long
 def test_a_limit_is_a_limit(studio):
     assert studio.spend(studio.planned(epsilon=3)).status_code == 200
     found = studio.planned(epsilon=1)
@@ -402,7 +406,7 @@ def test_a_release_is_asked_and_taken_away(studio):
     assert "<h1>" in report.text
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -427,6 +431,7 @@ def test_every_question_is_planned_spent_and_read_back(studio, words):
         assert studio.api("ask", run=run, at=at).json()["big"]
 
 
+@pytest.mark.long
 def test_a_page_that_is_opened_again_shows_the_run(studio):
     assert code(studio.api("show", run="x")) == (409, "run")
     done = studio.spend(studio.planned())
@@ -449,6 +454,7 @@ def test_the_socket_has_no_delay(studio):
     assert studio.server.door.proto == socket.IPPROTO_TCP
 
 
+@pytest.mark.long
 def test_a_stopped_command_says_what_was_charged(tmp_path):
     """Ctrl-C after a spend does not end with "nothing was charged"."""
     file = write_table(tmp_path / "trips.csv")
