@@ -4,12 +4,15 @@ The fixture ``assert_not_refuted``, and ``--opendp-audit`` for whole modules. ``
 collects every test that is marked ``opendp_audit``; without the option they are skipped, so that a
 suite stays fast. ``--opendp-audit-seconds`` is the CPU budget of one audit. ``--opendp-audit-module
 pkg.mod`` audits every measurement and transformation that a module makes, as one test each.
+``--opendp-audit-all`` audits every one that a test calls, after that test, at the distances that it asks
+their maps for (1 where it asks none); each constructor with its arguments is audited once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +23,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_pyfunc_call",
 ]
 
 
@@ -29,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opendp-audit", action="store_true", help="run tests marked opendp_audit")
     group.addoption(
         "--opendp-audit-seconds", type=float, default=10.0, help="CPU seconds of one audit (10)"
+    )
+    group.addoption(
+        "--opendp-audit-all", action="store_true", help="audit every object that a test calls"
     )
     group.addoption(
         "--opendp-audit-module",
@@ -44,7 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seconds = config.getoption("--opendp-audit-seconds")
     if not 0 < seconds < float("inf"):
         raise pytest.UsageError(f"--opendp-audit-seconds has to be above 0: it is {seconds:g}")
-    if config.getoption("--opendp-audit") or config.getoption("--opendp-audit-module"):
+    if any(
+        map(config.getoption, ("--opendp-audit", "--opendp-audit-module", "--opendp-audit-all"))
+    ):
         os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     config.addinivalue_line(
         "markers", "opendp_audit: audits a privacy claim; run with --opendp-audit, slow otherwise"
@@ -62,6 +71,32 @@ def pytest_collection_modifyitems(
                 item.add_marker(skip)
     for name in config.getoption("--opendp-audit-module"):
         items.extend(_of_module(session, name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Item) -> Generator[None, object, object]:
+    """Audit what a test has called, where the whole suite is audited."""
+    if not pyfuncitem.config.getoption("--opendp-audit-all"):
+        return (yield)
+    from opendp_sim.audit.module_objects import CalledObjects  # noqa: PLC0415 - only when asked
+    from opendp_sim.core.errors import AuditError  # noqa: PLC0415
+
+    called = CalledObjects()
+    with called.watched():
+        out = yield
+    known = pyfuncitem.config.stash.setdefault(_AUDITED, set())
+    for key, obj, d_in in called.found():
+        if key not in known:
+            known.add(key)
+            try:
+                _assert(obj, d_in, seconds=pyfuncitem.config.getoption("--opendp-audit-seconds"))
+            except AuditError as error:  # a distance that claims nothing, a domain without datasets
+                warnings.warn(f"not audited at d_in = {d_in!r}: {error}", stacklevel=1)
+    return out
+
+
+_AUDITED = pytest.StashKey[set[object]]()
+"""Objects of a session that were audited, by constructor and arguments."""
 
 
 def _of_module(session: pytest.Session, module: str) -> Iterator[pytest.Item]:

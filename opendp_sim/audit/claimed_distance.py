@@ -9,6 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from opendp_sim.audit.generators.frames import Bounds
 from opendp_sim.audit.generators.neighbours import RECORD_METRICS
 from opendp_sim.audit.generators.spaces import metric_name
 from opendp_sim.audit.outputs.encoding import outcome
@@ -34,6 +35,8 @@ def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
     """
     if isinstance(d_in, tuple):
         return d_in  # of a metric with several parts; the map is the only one who can say
+    if isinstance(d_in, list) and all(hasattr(bound, "per_group") for bound in d_in) and d_in:
+        return Bounds.of(d_in)
     number = isinstance(d_in, Real) and not isinstance(d_in, bool)
     if not number or math.isnan(d_in) or math.isinf(d_in) or d_in <= 0:
         raise _refused(
@@ -168,7 +171,7 @@ def _constructors(obj: Any) -> set[str]:
 
 
 def _of_records(metric: dp.Metric | None) -> bool:
-    kinds = (*RECORD_METRICS, "Symmetric", "IdDistance")
+    kinds = (*RECORD_METRICS, "Symmetric", "IdDistance", "SymmetricIdDistance")
     return metric is not None and metric_name(metric) in kinds
 
 

@@ -6,7 +6,8 @@ import importlib
 import inspect
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,61 @@ def _is_factory(name: str, function: Any, module: str) -> bool:
         return False
     told = str(function.__annotations__.get("return", ""))
     return "Measurement" in told or "Transformation" in told or name.startswith(_FACTORIES)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+class CalledObjects:
+    """Collect the OpenDP objects that code calls, and their distances.
+
+    What an object calls inside is a part of it, and left out; so is what raised at every call.
+    """
+
+    def __init__(self) -> None:
+        self._called: dict[int, Any] = {}
+        self._asked: dict[int, list[Any]] = {}
+        self._depth = 0
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note calls in the block."""
+        wrappers = ("__call__", self._calling), ("invoke", self._calling), ("map", self._mapping)
+        kept = [(kind, name, getattr(kind, name), wrap) for kind in _OBJECTS for name, wrap in wrappers
+                if hasattr(kind, name)]  # fmt: skip
+        for kind, name, real, wrap in kept:
+            setattr(kind, name, wrap(real))
+        try:
+            yield
+        finally:
+            for kind, name, real, _ in kept:
+                setattr(kind, name, real)
+
+    def found(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield a key, an object and a distance."""
+        for number, obj in self._called.items():
+            asked = self._asked.get(number) or [1]
+            for d_in in {repr(d): d for d in asked}.values():
+                told = getattr(obj, "__opendp_dict__", None)
+                yield (repr(told) if told else number, repr(d_in)), obj, d_in
+
+    def _calling(self, real: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def call(obj: Any, data: Any) -> Any:
+            self._depth += 1
+            try:
+                out = real(obj, data)
+            finally:
+                self._depth -= 1
+            if not self._depth:
+                self._called.setdefault(id(obj), obj)
+            return out
+
+        return call
+
+    def _mapping(self, real: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def loss(obj: Any, d_in: Any) -> Any:
+            if not self._depth:
+                self._asked.setdefault(id(obj), []).append(d_in)
+            return real(obj, d_in)
+
+        return loss

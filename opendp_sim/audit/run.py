@@ -27,7 +27,9 @@ from opendp_sim.audit.claimed_distance import (
 from opendp_sim.audit.declaration import OF_DECLARATIONS, REST, check_declaration, settled
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.copies import on_its_own
-from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
+from opendp_sim.audit.generators.domain_filter import quiet_member
+from opendp_sim.audit.generators.spaces import members_of
+from opendp_sim.audit.instrument.memoize import scales_kept
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.reset_state import Kept
 from opendp_sim.audit.instrument.tape import Tape
@@ -48,11 +50,11 @@ from opendp_sim.audit.outputs.reading import Reader, kept_words
 from opendp_sim.audit.report.counterexample import Witness, find_witness, outcome
 from opendp_sim.audit.report.report import Report, versions
 from opendp_sim.audit.report.repro_script import Shown, imported
-from opendp_sim.audit.seeds.constants import Mined, mined
+from opendp_sim.audit.seeds.constants import Mined, is_query_plan, mined
 from opendp_sim.audit.size_limit import paced
 from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
-from opendp_sim.audit.subject import Subject, read_subject
+from opendp_sim.audit.subject import Subject, read_subject, resolved, rows_apart
 from opendp_sim.audit.trace.repeated_calls import repeated_releases
 from opendp_sim.audit.work import guard, guard_restored, guarded_out, metered, work_seconds
 from opendp_sim.core import dp
@@ -208,7 +210,7 @@ _ENDED = (
 @contextmanager
 def _apart() -> Iterator[None]:
     """Limit printed lines and CPU seconds, and isolate numpy's error handling."""
-    with capped(), numpys_own(), guard_restored():
+    with capped(), numpys_own(), guard_restored(), scales_kept():
         yield
 
 
@@ -237,9 +239,9 @@ def audit(
     """Try to refute a claim.
 
     Args:
-        obj: a Transformation, Measurement or Odometer of OpenDP (native, ours, or a plugin's), or a
-            ``Subject``.
-        d_in: the input distance of the claim.
+        obj: a Transformation, Measurement or Odometer of OpenDP (native, ours, or a plugin's), a query
+            of a ``dp.Context`` (whose data is not touched), or a ``Subject``.
+        d_in: the input distance of the claim; on frames a list of ``Bound`` too. A query has its own.
         budget: ``"quick"`` (at most about 10 s), ``"deep"`` (about two minutes), or an ``Effort``.
         seed: of the public search. Noise has no seed.
         beta: bound on the probability of refuting a true claim, over all layers together.
@@ -270,6 +272,7 @@ def audit(
             dataset drawn is in the input domain.
     """
     begin = time.perf_counter(), time.process_time(), work_seconds()
+    obj, d_in = resolved(obj, d_in)
     functions = [] if isinstance(obj, Subject) else functions_of(obj)
     kept = Kept(functions) if isinstance(obj, dp.Measurement) and functions else None
     spend = checked_budget(budget, beta)
@@ -307,8 +310,10 @@ def audit(
     if isinstance(driver, Driver):
         given += driver.pairs
     subject = _subject(obj, d_in, driver, core, noise, sample)
-    found = mined(functions, arguments_of(obj)) if functions and mine else Mined()
-    space = searched_space(subject, d_in, given, generator, found if functions and mine else None)
+    seeds = arguments_of(obj)
+    seeded = mine and bool(functions or any(map(is_query_plan, seeds)))
+    found = mined(functions, seeds) if seeded else Mined()
+    space = searched_space(subject, d_in, given, generator, found if seeded else None)
     check_computes(subject.run, _short(space, public_generator(seed, "audit", "wait")))
     if isinstance(driver, Driver) and driver.others and functions:
         corners = space.corners(public_generator(seed, "audit", "priced"))
@@ -321,7 +326,7 @@ def audit(
         tape = Tape(subject.outer, pacer)
         with tapped(tape, functions):
             space = paced(space, subject.run, pacer, part, tape)
-    members = MemberPairs(space, quiet_member(subject.input_domain))
+    members = members_of(subject, space, d_in)
     given = members.kept(given)
     case = LayerInput(
         subject,
@@ -371,8 +376,10 @@ def _subject(
         subject = replace(subject, run=on_its_own(subject.run))
     subject = replace(subject, traced=core is not None and core is traced)
     if subject.private:
-        subject = replace(subject, run=Reader().reading(subject.run))
+        bits = str(getattr(subject.input_domain, "carrier_type", "")) == "BitVector"
+        subject = replace(subject, run=Reader().reading(subject.run, bits=bits))
     else:
+        subject = rows_apart(subject)
         subject = replace(subject, run=metered(subject.run))
     check_claimed(subject, d_in)
     return subject

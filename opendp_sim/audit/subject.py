@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import Curve, claimed_curve
 from opendp_sim.audit.claims.noise_laws import NoiseLaw, flattened, read_law
+from opendp_sim.audit.generators.frames import frame_distance_of, is_frame, rule
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -83,6 +86,35 @@ class Subject:
         return read_law(self.noise, cells)
 
 
+def rows_apart(subject: Subject) -> Subject:
+    """Return a transformation to frames with rows as outputs.
+
+    Of bounds on the rows that differ, the one on all of them is looked at.
+    """
+    domain, metric, claim = subject.output_domain, subject.output_metric, subject.stability_map
+    if not is_frame(domain) or metric is None or claim is None:
+        return subject
+    run = subject.run
+    told = replace(subject, run=lambda data: list(run(data).collect().rows()), output_domain=None)
+    if not str(metric.type).startswith("FrameDistance"):
+        return told
+
+    def most_rows(distance: Any) -> Any:
+        return min((n * g for by, n, g in map(rule, claim(distance)) if not by), default=math.inf)
+
+    return replace(told, output_metric=frame_distance_of(metric), stability_map=most_rows)
+
+
+def resolved(obj: Any, d_in: Any) -> tuple[Any, Any]:
+    """Return a query's measurement and distance; other objects as they are."""
+    for home, name in (("extras.polars", "LazyFrameQuery"), ("context", "Query")):
+        kind = getattr(sys.modules.get(f"opendp.{home}"), name, None)
+        if kind is not None and isinstance(obj, kind):
+            asked = object.__getattribute__(obj, "_query") if "polars" in home else obj
+            return obj.resolve(), asked._d_in  # noqa: SLF001
+    return obj, d_in
+
+
 def read_subject(
     obj: Any,
     d_in: Any,
@@ -106,7 +138,7 @@ def read_subject(
             run=obj,
             input_domain=obj.input_domain,
             input_metric=obj.input_metric,
-            stability_map=obj.map,
+            stability_map=_map_of(obj, d_in),
             output_metric=obj.output_metric,
             output_domain=obj.output_domain,
             name="transformation",
@@ -119,7 +151,7 @@ def read_subject(
             run=obj if drive is None else _driven(obj, drive),
             input_domain=obj.input_domain,
             input_metric=obj.input_metric,
-            privacy_map=obj.map,
+            privacy_map=_map_of(obj, d_in),
             measure=obj.output_measure,
             core=core,
             noise=noise,
@@ -136,6 +168,12 @@ def read_subject(
         got=type(obj).__name__,
         hint="wrap a bare function in audit.Subject with its domain, metric and map.",
     )
+
+
+def _map_of(obj: Any, d_in: Any) -> Callable[[Any], Any]:
+    """Return an object's map; of bounds there is one distance only."""
+    given = getattr(d_in, "given", None)
+    return obj.map if given is None else lambda _: obj.map([*given])
 
 
 def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tomllib
 import types
+from collections.abc import Generator
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
+import opendp.prelude as dp
 import pytest
 
 from opendp_sim import pytest_audit
@@ -131,13 +133,67 @@ def test_explain_audit_is_the_guide() -> None:
 
 def test_pytest_refuses_audits_of_no_seconds() -> None:
     """With 0 nothing ran, and everything passed."""
-    options = {"--opendp-audit-seconds": 0.0, "--opendp-audit": False, "--opendp-audit-module": []}
+    options = {
+        "--opendp-audit-seconds": 0.0,
+        "--opendp-audit": False,
+        "--opendp-audit-module": [],
+        "--opendp-audit-all": False,
+    }
     for seconds in (0.0, -3.0, float("inf")):
         config = SimpleNamespace(getoption=(options | {"--opendp-audit-seconds": seconds}).get)
         with pytest.raises(pytest.UsageError, match="above 0"):
             pytest_audit.pytest_configure(config)
         with pytest.raises(pytest.UsageError, match="above 0"):
             pytest_audit._assert(None, 1, seconds=seconds)
+
+
+def _called(
+    stash: dict[object, set[object]], *, on: bool = True
+) -> Generator[None, object, object]:
+    """Begin a test whose calls are audited."""
+    options = {"--opendp-audit-all": on, "--opendp-audit-seconds": 0.3}
+    config = SimpleNamespace(getoption=options.get, stash=stash)
+    run = pytest_audit.pytest_pyfunc_call(SimpleNamespace(config=config))
+    next(run)
+    return run
+
+
+def _ended(run: Generator[None, object, object]) -> object:
+    """End a test that passed, with what the plugin makes of it."""
+    with pytest.raises(StopIteration) as end:
+        run.send(True)
+    return end.value.value
+
+
+def test_a_whole_suite_is_audited_as_it_calls() -> None:
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    twice = dp.t.make_user_transformation(*space, *space, lambda rows: [*rows, *rows], lambda d: d)
+
+    def again(rows: list[int]) -> list[int]:
+        return twice(rows)
+
+    sound = dp.t.make_user_transformation(*space, *space, again, lambda d: 2 * d)
+    plain, stash = dp.Transformation.__call__, dict[object, set[object]]()
+    run = _called(stash, on=False)
+    twice([1])
+    assert _ended(run) is True
+    run = _called(stash)
+    twice([1])
+    with pytest.raises(AssertionError, match="refuted"):
+        run.send(True)
+    assert dp.Transformation.__call__ is plain
+    run = _called(stash)  # once a session
+    twice([1])
+    assert _ended(run) is True
+    run = _called(stash := {})
+    assert sound.map(2) == 4
+    assert sound([1]) == [1, 1]  # what it calls inside is a part of it
+    assert _ended(run) is True
+    assert [d_in for found in stash.values() for _, d_in in found] == ["2"]
+    run = _called({})
+    dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 0.0)(1)
+    with pytest.warns(UserWarning, match="not audited at d_in = 1"):
+        _ended(run)
 
 
 def test_pytest_names_a_module_that_cannot_be_audited(

@@ -20,10 +20,9 @@ import numpy as np
 from opendp_sim.audit.checks.compare_outputs import Measured, distance_of_outputs, observer
 from opendp_sim.audit.claims.output_distance import to_float
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
-from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
-from opendp_sim.audit.generators.spaces import metric_name
-from opendp_sim.audit.outputs.encoding import Raised, outcome
+from opendp_sim.audit.generators.spaces import members_of, metric_name
+from opendp_sim.audit.outputs.encoding import Raised, outcome, unordered
 from opendp_sim.audit.statistics.clopper_pearson import lower_limit, upper_limit
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import work_seconds
@@ -181,9 +180,10 @@ class StabilitySearch:
         if look is not None:
             distance = distance_of_outputs(subject, output_distance)
             distance = _plain(distance, squared=output_distance is None and _squared(subject))
-            hunt = self._hunt = _Hunt(
-                subject, space, look, distance, quiet_member(subject.input_domain), beta
+            self._hunt = hunt = _Hunt(
+                subject, space, look, distance, members_of(subject, space, d_in).has, beta
             )
+            self._idle = _idle(subject, d_in)
             self._walk = _walk(space, d_in, budget.stability_trials, rng, lambda: hunt.best_pair)
 
     def look(self, seconds: float) -> LayerResult:
@@ -215,7 +215,11 @@ class StabilitySearch:
             self._seconds,
             power=f"{hunt.runs} pairs tried; the closest attains {max(hunt.best, 0):.3g} of the claim; "
             "any pair tried above the claim would have shown, exactly",
-            facts={"largest_ratio": max(hunt.best, 0.0), "pair": hunt.best_pair},
+            facts={
+                "largest_ratio": max(hunt.best, 0.0),
+                "pair": hunt.best_pair,
+                "idle": self._idle,
+            },
         )
 
 
@@ -227,7 +231,7 @@ class _Hunt:
     space: PairSpace
     look: Callable[[Pair], Measured]
     distance: Callable[[Any, Any], Any]
-    member: Callable[[Any], bool]
+    member: Callable[[Pair], bool]
     beta: float
     runs: int = 0
     best: float = -1.0
@@ -254,7 +258,7 @@ class _Hunt:
         if self.since > _PATIENCE:
             return True
         matters = measured.broken or self.best < measured.ratio < math.inf
-        if not (matters and self.member(pair.left) and self.member(pair.right)):
+        if not (matters and self.member(pair)):
             return False
         if not measured.broken:
             self.best, self.best_pair = measured.ratio, pair
@@ -312,13 +316,14 @@ def _walk(
         elif coin < 0.6:
             yield space.draw(rng, 0)
         elif coin < 0.7:
-            yield space.draw(rng, d_in * int(rng.integers(2, 4)))
+            far = int(rng.integers(2, 4))  # of a distance in bounds or in parts nothing is further
+            yield space.draw(rng, d_in * far if type(d_in) in (int, float) else d_in)
         else:
             yield space.draw(rng)
 
 
 def _shrink(
-    look: Callable[[Pair], Measured], space: PairSpace, pair: Pair, member: Callable[[Any], bool]
+    look: Callable[[Pair], Measured], space: PairSpace, pair: Pair, member: Callable[[Pair], bool]
 ) -> Pair:
     """Return the smallest pair found that still breaks the claim."""
     if pair.genome is None:
@@ -330,10 +335,20 @@ def _shrink(
         for smaller in space.simpler(pair):
             if work_seconds() > end:
                 break
-            if look(smaller).broken and member(smaller.left) and member(smaller.right):
+            if look(smaller).broken and member(smaller):
                 pair, improved = smaller, True
                 break
     return pair
+
+
+def _idle(subject: Subject, d_in: Any) -> str:
+    """Return why no pair could refute a stability claim, or nothing."""
+    try:
+        claimed = math.inf if subject.stability_map is None else subject.stability_map(d_in)
+    except Exception:  # noqa: BLE001 - a foreign map may raise anything
+        return ""
+    endless = subject.stability_map is not None and claimed == math.inf
+    return "its stability map is infinite: every function keeps it" if endless else ""
 
 
 def _length(data: Any) -> int:
@@ -373,7 +388,7 @@ def _plain(distance: Callable[[Any, Any], Any], *, squared: bool) -> Callable[[A
 
 
 def _text(value: Any) -> str:
-    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    return repr(value.tolist() if isinstance(value, np.ndarray) else unordered(value))
 
 
 def _evidence(pair: Pair, measured: Measured) -> Evidence:

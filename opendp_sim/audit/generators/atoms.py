@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,8 @@ def atom_source(domain: dp.Domain) -> ValueSource:
         return ValueSource((False, True), lambda rng: bool(rng.integers(2)), simplest=False)
     if "String" in kind:
         return ValueSource(_WORDS, lambda rng: _WORDS[int(rng.integers(len(_WORDS)))], simplest="")
+    if kind == "BitVector":
+        return _bits(domain)
     raise AuditError(
         "OS501",
         "audit.atoms",
@@ -70,6 +74,35 @@ def _has_nan(domain: dp.Domain) -> bool:
         return bool(domain.member(math.nan))
 
 
+def listed_source(values: Sequence[Any]) -> ValueSource:
+    """Return a source of some values."""
+    known = tuple(values)
+    return ValueSource(known, lambda rng: known[int(rng.integers(len(known)))], known[0])
+
+
+def tuple_source(sources: Sequence[ValueSource]) -> ValueSource:
+    """Return records with a value of each source."""
+
+    def draw(rng: np.random.Generator) -> tuple[Any, ...]:
+        return tuple(source.pick(rng) for source in sources)
+
+    first = tuple(source.corners[0] for source in sources)
+    # One cell at a time: a fault of records that agree in a cell (one person, two values) shows between
+    # the first corner and another. The last one, all cells odd, is what the others are added to.
+    turned = (source.corners[:0:-1] for source in sources)
+    corners = (
+        first,
+        *(
+            (*first[:spot], value, *first[spot + 1 :])
+            for values in zip_longest(*turned)
+            for spot, value in enumerate(values)
+            if value is not None
+        ),
+        tuple(source.corners[-1] for source in sources),
+    )
+    return ValueSource(corners, draw, corners[0])
+
+
 def option_source(inside: ValueSource) -> ValueSource:
     """Let a value be absent."""
     return ValueSource(
@@ -77,6 +110,23 @@ def option_source(inside: ValueSource) -> ValueSource:
         lambda rng: None if rng.random() < 0.25 else inside.draw(rng),
         simplest=None,
     )
+
+
+def _bits(domain: dp.Domain) -> ValueSource:
+    """Return bit vectors of one length, twice the largest weight."""
+    told = re.search(r"weight=(\d+)", str(domain))
+    weight = int(told[1]) if told else 8
+    size = -(-2 * weight // 8)
+
+    def made(spots: Any) -> bytes:
+        return np.packbits(np.isin(np.arange(8 * size), spots)).tobytes()
+
+    def draw(rng: np.random.Generator) -> bytes:
+        return made(rng.choice(8 * size, int(rng.integers(weight + 1)), replace=False))
+
+    ends = (range(weight), range(8 * size - weight, 8 * size), range(0), range(1))
+    corners = tuple(made([*spots]) for spots in ends)
+    return ValueSource(corners, draw, made([]))
 
 
 def _bounds(domain: dp.Domain) -> tuple[Any, Any] | None:

@@ -21,6 +21,11 @@ _PLAIN = (int, float, str, bool, bytes, type(None))
 _FIXED = frozenset((*_PLAIN, np.float64, np.float32, np.int64, np.int32, np.bool_))
 
 
+def is_released_frame(value: Any) -> bool:
+    """Return whether a value is a frame that may be collected once."""
+    return hasattr(value, "queryable") and hasattr(value, "collect")
+
+
 def own(value: Any) -> Any:
     """Return a dataset that shares nothing which can be written to."""
     kind = type(value)

@@ -15,6 +15,7 @@ import numpy as np
 from opendp.extras.numpy import NPArray2Domain
 
 from opendp_sim.audit.generators.atoms import ValueSource, atom_source, option_source
+from opendp_sim.audit.generators.frames import frame_rows, is_frame
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
@@ -94,6 +95,10 @@ class DatasetRecords:
     split: Callable[[Any], list[Any]]
     size: int | None = None
     """Number of records when it is public."""
+    plain: bool = False
+    """Whether records are Python values, which the grammar of the code may vary."""
+    mend: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
+    """The nearest right side that a base is allowed to have."""
 
 
 _TAUGHT: dict[type, Callable[[Any], DatasetRecords]] = {}
@@ -146,7 +151,9 @@ def records_of(domain: dp.Domain) -> DatasetRecords:
         AuditError: OS501, nothing is known about such a domain.
     """
     if isinstance(domain, dp.VectorDomain):
-        return DatasetRecords(_element(_inner(domain)), list, list, domain.size)
+        return DatasetRecords(_element(_inner(domain)), list, list, domain.size, plain=True)
+    if is_frame(domain):
+        return DatasetRecords(*frame_rows(domain), plain=True)
     descriptor = getattr(domain, "descriptor", None)
     for kind in type(descriptor).__mro__:
         if kind in _TAUGHT:
@@ -154,7 +161,7 @@ def records_of(domain: dp.Domain) -> DatasetRecords:
     member = quiet(domain.member)
     found = guessed_source(lambda record: member([record])) if member([]) else None
     if found is not None:  # a list of records, by the domain's own word
-        return DatasetRecords(found, list, list)
+        return DatasetRecords(found, list, list, plain=True)
     raise AuditError(
         "OS501",
         "audit.datasets",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.generators.datasets import quiet
+from opendp_sim.audit.generators.frames import frame_member, is_frame
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
@@ -37,7 +38,7 @@ def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
     by_record = isinstance(domain, dp.VectorDomain)
     size = domain.size if by_record else None
     known: dict[type, set[Any]] = {}
-    asked = quiet(domain.member)
+    asked = quiet(frame_member(domain) if is_frame(domain) else domain.member)
 
     def member(value: Any) -> bool:
         kind = _kind(value) if by_record else None
@@ -70,10 +71,14 @@ class MemberPairs:
 
     space: PairSpace
     member: Callable[[Any], bool]
+    rules: Callable[[Any, Any], bool] | None = None
+    """What a claim takes as public of both sides, where there is something."""
 
     def has(self, pair: Pair) -> bool:
         """Say whether both datasets are members."""
-        return self.member(pair.left) and (pair.right is pair.left or self.member(pair.right))
+        if not (self.member(pair.left) and (pair.right is pair.left or self.member(pair.right))):
+            return False
+        return self.rules is None or self.rules(pair.left, pair.right)
 
     def kept(self, given: tuple[Pair, ...]) -> tuple[Pair, ...]:
         """Return the covered pairs, with a warning about the others."""

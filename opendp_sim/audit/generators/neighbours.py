@@ -160,7 +160,8 @@ class RecordSpace:
         right = apply_edits(
             genome.base, genome.edits, ordered=self.metric == "InsertDeleteDistance"
         )
-        build = self.records.build
+        build, mend = self.records.build, self.records.mend
+        right = right if mend is None else mend(genome.base, right)
         return Pair(build(list(genome.base)), build(right), distance, genome)
 
     # --- changing pairs ------------------------------------------------------------

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.audit.generators.atoms import ValueSource
+from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
+from opendp_sim.audit.generators.atoms import ValueSource, listed_source, tuple_source
 from opendp_sim.audit.generators.datasets import DatasetRecords, atom_of, records_of, teach
-from opendp_sim.audit.generators.domain_filter import quiet_member
+from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
+from opendp_sim.audit.generators.frames import (
+    Bounds,
+    Public,
+    frame_distance_of,
+    frame_rows,
+    is_frame,
+    person_column,
+)
 from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair, PairSpace, RecordSpace
 from opendp_sim.audit.generators.user_level import PersonSpace
-from opendp_sim.audit.generators.vectors import VECTOR_METRICS, VectorSpace
+from opendp_sim.audit.generators.vectors import MAP_METRICS, VECTOR_METRICS, MapSpace, VectorSpace
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -113,25 +122,7 @@ def _rows(
 def _table(descriptor: Any) -> DatasetRecords:
     """Return a builder of datasets with named columns."""
     columns = descriptor.columns
-    sources = [_column(column) for column in columns]
-
-    def draw(rng: np.random.Generator) -> tuple[Any, ...]:
-        return tuple(source.pick(rng) for source in sources)
-
-    first = tuple(source.corners[0] for source in sources)
-    # One cell at a time: a fault of records that agree in a cell (one person, two values) shows between
-    # the first corner and another. The last one, all cells odd, is what the others are added to.
-    turned = (source.corners[:0:-1] for source in sources)
-    corners = (
-        first,
-        *(
-            (*first[:spot], value, *first[spot + 1 :])
-            for values in zip_longest(*turned)
-            for spot, value in enumerate(values)
-            if value is not None
-        ),
-        tuple(source.corners[-1] for source in sources),
-    )
+    source = tuple_source([_column(column) for column in columns])
 
     def build(records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         out = {}
@@ -148,15 +139,15 @@ def _table(descriptor: Any) -> DatasetRecords:
             for row in zip(*held, strict=True)
         ]
 
-    return DatasetRecords(ValueSource(corners, draw, corners[0]), build, split)
+    return DatasetRecords(source, build, split)
 
 
 def _column(column: Any) -> ValueSource:
     """Return a source of a column's values."""
     if column.keys:
-        return _listed(range(len(column.keys)))
+        return listed_source(range(len(column.keys)))
     if column.dtype == "str":
-        return _listed(("u", "v", "w", "u2", "U"))
+        return listed_source(("u", "v", "w", "u2", "U"))
     low, high = column.bounds or (-8.0, 8.0)
     whole = column.numpy_dtype.kind in "iu"
     low, high = (float(np.ceil(low)), float(np.floor(high))) if whole else (low, high)
@@ -182,11 +173,6 @@ def _column(column: Any) -> ValueSource:
         corners += [(*lowest[:1], *plain[1:]), (*plain[:-1], *highest[-1:])]
     kept = tuple(dict.fromkeys(corners))
     return ValueSource(kept, draw, kept[0])
-
-
-def _listed(values: Sequence[Any]) -> ValueSource:
-    known = tuple(values)
-    return ValueSource(known, lambda rng: known[int(rng.integers(len(known)))], known[0])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -307,19 +293,28 @@ def _known(
     if name in RECORD_METRICS or name == "Symmetric":
         records = records_of(domain) if generator is None else _generated(domain, generator)
         kind = "SymmetricDistance" if name == "Symmetric" else name
+        if is_frame(domain) and (rules := Public.of(domain, d_in)):
+            records = replace(records, mend=rules.mend)
         return RecordSpace(records, kind, int(d_in))
-    if name == "IdDistance":
+    if name in ("IdDistance", "SymmetricIdDistance"):
         records = records_of(domain) if generator is None else _generated(domain, generator)
         return PersonSpace(records, person_place(domain, metric), int(d_in))
+    if name == "FrameDistance" and isinstance(d_in, Bounds):
+        return _frames(domain, metric, d_in)
+    if _is_map(domain) and name in MAP_METRICS and generator is None:
+        return _maps(domain, name, d_in)
     if name == "DiscreteDistance" and generator is not None:
         return MadePairs(generator, d_in)
-    if name in VECTOR_METRICS or name == "VectorNorm":
+    bits = str(getattr(domain, "carrier_type", "")) == "BitVector" and name != "DiscreteDistance"
+    if not bits and (name in VECTOR_METRICS or name == "VectorNorm"):
         return _vectors(domain, metric, name, d_in)
     return None
 
 
 def person_place(domain: dp.Domain, metric: dp.Metric) -> int:
     """Return which part of a record names its person."""
+    if is_frame(domain):
+        return person_column(domain, metric)
     descriptor = getattr(domain, "descriptor", None)
     names = [column.name for column in getattr(descriptor, "columns", ())]
     wanted = metric.descriptor.identifier_column
@@ -328,6 +323,50 @@ def person_place(domain: dp.Domain, metric: dp.Metric) -> int:
     if getattr(descriptor, "ids", False):
         return _PERSON_OF_A_ROW
     raise _unknown("records that name their person", "records without an identifier")
+
+
+def _frames(domain: dp.Domain, metric: dp.Metric, d_in: Bounds) -> PairSpace:
+    """Return pairs of frames within bounds on a person's rows."""
+    inner = metric_name(frame_distance_of(metric))
+    if inner != "SymmetricDistance":
+        raise _unknown("pairs=, or bounds of rows that are added and removed", inner)
+    records = replace(records_of(domain), mend=Public.of(domain, d_in).mend)
+    return RecordSpace(records, inner, d_in)
+
+
+def _is_map(domain: dp.Domain) -> bool:
+    return str(domain.type).startswith("opendp::domains::MapDomain")
+
+
+def _maps(domain: dp.Domain, name: str, d_in: Any) -> MapSpace:
+    """Return pairs of mappings from keys to numbers."""
+    parts = re.fullmatch(r"HashMap<(\w+), (\w+)>", str(domain.carrier_type))
+    if parts is None:
+        raise _unknown("a mapping from atoms to numbers", str(domain.carrier_type))
+    keys, values = (atom_of(dp.atom_domain(T=kind)) for kind in parts.groups())
+    return MapSpace(keys, values, name, d_in, quiet_member(domain), parts[2][0] != "f")
+
+
+def pair_rules(
+    domain: dp.Domain | None, metric: dp.Metric | None, d_in: Any
+) -> Callable[[Any, Any], bool] | None:
+    """Return a test of the public facts of a pair, or None."""
+    if is_frame(domain):
+        assert domain is not None  # noqa: S101 - it is a frame's
+        split = frame_rows(domain)[2]
+        rules = Public.of(domain, d_in)
+        return (lambda x, y: rules.allows(split(x), split(y))) if rules else None
+    if domain is None or metric is None or not _is_map(domain):
+        return None
+    name = metric_name(metric)
+    return lambda x, y: not exceeds(name, measure_distance(name, x, y), d_in)
+
+
+def members_of(subject: Any, space: PairSpace, d_in: Any) -> MemberPairs:
+    """Return a space's pairs that a claim is about."""
+    domain = subject.input_domain
+    rules = pair_rules(domain, subject.input_metric, d_in)
+    return MemberPairs(space, quiet_member(domain), rules)
 
 
 def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> VectorSpace:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.generators.atoms import ValueSource
+from opendp_sim.audit.generators.atoms import ValueSource, listed_source
 from opendp_sim.audit.generators.neighbours import Pair
 
 VECTOR_METRICS = (
@@ -19,6 +19,83 @@ VECTOR_METRICS = (
     "LInfDistance",
     "DiscreteDistance",
 )
+
+
+MAP_METRICS = ("L1Distance", "L2Distance", "LInfDistance", "L01InfDistance", "L02InfDistance")
+_MOST_KEYS, _FLOAT_SLACK = 3, 1 - 1e-12
+
+
+@dataclass(frozen=True)
+class MapSpace:
+    """Generate mappings from keys to numbers, where an absent key has zero.
+
+    A distance of three parts is the number of keys that differ, their L1 or L2 distance, and the largest
+    difference; of one part, that norm.
+    """
+
+    keys: ValueSource
+    values: ValueSource
+    metric: str
+    d_in: Any
+    member: Any
+    """Says whether a mapping is in the domain."""
+    integral: bool
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random mapping and a change of some keys."""
+        base = self._base(rng, int(rng.choice([0, 1, 1, 2, 3, 6])))
+        return self._pair(base, self._moved(rng, base), distance)
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield keys that are absent on one side, alone and beside others."""
+        for count in (0, 1, 0, 2) * 8:
+            base = self._base(rng, count)
+            yield self._pair(base, self._moved(rng, base, fresh=True), self.d_in)
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Change other keys of the same mapping."""
+        return self._pair(pair.genome, self._moved(rng, pair.genome), pair.distance)
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield pairs without one of the keys."""
+        for key in dict.fromkeys([*pair.left, *pair.right]):
+            left, right = (
+                {k: v for k, v in d.items() if k != key} for d in (pair.left, pair.right)
+            )
+            yield self._pair(left, right, pair.distance)
+
+    def _base(self, rng: np.random.Generator, count: int) -> dict[Any, Any]:
+        small = listed_source([1, 2, 10])
+        sources = [small if rng.random() < 0.6 else self.values for _ in range(count)]
+        return {self.keys.pick(rng): source.pick(rng) for source in sources}
+
+    def _moved(
+        self, rng: np.random.Generator, base: dict[Any, Any], *, fresh: bool = False
+    ) -> dict[Any, Any]:
+        """Return the mapping with keys moved, as far as the distance allows."""
+        parts = self.d_in if isinstance(self.d_in, tuple) else None
+        most, total, step = parts or (_MOST_KEYS, self.d_in, self.d_in)
+        count = int(min(most, rng.integers(1, _MOST_KEYS + 1)))
+        root = count if self.metric in ("L1Distance", "L01InfDistance") else count**0.5
+        each = step if self.metric == "LInfDistance" else min(step, total / root)
+        each = int(each) if self.integral else float(each) * _FLOAT_SLACK
+        out, sign = dict(base), rng.choice([-1, 1]).item()
+        for _ in range(count):
+            old = base and not fresh and rng.random() < 0.5
+            key = [*base][int(rng.integers(len(base)))] if old else self.keys.pick(rng)
+            value = base.get(key, 0) + (each if key not in base else sign * each)
+            out[key] = value
+            if value == 0:
+                del out[key]
+        return out
+
+    def _pair(self, left: dict[Any, Any], right: dict[Any, Any], distance: Any) -> Pair:
+        whole = self.d_in if distance is None else distance
+        if not whole:  # at distance zero in all parts
+            whole = tuple(0 * part for part in self.d_in) if isinstance(self.d_in, tuple) else whole
+            right = dict(reversed(left.items()))
+        good = self.member(left) and self.member(right)
+        return Pair(left, right if good else left, whole, left)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,15 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 from opendp import combinators, domains, measurements, measures, metrics, transformations
 
+from opendp_sim.audit.generators.copies import copied
+from opendp_sim.audit.generators.frames import frame_facts, is_frame, rule
 from opendp_sim.audit.instrument.deterministic_ops import AROUND
 from opendp_sim.core import dp
 
@@ -166,3 +169,69 @@ def places() -> Iterator[tuple[Any, str]]:
             if name.endswith(wanted) and not name.startswith(("_", "user_", "new_")):
                 yield module, name
                 yield from ((other, name) for other in copies if hasattr(other, name))
+
+
+# --------------------------------------------------------------------------------------------------
+# A `dp.Context` on a frame searches the scale of its noise anew for each release, in about 0.4 seconds.
+# The search reads no data: it is a function of plan, domain, distances and measure.
+
+
+@contextmanager
+def scales_kept() -> Iterator[None]:
+    """Search the scales of a query on frames once in the block."""
+    frames, context = (sys.modules.get(f"opendp.{n}") for n in ("extras.polars", "context"))
+    places: list[tuple[Any, str, Callable[..., Any]]] = [
+        (getattr(frames, "LazyFrameQuery", None), "resolve", _of_query),
+        (context, "_normalize_compositor", _of_parts),
+    ]
+    undo = []
+    for place, name, key in places if frames is not None else ():
+        real = getattr(place, name, None)
+        if place is not None and isinstance(real, types.FunctionType):
+            undo.append((place, name, real))
+            setattr(place, name, _kept_by(key, real))
+    try:
+        yield
+    finally:
+        for place, name, real in undo:
+            setattr(place, name, real)
+
+
+def _kept_by(key: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    @wraps(real)
+    def searched(*args: Any, **options: Any) -> Any:
+        try:
+            found = key(*args, **options)
+        except Exception:  # noqa: BLE001 - what cannot be described is searched again
+            found = None
+        if found is None:
+            return real(*args, **options)
+        if found not in known:
+            known[found] = real(*args, **options)
+        return copied(known[found])  # a context takes its parts off the list
+
+    return searched
+
+
+def _of_query(query: Any) -> Any:
+    """Return all inputs of the scale of a query."""
+    plan, asked = (object.__getattribute__(query, name) for name in ("polars_plan", "_query"))
+    distances = _distance(asked._d_in), _distance(asked._d_out)  # noqa: SLF001
+    domain, metric = asked._chain  # noqa: SLF001 - of a chain that is no frame's there is none
+    return plan.serialize(), frame_facts(domain), str(metric), str(asked._output_measure), distances  # noqa: SLF001
+
+
+def _of_parts(domain: Any, unit: Any, loss: Any, *parts: Any, **named: Any) -> Any:
+    """Return all inputs of the losses of a composition's parts."""
+    if not is_frame(domain):
+        return None
+    (metric, d_in), (measure, d_out) = unit, loss
+    split = repr((parts, sorted(named.items())))
+    return frame_facts(domain), str(metric), str(measure), _distance(d_in), _distance(d_out), split
+
+
+def _distance(value: Any) -> Any:
+    """Return a distance as a text, of bounds their columns and numbers."""
+    return repr([rule(bound) for bound in value] if isinstance(value, list) else value)

@@ -233,6 +233,13 @@ def _undone(undo: list[tuple[Any, str, Any]]) -> None:
         setattr(place, name, value)
 
 
+def _frames(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
+    """Serve the cells of released frames, where Polars is there."""
+    if (frames := sys.modules.get("opendp.extras.polars")) is not None:
+        collect = frames.OnceFrame.collect
+        put(frames.OnceFrame, "collect", lambda self: tape.collected(collect, self))
+
+
 def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     """Replace module attributes; return the replacement of each original, by identity."""
     copies: dict[int, Any] = {}
@@ -257,6 +264,7 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
             if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
     _made_once(tape, put)
+    _frames(tape, put)
     put(random, "_inst", Proxy(tape, random._inst, "random"))  # noqa: SLF001
     for module in (np.random, random):
         for name in ("get_state", "set_state", "getstate", "setstate"):

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from opendp_sim.audit.generators.copies import copied
+from opendp_sim.audit.generators.frames import is_frame
 from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.decompose_chain import taken_apart
 from opendp_sim.audit.instrument.memoize import Constructors
@@ -222,10 +223,20 @@ class Tape:
                     made, law, self.pools, self.common, bulk=bulk
                 )
             return self._ahead(real, made, argument, law)
+        if law is None and is_frame(
+            made.input_domain
+        ):  # its cells are drawn when they are collected
+            return real(made, argument)
         what = f"{law.family} {law.scale:.6g}" if law is not None else _kind(made)
         if law is not None and not law.whole:
             argument = as_taken(argument)
         return self.other(what, lambda: real(made, argument), zero=argument, law=law)
+
+    def collected(self, real: Callable[[Any], Any], frame: Any) -> Any:
+        """Serve the cells of a released frame."""
+        if self.mode == "real" or self.mode in _LIVE or self.inside or self.foreign_thread:
+            return real(frame)
+        return self.other("the cells of a released frame", lambda: real(frame))
 
     def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
         self.inside = True

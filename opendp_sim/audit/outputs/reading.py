@@ -25,14 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.generators.copies import is_released_frame
 from opendp_sim.audit.outputs.errstate import as_chosen
 from opendp_sim.audit.outputs.exceptions import Raised, without_addresses
 from opendp_sim.audit.state.reachable import is_users
-from opendp_sim.audit.work import metered
+from opendp_sim.audit.work import charge, metered
 
 _DEEPEST, _LONGEST, _BITS, _MOST_NAMES = 5, 300, 13_000, 4
 """Levels that are read, values of an iterator, bits of a number that is written in decimals, and names in
 a note."""
+_COLLECTED = 1e-3
+"""Nominal seconds of collecting a frame: a plan that runs in C has few lines."""
 _ALL_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 _AS_THEY_ARE = frozenset({bytearray, range, np.float64, np.int64, np.bool_, *_ALL_PLAIN})
 _TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, pathlib.PurePath)
@@ -62,12 +65,13 @@ class Reader:
         self.kept: dict[str, str] = {}
         """Attributes and cells that were read, with what keeps them."""
 
-    def reading(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the run with its outputs read."""
+    def reading(self, run: Callable[[Any], Any], *, bits: bool = False) -> Callable[[Any], Any]:
+        """Return the run with its outputs read, bit vectors as bits."""
         under = metered(as_chosen(run))
 
         def reads(data: Any) -> Any:
-            return self.read(written(under(data)))
+            out = self.read(written(under(data)))
+            return np.unpackbits(np.frombuffer(out, np.uint8)).tolist() if bits and out else out
 
         reads.raw, reads.reader = run, self  # type: ignore[attr-defined]
         return reads
@@ -91,6 +95,8 @@ class Reader:
 
     def _opened(self, value: Any, kind: type, depth: int) -> Any:
         home = str(kind.__module__).split(".")[0]
+        if is_released_frame(value):
+            return self._once(value.collect(), depth)
         if home == "opendp":
             return self._named(value)
         if isinstance(value, (complex, np.complexfloating)):
@@ -299,6 +305,22 @@ class Reader:
         cells = value.to_dict(as_series=False) if polars else value.to_dict(orient="tight")
         kinds = [[str(d), *getattr(d, "categories", ())] for d in [*value.dtypes]]
         return self._parts({**cells, "dtypes": kinds, **getattr(value, "attrs", {})}, depth)
+
+    def _once(self, frame: Any, depth: int) -> Any:
+        """Return the cells of a released frame by its keys.
+
+        The order of its rows is not released.
+        """
+        charge(_COLLECTED)
+        keys = [name for name, dtype in frame.schema.items() if not dtype.is_numeric()]
+        if not keys and frame.height == 1:
+            return self.read(list(frame.row(0)), depth + 1)
+        keys = keys or frame.columns[: frame.width > 1]
+        cells: dict[str, Any] = {}
+        for row in sorted(frame.rows(named=True), key=repr):
+            numbers = [v for name, v in row.items() if name not in keys]
+            cells.setdefault(repr([row[name] for name in keys]), []).extend(numbers)
+        return self._parts(dict(sorted(cells.items())), depth)
 
     def _parts(self, parts: Mapping[str, Any], depth: int, owner: str = "") -> dict[str, Any]:
         if owner and len(self.kept) < _LONGEST:

@@ -136,6 +136,9 @@ def _of_choices(budget: str, *, asked: bool) -> str:
 
 def text_of_data(value: Any) -> str:
     """Return a dataset as Python writes it."""
+    if hasattr(value, "collect_schema"):
+        rows, schema = value.collect().rows(), dict(value.collect_schema())
+        return f"pl.LazyFrame({rows!r}, schema={schema!r}, orient='row')"
     if isinstance(value, np.ndarray):
         return f"np.array({value.tolist()!r}).reshape({value.shape})"
     return repr(value)
@@ -148,6 +151,8 @@ def _short(value: Any) -> str:
 
 # --------------------------------------------------------------------------------------------------
 
+_COMPARES = ("L1", "L2", "L3", "L4")
+"""Layers that compare releases, or what they are made of."""
 _INNER = frozenset({"genome", "turned"})
 """What parts of a report are for the search and no reader."""
 
@@ -220,11 +225,26 @@ class Report:
         return found[0] if found and self.evidence is None else None
 
     @property
+    def not_entered(self) -> str:
+        """Return the parts that no layer looked at, or nothing."""
+        if self.evidence is not None or self.empty:
+            return ""
+        kinds = [kind for kind in self.unread if not kind.endswith(")")]
+        if kinds:
+            return f"outputs were not read: {', '.join(kinds)}"
+        compared = any(x.status != "skipped" for x in self.layers if x.layer[:2] in _COMPARES)
+        if compared or not self.opaque:
+            return next((str(x.facts["idle"]) for x in self.layers if x.facts.get("idle")), "")
+        reasons = [x.reason for x in self.layers if x.layer.startswith("L3")]
+        return f"releases were not compared: {'; '.join(reasons) or 'L3 did not run'}"
+
+    @property
     def warnings(self) -> list[str]:
         """Return warnings on a claim that was not refuted."""
         if self.evidence is not None or self.empty:  # of no release there is nothing to warn of
             return []
-        return [str(layer.facts["warning"]) for layer in self.layers if layer.facts.get("warning")]
+        told = [str(layer.facts["warning"]) for layer in self.layers if layer.facts.get("warning")]
+        return [*told, *([f"not entered: {self.not_entered}"] if self.not_entered else [])]
 
     @property
     def tried(self) -> int:
@@ -337,6 +357,7 @@ class Report:
     def __str__(self) -> str:
         name = self.origin or self.subject
         empty = ", but nothing was released" if self.empty else ""
+        empty = empty or (f", but {self.not_entered}" if self.not_entered else "")
         lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict}{empty} ({self.checks})"]
         if self.claim:
             lines.append(f"  claim: {self.claim}")

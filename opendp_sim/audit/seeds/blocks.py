@@ -20,7 +20,7 @@ from opendp_sim.audit.generators.atoms import ValueSource
 from opendp_sim.audit.generators.datasets import atom_of
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Edit, Pair, RecordSpace, _Genome
-from opendp_sim.audit.generators.vectors import VectorSpace
+from opendp_sim.audit.generators.vectors import MapSpace, VectorSpace
 from opendp_sim.audit.seeds.constants import LARGEST_SIZE, MOST_SIZES, Mined
 from opendp_sim.audit.seeds.grammar import Grammar
 from opendp_sim.core.randomness import public_generator
@@ -188,9 +188,12 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
     if isinstance(space, VectorSpace):
         element = domain if space.scalar else domain.element_domain
         return replace(space, source=widened(atom_of(element), grammar, quiet_member(element))[0])
-    if type(space) is not RecordSpace or space.records.build is not list:
+    if isinstance(space, MapSpace):
+        keys, values = (widened(s, grammar, lambda _: True)[0] for s in (space.keys, space.values))
+        return replace(space, keys=keys, values=values)
+    if type(space) is not RecordSpace or not space.records.plain:
         return space
-    atoms = True
+    atoms, build = True, space.records.build
     member: Callable[[Any], bool]
     try:
         member = quiet_member(domain.element_domain)
@@ -198,7 +201,10 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
         whole, atoms = quiet_member(domain), False
 
         def member(value: Any) -> bool:
-            return whole([value])
+            try:
+                return whole(build([value]))
+            except Exception:  # noqa: BLE001 - a value of the code that fits no column
+                return False
 
     plain = space.records.source
     source, near, fresh = widened(plain, grammar, member)

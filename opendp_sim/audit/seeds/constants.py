@@ -21,6 +21,8 @@ from opendp_sim.audit.state.reachable import attribute, cells_and_defaults, name
 _LONGEST_TEXT, _LONGEST_LIST, _LONGEST_PATTERN, _MOST_BLANKS = 40, 200, 300, 3
 _PROSE = re.compile(r"[a-z]{3,} [a-z]{2,} [a-z]{2,}")
 """Of a docstring or a message, which is no regular expression."""
+_LITERAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+_QUOTED = re.compile(r"\"([^\"\n]{1,40})\"|'([^'\n]{1,40})'")
 _NARROW = {
     name: (sign, bits)
     for sign, word in (("i", "int"), ("u", "uint"))
@@ -82,6 +84,12 @@ class Mined:
         if odd and len(text) <= _LONGEST_PATTERN and not _PROSE.search(text):
             self.patterns.add((text, 0))
 
+    def take_plan(self, plan: str) -> None:
+        """Add the literals of a query plan."""
+        self.numbers.update(map(float, _LITERAL.findall(plan)))
+        self.words.update(a or b for a, b in _QUOTED.findall(plan))
+        self.listed |= self.words
+
     def take_list(self, value: Any) -> None:
         """Remember the words of a list or of a table's keys."""
         if isinstance(value, (tuple, list, set, frozenset, dict)) and len(value) <= _LONGEST_LIST:
@@ -107,6 +115,11 @@ class Mined:
                 self.take(part, depth + 1)
 
 
+def is_query_plan(value: Any) -> bool:
+    """Return whether an argument is a query plan of Polars."""
+    return hasattr(value, "collect_schema") and hasattr(value, "explain")
+
+
 def _parts(value: Any) -> Iterable[Any]:
     """Return what a small container holds, or a partial function is given."""
     if isinstance(value, functools.partial):
@@ -126,6 +139,8 @@ def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) ->
         out.words |= out.listed
         if isinstance(argument, functools.partial):
             out.take(argument)
+        if is_query_plan(argument):
+            out.take_plan(argument.explain(optimized=False))
     for function in functions:
         _of_code(function.__code__, out)
         names = names_of(function.__code__)
