@@ -47,10 +47,14 @@ class MapSpace:
         return self._pair(base, self._moved(rng, base), distance)
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield keys that are absent on one side, alone and beside others."""
+        """Yield keys absent on one side, then each value with a change."""
         for count in (0, 1, 0, 2) * 8:
             base = self._base(rng, count)
-            yield self._pair(base, self._moved(rng, base, fresh=True), self.d_in)
+            yield self._pair(base, self._moved(rng, base, old=0.0), self.d_in)
+        for value in self.values.corners:
+            for _ in range(2):
+                base = {self.keys.pick(rng): value}
+                yield self._pair(base, self._moved(rng, base, old=1.0), self.d_in)
 
     def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
         """Change other keys of the same mapping."""
@@ -70,7 +74,7 @@ class MapSpace:
         return {self.keys.pick(rng): source.pick(rng) for source in sources}
 
     def _moved(
-        self, rng: np.random.Generator, base: dict[Any, Any], *, fresh: bool = False
+        self, rng: np.random.Generator, base: dict[Any, Any], *, old: float = 0.5
     ) -> dict[Any, Any]:
         """Return the mapping with keys moved, as far as the distance allows."""
         parts = self.d_in if isinstance(self.d_in, tuple) else None
@@ -81,8 +85,8 @@ class MapSpace:
         each = int(each) if self.integral else float(each) * _FLOAT_SLACK
         out, sign = dict(base), rng.choice([-1, 1]).item()
         for _ in range(count):
-            old = base and not fresh and rng.random() < 0.5
-            key = [*base][int(rng.integers(len(base)))] if old else self.keys.pick(rng)
+            known = base and rng.random() < old
+            key = [*base][int(rng.integers(len(base)))] if known else self.keys.pick(rng)
             value = base.get(key, 0) + (each if key not in base else sign * each)
             out[key] = value
             if value == 0:
