@@ -119,8 +119,12 @@ class CalledObjects:
     def watched(self) -> Iterator[None]:
         """Note calls in the block."""
         wrappers = ("__call__", self._calling), ("invoke", self._calling), ("map", self._mapping)
-        kept = [(kind, name, getattr(kind, name), wrap) for kind in _OBJECTS for name, wrap in wrappers
-                if hasattr(kind, name)]  # fmt: skip
+        kept = [
+            (kind, name, getattr(kind, name), wrap)
+            for kind in _OBJECTS
+            for name, wrap in wrappers
+            if hasattr(kind, name)
+        ]
         for kind, name, real, wrap in kept:
             setattr(kind, name, wrap(real))
         try:

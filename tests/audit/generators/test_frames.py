@@ -25,9 +25,13 @@ from tests.audit.corpus import programs
 dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
 S, PURE = dp.symmetric_distance(), dp.max_divergence()
 BRIEF = replace(
-    Effort.of("quick"), seconds=0.15, trace_seconds=0.1, stability_seconds=0.1, total=0.3,
+    Effort.of("quick"),
+    seconds=0.15,
+    trace_seconds=0.1,
+    stability_seconds=0.1,
+    total=0.3,
     witness_seconds=0.0,
-)  # fmt: skip
+)
 MAPS = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int))
 L01 = dp.l01inf_distance(dp.absolute_distance(T=int))
 BY_NAME = {program.name: program for program in programs() if program.family == "set 5"}
@@ -92,7 +96,7 @@ def test_a_margin_without_columns_has_members() -> None:
         dp.polars._domain_from_dtype(pl.Categorical()),
         dp.polars._domain_from_dtype(pl.Enum(["u", "v"])),
     ],
-)  # fmt: skip
+)
 def test_columns_of_all_kinds_are_drawn(cell: Any) -> None:
     pairs = drawn(table(c=cell), S, 1, 20)
     assert len({repr(pair.left.collect().rows()) for pair in pairs}) > 3
@@ -223,9 +227,11 @@ def test_an_infinite_stability_map_stands_in_the_first_line() -> None:
 @pytest.mark.long
 def test_a_query_of_a_context_is_audited_without_its_data() -> None:
     context = dp.Context.compositor(
-        data=pl.LazyFrame({"x": [7_777]}), privacy_unit=dp.unit_of(contributions=2),
-        privacy_loss=dp.loss_of(epsilon=1.0), split_evenly_over=1,
-    )  # fmt: skip
+        data=pl.LazyFrame({"x": [7_777]}),
+        privacy_unit=dp.unit_of(contributions=2),
+        privacy_loss=dp.loss_of(epsilon=1.0),
+        split_evenly_over=1,
+    )
     report = audit(context.query().select(dp.len(signed=True)), budget=BRIEF)
     assert (report.verdict, report.d_in, report.claim) == ("not refuted", 2, "epsilon 1")
     assert "7777" not in str(report)
@@ -237,11 +243,17 @@ def test_a_scale_is_searched_once_a_plan() -> None:
     """Equal plans on domains with other margins are other queries."""
 
     def resolved(length: int) -> float:
-        query = dp.Context.compositor(
-            data=pl.LazyFrame({"x": [1]}), privacy_unit=dp.unit_of(contributions=1),
-            privacy_loss=dp.loss_of(epsilon=1.0), split_evenly_over=1,
-            margins=[dp.polars.Margin(by=[], max_length=length)],
-        ).query().select(pl.col("x").fill_null(0).dp.sum((0, 10)))  # fmt: skip
+        query = (
+            dp.Context.compositor(
+                data=pl.LazyFrame({"x": [1]}),
+                privacy_unit=dp.unit_of(contributions=1),
+                privacy_loss=dp.loss_of(epsilon=1.0),
+                split_evenly_over=1,
+                margins=[dp.polars.Margin(by=[], max_length=length)],
+            )
+            .query()
+            .select(pl.col("x").fill_null(0).dp.sum((0, 10)))
+        )
         return id(query.resolve())
 
     with scales_kept():
