@@ -22,6 +22,8 @@ HEAVY = {
     "matplotlib",
     "scipy.stats",
     "opendp.context",
+    "starlette",
+    "uvicorn",
 }
 RUNS = {"opendp_sim.cli.apply", "opendp_sim.dsl.run.execute", "rich.progress"}
 LIGHT = {*HEAVY, "numpy", "scipy", "pydantic", "opendp"}

@@ -46,6 +46,7 @@ const numeric = () => release().columns.filter((column) => column.bounds);
 
 function chosen() {
   fill($("question"), "option", release().asks);
+  if (release().asks.includes("density")) $("question").value = "density"; // the one that needs nothing else
   fill($("along"), "option", numeric().map((column) => column.name));
   $("claim").textContent = release().claim;
   at = {};
