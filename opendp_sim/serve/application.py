@@ -136,7 +136,7 @@ class Application:
             Route("/v1/ledgers", self.ledgers),
             Route("/v1/ledgers/{name}/report", self.ledger_report),
         ]
-        probes = ("/health/live", "/health/ready", "/metrics")
+        probes = ("/health/live", "/health/ready")
         self.guarded = Guard(
             Router(routes, redirect_slashes=False),
             hosts,

@@ -32,7 +32,7 @@ from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import Span
 from opendp_sim.report.answer import released_parts
 from opendp_sim.report.maps import SURE, numeric_columns
-from opendp_sim.studio.forecast import forecast, ledger_standing
+from opendp_sim.studio.forecast import Standing, forecast, ledger_standing
 from opendp_sim.studio.questions import (
     QUESTIONS,
     Form,
@@ -60,8 +60,6 @@ _NAMES = 1000
 _TICKET = 60.0
 """Seconds in which a link is used."""
 _NONCE = (16, 64)
-_CHARGED = ("OS902", "OS609")
-"""Codes of refusals whose charge may stand; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +273,7 @@ class Desk:
             self._spending.release()
 
     def _spent(self, laid: Laid, nonce: str, head: str) -> Answer:
-        standing = ledger_standing(laid.plan, {"room": 0, "left": ""})
+        standing = _standing(laid.plan)
         if standing is None or standing.refused or standing.head != head:
             return _refusal(
                 "moved",
@@ -284,8 +282,10 @@ class Desk:
         try:
             done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
         except SimError as error:
-            text = "" if error.code in _CHARGED else "Nothing was charged. "
-            return _refusal(error.code, text + str(error))
+            after = _standing(laid.plan)  # the ledger alone knows: a refusal has no code for it
+            same = after is not None and not after.refused and after.runs == standing.runs
+            text = "Nothing was charged." if same else "This run may be charged: see the ledger."
+            return _refusal(error.code, f"{text} {error}")
         ((output, file),) = done.files.items()
         view: Plain = {"run": nonce, "claim": tell(laid.plan).cost.value, "left": done.left or ""}
         body: Plain = done.plain() | {"file": file.name, "view": view}
@@ -323,6 +323,10 @@ class Desk:
             return _refusal(error.code, str(error))
         finally:
             self._spending.release()
+
+
+def _standing(plan: Plan) -> Standing | None:
+    return ledger_standing(plan, {"room": 0, "left": ""})
 
 
 def _pictures(plan: Plan, output: str, file: Path) -> Plain:

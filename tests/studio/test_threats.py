@@ -14,7 +14,8 @@ import httpx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from opendp_sim.studio import app
+from opendp_sim.core.errors import DataError
+from opendp_sim.studio import app, desk
 from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
 from tests.studio.conftest import BODY, serving, write_table
@@ -384,6 +385,24 @@ def test_a_limit_is_a_limit(studio):
     refused = studio.spend(found)
     assert code(refused) == (409, "OS402")
     assert "Nothing was charged" in refused.json()["error"]["text"]
+
+
+@pytest.mark.parametrize("charges", [False, True])
+def test_whether_a_refused_run_was_charged_is_read_from_the_ledger(studio, monkeypatch, charges):
+    """A refusal before the charge and one after it may have the same code."""
+    plain = desk.apply
+
+    def refused(*args, **kwargs):
+        if charges:
+            plain(*args, **kwargs)
+        raise DataError("OS601", "file", expected="a file", got="none", hint="look.")
+
+    monkeypatch.setattr(desk, "apply", refused)
+    answer = studio.spend(studio.planned())
+    text = answer.json()["error"]["text"]
+    assert code(answer) == (409, "OS601")
+    assert ("Nothing was charged" in text) is not charges
+    assert ("may be charged" in text) is charges
 
 
 def test_a_release_is_asked_and_taken_away(studio):
