@@ -136,9 +136,10 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                _set_headers(message)
+            elif not message.get("more_body"):  # before the last byte leaves: who has it is counted
+                name = getattr(scope.get("endpoint"), "__name__", "none")
+                self._seen(name, status, time.monotonic() - began)
             await send(message)
 
         scope["app"] = self  # so that an unknown path is an exception
@@ -156,8 +157,6 @@ class Guard:
             response = _answer(error)
         if response is not None:
             await response(scope, receive, sending)
-        name = getattr(scope.get("endpoint"), "__name__", "none")
-        self._seen(name, status, time.monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
         """Refuse what another host's or another page's request is."""
@@ -173,6 +172,13 @@ class Guard:
             raise HttpRefusal(403, "origin", "a request of this server's own page, or of no page")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise HttpRefusal(403, "origin", "a request of this server's own page, or of no page")
+
+
+def _set_headers(message: Message) -> None:
+    """Set the headers that the application did not set."""
+    headers = MutableHeaders(scope=message)
+    for name, value in _HEADERS.items():
+        headers.setdefault(name, value)
 
 
 def _answer(error: Exception) -> Response:
