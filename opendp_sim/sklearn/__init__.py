@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         InputTypeRefused,
         PlanRefused,
     )
+    from opendp_sim.sklearn.base import NoiseDecidesWarning
     from opendp_sim.sklearn.budget import Budget
     from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
     from opendp_sim.sklearn.kernel_density import DPKernelDensity
@@ -42,6 +43,7 @@ __all__ = [
     "HashFold",
     "InputRefused",
     "InputTypeRefused",
+    "NoiseDecidesWarning",
     "PlanRefused",
     "PrivateScore",
     "PublicScaler",
@@ -67,6 +69,7 @@ _WHERE = {
     "HashFold": "model_selection",
     "InputRefused": "_validation.refusals",
     "InputTypeRefused": "_validation.refusals",
+    "NoiseDecidesWarning": "base",
     "PlanRefused": "_validation.refusals",
     "PrivateScore": "metrics",
     "PublicScaler": "preprocessing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -66,13 +67,21 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
         before = dict(held)
         try:
             refuse_private_parameters(self, (*args, *kwargs.values()))
-            return fit(self, *args, **kwargs)
+            found = fit(self, *args, **kwargs)
         except BaseException:
             held.clear()
             held.update(before)
             raise
+        # After the fit stands: whoever makes errors of warnings has paid for it, and keeps it.
+        if isinstance(self, PrivateEstimator) and (doubt := self._doubt()) is not None:
+            warnings.warn(doubt, NoiseDecidesWarning, stacklevel=2)
+        return found
 
     return whole
+
+
+class NoiseDecidesWarning(UserWarning):
+    """Warn that a released model cannot be told from noise."""
 
 
 def refuse_private_parameters(estimator: Any, given: Sequence[Any]) -> None:
@@ -378,6 +387,13 @@ class PrivateEstimator(Copyable):
     def _budget(self) -> Mapping[str, Number]:
         """Return the budget of one fit, as a spec states it."""
         return budget_of(self)
+
+    def _doubt(self) -> str | None:
+        """Return why a released model may be noise alone, or None.
+
+        From the release alone.
+        """
+        return None
 
     # --- answers -------------------------------------------------------------------------------------
 

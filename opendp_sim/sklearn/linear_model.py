@@ -16,6 +16,12 @@ from opendp_sim.sklearn._validation.refusals import InputRefused
 from opendp_sim.sklearn._validation.tables import dtype_of, label_array
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
+_RARE = 0.05
+_MORE = (
+    "more records, a larger epsilon, tighter bounds or fewer columns may help, and `private_score` "
+    "measures what the model is worth."
+)
+
 
 @estimator
 class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
@@ -85,6 +91,9 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         if self.measure == "pure":
             return super()._release()
         return {"mechanism": {"linear_regression": {"radius": float(self.radius)}}}
+
+    def _doubt(self) -> str | None:
+        return None if self.coef_.any() else f"no slope could be told from noise: {_MORE}"
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the linear function at each query, clipped to ``y_bounds``, shape (q,)."""
@@ -166,6 +175,15 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         size = {} if self.size is None else {"size": self.size}
         rows = {} if self.features == "linear" else {"rows": "length"}
         return {"mechanism": {"linear_model": {"steps": self.max_iter, **rows, **size}}}
+
+    def _doubt(self) -> str | None:
+        scores: Any = self.release_.released.capability("class_scores", type(self).__name__)
+        if scores.chance_of_noise(self.release_.arrays) <= _RARE:
+            return None
+        return (
+            "the released weights are such as noise alone makes in more than 1 of 20 runs, so they do "
+            f"not show that data decided anything: {_MORE}"
+        )
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         return self._ask("predict", X)["score"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.arithmetic.rounding import sqrt_up
@@ -14,6 +16,7 @@ from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
+from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.sample_size import rare_records, too_few
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows, grid_rows
@@ -25,6 +28,22 @@ from opendp_sim.measurements.linear._impl.whitening import whitened
 
 # --------------------------------------------------------------------------------------------------
 # What can be asked of a released linear model: the logits of public queries.
+
+
+_DRAWS = 999
+"""Runs of noise alone that a release is compared with."""
+
+
+def _beside(direction: NDArray[np.float64], cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return cells in the directions orthogonal to one.
+
+    ``cells`` (d, K); the result (d - 1, K), in an orthonormal basis.
+    """
+    mirror = direction / max(float(np.linalg.norm(direction)), 2.0**-60)
+    mirror[-1] += math.copysign(1.0, mirror[-1])  # Householder's, that turns it into the last one
+    mirror /= np.linalg.norm(mirror)
+    turned: NDArray[np.float64] = cells - 2.0 * np.outer(mirror, mirror @ cells)
+    return turned[:-1]
 
 
 @dataclass(frozen=True)
@@ -42,6 +61,32 @@ class LinearReader:
             rows = whitened(rows, np.asarray(released["whitening"], dtype=np.int64))
         weights = np.asarray(released["weights"], dtype=np.float64) * (LOGIT / GRID_SIDE)
         return public_product(rows.astype(np.float64), weights)
+
+    def chance_of_noise(self, released: Arrays) -> float:
+        """Return the chance that noise alone makes weights as unusual (Lemma 7)."""
+        weights = np.asarray(released["weights"], dtype=np.float64) * LOGIT
+        width, classes = weights.shape
+        mean, matrix = np.eye(width)[-1], None
+        if self.descent.whiten:
+            matrix = np.asarray(released["whitening"], dtype=np.int64)
+            mean = matrix[-1] / np.maximum(np.square(matrix.astype(np.float64)).sum(axis=0), 1.0)
+        if classes < 2:
+            return 0.0
+        cells = _beside(np.ones(classes), _beside(mean, weights).T)
+        cells /= self.descent.noise_of_a_weight(matrix)
+        few, many = sorted(cells.shape)
+        square = float(np.square(cells).sum())
+        long = float(special.gammaincc(few * many / 2.0, square / 2.0))
+        # Of lengths that differ by direction: the likelihood ratio of one covariance against all.
+        inner = cells.T @ cells if cells.shape[1] == few else cells @ cells.T
+        values = np.maximum(np.linalg.eigvalsh(inner) / many, 1e-300)
+        own = float((values - np.log(values)).sum())
+        draw = public_generator(0, "linear_model", "noise alone")
+        chi = draw.chisquare(many - np.arange(few), (_DRAWS, few))  # Bartlett's triangle
+        rest = draw.chisquare(few * (few - 1) / 2.0, _DRAWS) if few > 1 else np.zeros(_DRAWS)
+        noise = (chi.sum(axis=1) + rest) / many - np.log(chi / many).sum(axis=1)
+        uneven = (1.0 + float((noise >= own).sum())) / (1.0 + _DRAWS)
+        return min(1.0, 2.0 * min(long, uneven))
 
     def without_noise(self, rows: Any) -> Arrays:
         """Return the same descent's arrays without noise."""

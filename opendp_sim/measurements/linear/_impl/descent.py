@@ -26,6 +26,7 @@ from opendp_sim.core.errors import SpaceError
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import (
     WIDEST_TABLE,
+    count_in,
     moments,
     moments_norm_squared,
     whitened,
@@ -431,6 +432,18 @@ class Descent:
             cap = _CAP_WHITENED if self.whiten else _CAP
             strength = min(strength, cap * self.steps / max(size, 1.0))
         return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * GRID_SIDE)
+
+    def noise_of_a_weight(self, whitening: NDArray[np.int64] | None) -> float:
+        """Return a weight's deviation by noise alone, in logits (Lemma 7)."""
+        last = self.steps - self.steps // 2
+        # The sum of weights, over the first steps after a gradient, that one unit of it moves.
+        moved = (1.0 - _MOMENTUM ** np.arange(1, self.steps + 1)) / (1.0 - _MOMENTUM)
+        summed = np.concatenate([np.zeros(last), np.cumsum(moved)])
+        kept = (summed[last:] - summed[:-last]) / last
+        size: float | None = self.size
+        if whitening is not None:
+            size = count_in(whitening, self.whitening_scale, self.scaled.constant)
+        return self.rate(size) * self.scale * float(np.sqrt(np.square(kept).sum()))
 
     def run(self, seen: ScaledRecords, noise: Noise = rounded_noise) -> NDArray[np.int64]:
         """Release the weights, after any whitening, as an int64 vector."""

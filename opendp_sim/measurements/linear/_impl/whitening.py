@@ -61,6 +61,19 @@ def whitening_of(
     return whole, size
 
 
+def count_in(matrix: NDArray[np.int64], scale: float, constant: int) -> float:
+    """Return about the number of records that ``whitening_of`` read.
+
+    Its columns are eigenvectors divided by known roots, and the constant's own moment is known: what is
+    left of it is the noise for one record. Less where an eigenvalue was below 0.
+    """
+    width, plain = len(matrix), matrix * UNIT
+    square = np.maximum(np.square(plain).sum(axis=0), UNIT**2)
+    whole = float((np.square(plain[-1] / square) / width).sum())
+    noise = max(whole - (constant / GRID_SIDE) ** 2, UNIT)
+    return max(scale / GRID_SIDE**2 * float(np.sqrt(width)) / noise, 1.0)
+
+
 def whitened(rows: NDArray[np.float32], matrix: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return whitened rows (n, w), in whole steps of at most SIDE."""
     out = np.empty(rows.shape, dtype=np.float32)
