@@ -102,6 +102,7 @@ def plan_command(
             check_target(File(output), kept_of(spec), force=force)
         if json_:
             plain = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
+            plain["forecast"] = {name: one.plain() for name, one in plan.forecast().items()}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(plain | ({"predicted": each} if each else {}))
         else:

@@ -278,11 +278,11 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
     if found is None or error is None:
         return {}
     rows = found[1]
-    if error.size:
+    if safe := error.safe_from:
         leads = _column(rows, ("margin",))
         if not leads or median(leads) <= 0:
             return {}
-        below = sum(lead < error.size for lead in leads)
+        below = sum(lead < safe for lead in leads)
         told = f"{below:,} of {len(leads):,} leads here are below the safe lead: noise may have decided"
         return {found[0]: f"{told}."}
     values, noise = _column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,))

@@ -124,8 +124,10 @@ def test_an_attacker_s_curve_is_between_guessing_and_certainty():
 
 def test_errors_of_a_plan_are_those_of_the_plan():
     fit = sim.density({"x": (0, 1)}, bandwidth=0.2, epsilon=1.0)
+    drawn = ErrorDisplay.from_plan(fit.plan).errors  # a release: the errors of its questions
+    assert list(drawn) == ["density of release: noise_error"]
     with pytest.raises(sim.SimError, match="OS101"):
-        ErrorDisplay.from_plan(fit.plan)  # its output is the release itself: it states no error
+        ErrorDisplay.from_plan(sim.top("item", k=3).plan)  # votes have no curve
     spec = Path(__file__).parents[2] / "specs" / "digit-means.yaml"
     plan = sim.plan(spec)
     display = ErrorDisplay.from_plan(plan, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from opendp_sim.dsl.plan.expected_error import error_forecasts
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.types.error_terms import BESIDE
 
@@ -18,6 +19,8 @@ _SUMS = {
 
 def unit_of_answers(plan: Planned, output: str) -> str:
     """Return the unit of an output's answers, or an empty text."""
+    if output not in plan.outputs:  # a question asked later
+        return error_forecasts(plan)[output].unit
     return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
 
 

@@ -15,12 +15,14 @@ from opendp_sim.core.memory import machine_memory
 from opendp_sim.dsl.files.paths import check_places
 from opendp_sim.dsl.grammar.reader import Draft, draft_of_file
 from opendp_sim.dsl.plan.accountant import account, measurement_of
+from opendp_sim.dsl.plan.expected_error import asked_later, error_forecasts
 from opendp_sim.dsl.plan.gaussian_facts import attackers_of, gaussian_facts
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.plan.text import ErrorCurve, as_yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.describe import memory_of, stage_plain
+from opendp_sim.dsl.types.error_terms import ErrorForecast
 from opendp_sim.dsl.types.infer import type_stages
 from opendp_sim.dsl.types.outputs import type_outputs, unreleased
 from opendp_sim.dsl.types.records import Typed
@@ -101,6 +103,21 @@ class Plan(Planned):
             )  # fmt: skip
         return measurement_of(releases, self.privacy, self.target, curve=curve)
 
+    def forecast(self) -> dict[str, ErrorForecast]:
+        """Return each question's error as numbers, before any data is opened.
+
+        A question is an output, or ``QUESTION of OUTPUT`` of a release that is asked later. Every text
+        about errors, of a terminal, page or notebook, is made from these.
+
+        Example:
+            >>> import opendp_sim as sim
+            >>> told = sim.density({"x": (0.0, 1.0)}, bandwidth=0.1).plan.forecast()
+            >>> found = told["density of release"]
+            >>> found.unit, round(found.noise, 1), round(found.at(100), 1)
+            ('rows', 9.0, 9.0)
+        """
+        return error_forecasts(self)
+
     def to_yaml(self, *, brief: bool = False) -> str:
         """Return the program as a spec of equal hash.
 
@@ -111,7 +128,10 @@ class Plan(Planned):
         return as_yaml(self, brief=brief)
 
     def errors(self, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
-        """Return this program's errors at other budgets."""
+        """Return this program's errors at other budgets.
+
+        Of outputs; of a release that no output asks, those of its questions.
+        """
         return _errors_at(self, epsilon, delta)
 
     @property
@@ -189,4 +209,9 @@ def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None)
         for name, output in other.outputs.items():
             for word, error in output.expected.items():
                 found.setdefault(f"{name}: {word}", []).append(float(error))
+        asked = {output.stage.name for output in other.outputs.values() if output.posts}
+        for name, later in asked_later(other).items():
+            stage = other.outputs[name.partition(" of ")[2]].stage.name
+            if later.errors is not None and stage not in asked:
+                found.setdefault(f"{name}: noise_error", []).append(later.errors.noise)
     return ErrorCurve(tuple(map(float, epsilon)), {k: tuple(v) for k, v in found.items()})

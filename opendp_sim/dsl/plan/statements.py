@@ -23,10 +23,10 @@ from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import after_runs
 from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.dsl.plan.advice import advised_of, warnings_of
-from opendp_sim.dsl.plan.expected_error import asked_later, how_wrong
+from opendp_sim.dsl.plan.expected_error import error_forecasts
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.types.describe import keys_text
-from opendp_sim.dsl.types.error_terms import Wrong
+from opendp_sim.dsl.types.error_terms import ErrorForecast
 
 _SHOWN = 12
 """Outputs whose errors stand on a first screen, a line each."""
@@ -42,7 +42,7 @@ class PlanStatements:
         attacker: of the plan's total, or of all known runs together; None for public data.
         claim: (epsilon,) or (epsilon, delta) of one run; None in another measure.
         room: how many more such runs the ledger allows; None where none counts.
-        errors: each output's expected error, by name; of questions asked later where there are none.
+        errors: the expected error of each output and of each question asked later, by name.
         plan, who, privacy, error, cost, repeat: the statements, in the order of a reader's questions.
         each_error: a line for each output, of which ``error`` is the first.
         data: of the claim, the data, its steps and the noise.
@@ -53,7 +53,7 @@ class PlanStatements:
     attacker: Attacker | None
     claim: tuple[float, ...] | None
     room: int | None
-    errors: Mapping[str, Wrong]
+    errors: Mapping[str, ErrorForecast]
     plan: Statement
     who: Statement
     privacy: Statement
@@ -90,7 +90,7 @@ def tell(
     *,
     ledger: Mapping[str, Any] | None = None,
     runs: int = 0,
-    predicted: Mapping[str, Wrong] | None = None,
+    predicted: Mapping[str, ErrorForecast] | None = None,
     wrote: str = "",
 ) -> PlanStatements:
     """Return all statements about a plan.
@@ -102,8 +102,7 @@ def tell(
         predicted: errors from public points, by output: they come first.
         wrote: what a run wrote.
     """
-    told = how_wrong(plan) or asked_later(plan)
-    errors = {**(predicted or {}), **told, **(predicted or {})}
+    errors = {**(predicted or {}), **error_forecasts(plan), **(predicted or {})}
     warned, unit = tuple(warnings_of(plan)), unit_of(plan)
     attacker = claim = None
     who = Statement("who", "Nobody", "nobody: all data is declared public")
@@ -118,8 +117,7 @@ def tell(
         cost = loss_statement(unit, claim, loss_text(plan.privacy.measure, plan.total))
         repeat = _repeat(plan, ledger, alone)
         cost = replace(cost, line=_cost(plan, cost.value, ledger, runs))
-    later = {**errors, **(asked_later(plan) if told else {})}
-    each_error = tuple(_errors(later, [n for n in plan.outputs if not _covered(n, later)]))
+    each_error = tuple(_errors(errors, [n for n in plan.outputs if not _covered(n, errors)]))
     name = plan.program.name
     line = f"{_short(name, LINE - 44)}: no data was opened, nothing is spent yet"
     line = f"{_short(name)}: {wrote}" if wrote else line
@@ -241,15 +239,17 @@ def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) ->
     )
 
 
-def _covered(output: str, errors: Mapping[str, Wrong]) -> bool:
+def _covered(output: str, errors: Mapping[str, ErrorForecast]) -> bool:
     """Return whether an output, or a question to it, has an error."""
     return output in errors or any(name.endswith(f" of {output}") for name in errors)
 
 
-def _errors(errors: Mapping[str, Wrong], others: Sequence[str]) -> Iterator[Statement]:
+def _errors(errors: Mapping[str, ErrorForecast], others: Sequence[str]) -> Iterator[Statement]:
     """Yield a statement of each output's error, the sentences with the last."""
     told = {name.removesuffix(" of release"): error for name, error in errors.items()}
-    told |= {name: Wrong("depends on what the release is asked") for name in others if errors}
+    told |= {
+        name: ErrorForecast("depends on what the release is asked") for name in others if errors
+    }
     if not told:
         line = "not known in advance: it depends on what the release is asked"
         yield Statement("error", "Not known", line)

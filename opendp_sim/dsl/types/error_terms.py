@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,21 +24,136 @@ BESIDE = (100, 10_000)
 """Numbers of records that an error is told beside: a plan knows none."""
 
 
+BY_DRAWS = {"sampling": "the draws of the sketch", "projection": "the projection"}
+BY_ROWS = {"bias": "the structure itself", "rounding": "rounding to the grid"}
+
+
 @dataclass(frozen=True)
-class Wrong:
-    """How wrong an output's answers will be.
+class Whole:
+    """Hold the parts of a sum's error, in its unit.
+
+    Attributes:
+        noise: its deviation, the same for any number of records.
+        drawn: by word, the most that the deviation grows with each record.
+        fixed: by word, the most that the sum is moved with each record.
+        cuts: steps whose share is not known.
+    """
+
+    noise: float
+    drawn: Mapping[str, float]
+    fixed: Mapping[str, float]
+    cuts: tuple[str, ...] = ()
+
+    def at(self, records: int) -> float:
+        """Bound the whole root mean square error with ``records`` records."""
+        drawn = (records * value for value in self.drawn.values())
+        return math.hypot(self.noise, *drawn) + records * sum(self.fixed.values())
+
+    def within(self, records: int) -> float:
+        """Bound what 95 errors of 100 are within, with ``records`` records."""
+        fixed = records * sum(self.fixed.values())
+        return WIDE * (self.at(records) - fixed) + fixed
+
+    def times(self, factor: float) -> Whole:
+        """Return the errors in another unit."""
+        drawn = {word: factor * value for word, value in self.drawn.items()}
+        fixed = {word: factor * value for word, value in self.fixed.items()}
+        return Whole(factor * self.noise, drawn, fixed, self.cuts)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether anything but noise is known of."""
+        return any(self.drawn.values()) or any(self.fixed.values())
+
+    def parts(self) -> Iterator[tuple[str, float]]:
+        """Yield what each record adds at most within 95%, the largest first."""
+        named = [(BY_DRAWS[word], WIDE * value) for word, value in self.drawn.items()]
+        named += [(BY_ROWS[word], value) for word, value in self.fixed.items()]
+        yield from sorted((part for part in named if part[1]), key=lambda part: -part[1])
+
+
+@dataclass(frozen=True)
+class ErrorForecast:
+    """How wrong a question's answers will be, as numbers and in words.
+
+    Numbers are what 95% of errors are within; terminal, page and notebook lay out ``line``, which is
+    made of them.
 
     Attributes:
         line: the size of the error, in one line of a terminal.
         more: what follows it: its parts, and what they depend on.
         value: the number alone, for a headline.
-        size: of a lead, the number of rows that is safe; else 0.
+        unit: what the numbers are counted in; empty where nothing is known in advance.
+        errors: the parts of the error; None where nothing is known in advance.
+        least: of a mean, the number of rows below which it is only noise; None for a sum.
+        divisor: of a mean, the deviation of the noisy number of rows that it is divided by.
+        largest: the largest mean.
+        safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
     """
 
     line: str
     more: str = ""
     value: str = "not known"
-    size: float = 0.0
+    unit: str = ""
+    errors: Whole | None = None
+    least: float | None = None
+    divisor: float = 0.0
+    largest: float = 0.0
+    safe_from: float | None = None
+
+    @property
+    def noise(self) -> float | None:
+        """Bound 95% of the errors by noise alone.
+
+        Of a mean: of the sum before it is divided.
+        """
+        return None if self.errors is None else WIDE * self.errors.noise
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return what each row adds at most within 95%, by cause.
+
+        Of a mean: whatever the number of rows.
+        """
+        return {} if self.errors is None else dict(self.errors.parts())
+
+    def at(self, records: int, answer: float | None = None) -> float | None:
+        """Bound 95% of the errors with ``records`` rows.
+
+        A mean is a noisy sum by a noisy number: ``(S + X) / (N + Y)`` is off by ``(X - A Y) / N`` to
+        first order in Y / N, where A is the mean. X and Y may depend on each other, so their deviations
+        are added.
+
+        Args:
+            records: the number of rows.
+            answer: of a mean, its size A; left out for the largest.
+
+        Returns:
+            The bound, in ``unit``; None where it is not known in advance, or the answer only noise.
+        """
+        if self.errors is None:
+            return None
+        whole = self.errors.within(records)
+        if self.least is None:
+            return whole
+        if records < max(self.least, 1.0):
+            return None
+        size_of = self.largest if answer is None else abs(answer)
+        return (whole + WIDE * self.divisor * size_of) / records
+
+    def plain(self) -> dict[str, Any]:
+        """Return the numbers and the line as plain JSON."""
+        return {
+            "unit": self.unit,
+            "noise": self.noise,
+            "parts": self.parts,
+            "at": {str(records): self.at(records) for records in BESIDE},
+            "least": self.least,
+            "divisor": None if self.least is None else WIDE * self.divisor,
+            "largest": None if self.least is None else self.largest,
+            "safe_from": self.safe_from,
+            "line": self.line,
+        }
 
     @property
     def whole(self) -> str:
@@ -66,12 +182,12 @@ def at_least(value: float) -> str:
     return size(float(up_text(value, 2 if abs(value) < 100 else 3)))
 
 
-def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
+def as_predicted(total: float, noise: float, records: int, unit: str = "") -> ErrorForecast:
     """State the whole error predicted from public points, in its unit."""
     value = f"±{wide(total)}{' rows' if unit == RECORDS else ''}"
     line = f"{WITHIN} within {value}, with {records:,} rows like these points"
     counted = "" if unit in ("", RECORDS) else f", in {unit}"
-    return Wrong(line, f"{counted}; noise alone is ±{wide(noise)}", value)
+    return ErrorForecast(line, f"{counted}; noise alone is ±{wide(noise)}", value, unit)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -162,7 +278,7 @@ def accuracy_of(expected: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in expected.items() if name in names}
 
 
-def of_release(expected: Mapping[str, Any]) -> Wrong | None:
+def of_release(expected: Mapping[str, Any]) -> ErrorForecast | None:
     """Return a release's most useful error fact, or None."""
     for name, (line, number, more) in STATED.items():
         if name in expected:
@@ -172,7 +288,16 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
             facts |= {"up": at_least(value), "near": few_digits(value)}
             facts |= {"wide": wide(value), "share": f"{WIDE * value:.0%}"}
             told = f"{more}{_ranked(expected)}"
-            return Wrong(line.format(**facts), told, number.format(**facts))
+            errors = Whole(value, {}, {}) if "{wide}" in line else None
+            safe = value if "{up}" in line else None
+            return ErrorForecast(
+                line.format(**facts),
+                told,
+                number.format(**facts),
+                "rows" if "rows" in line else "votes",
+                errors,
+                safe_from=safe,
+            )
     return None
 
 

@@ -32,7 +32,14 @@ from opendp_sim.dsl.plan.expected_error import (
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import reference
 from opendp_sim.dsl.run.predict import predict_errors
-from opendp_sim.dsl.types.error_terms import STATED, as_predicted, at_least, few_digits
+from opendp_sim.dsl.types.error_terms import (
+    BY_DRAWS,
+    BY_ROWS,
+    STATED,
+    as_predicted,
+    at_least,
+    few_digits,
+)
 from tests._plans import planned
 
 FOLDER = Path(__file__).parents[3] / "specs"
@@ -58,12 +65,12 @@ def check_sum(output, error, noise):
     whole, unit = whole_of(output, noise), next(p.unit for p in reversed(output.posts) if p.unit)
     last = output.decl.post[-1]
     leads = last.key == "classify" and last.rule == "map"
-    assert (error.size > 0) == leads
+    assert (error.safe_from is not None) == leads
     if leads:
         rivals = len(output.domain.labels) - 1
         deviations = NormalDist().inv_cdf(1 - NormalDist().cdf(-2) / rivals)
-        assert error.size == pytest.approx(deviations * math.sqrt(2) * noise)
-        assert error.line.endswith(f" {at_least(error.size)} rows or more")
+        assert error.safe_from == pytest.approx(deviations * math.sqrt(2) * noise)
+        assert error.line.endswith(f" {at_least(error.safe_from)} rows or more")
     elif whole.has_parts:
         assert f"within ±{few_digits(whole.within(100))}" in error.line
         assert "(100 rows assumed)" in error.line
@@ -94,7 +101,7 @@ def test_every_output_that_answers_is_told(spec):
             counted = output.expected["noise of the number of records"]
             assert f"±{few_digits(2.12 * counted)}" in told[name].whole
         elif noise is not None:
-            assert few_digits(2.12 * noise) in told[name].whole or told[name].size
+            assert few_digits(2.12 * noise) in told[name].whole or told[name].safe_from
             assert max(post.of_a_record for post in output.posts) > 0, name
             check_sum(output, told[name], noise)
         elif name in told:
@@ -195,8 +202,8 @@ def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100_among_all_classes():
     noise = plan.outputs["densities"].expected["noise_error"]
     classes = len(plan.outputs["answers"].domain.labels)
     draws = np.random.default_rng(7).normal(scale=noise, size=(40_000, classes))
-    turned = ((draws[:, 1:] - draws[:, :1]).max(axis=1) > told.size).mean()
-    one = 0.5 * math.erfc(told.size / (2.0 * noise))
+    turned = ((draws[:, 1:] - draws[:, :1]).max(axis=1) > told.safe_from).mean()
+    one = 0.5 * math.erfc(told.safe_from / (2.0 * noise))
     assert (classes - 1) * one == pytest.approx(0.02275, rel=1e-3)
     assert (
         0.012 < turned < 0.023
@@ -227,8 +234,9 @@ def test_a_median_s_noise_is_told_with_its_factor():
     told = how_wrong(plan)["density"].whole
     assert 100 < least < 10_000
     whole = whole_of(plan.outputs["density"], noise)
-    share = _percent(whole.within(10_000) / 10_000)
-    assert f"within ±{share}, with 10,000 rows; under {math.ceil(least):,} only noise" in told
+    share, own = _percent(whole.within(10_000) / 10_000), _percent(2.12 * number / 10_000)
+    told_first = f"within ±{share} of all rows plus {own} of the answer, with 10,000 rows; under"
+    assert f"{told_first} {math.ceil(least):,} only noise" in told
 
 
 @pytest.mark.few(1)
@@ -270,3 +278,53 @@ def test_classes_are_refused() -> None:
         points = "digits_test" if spec.startswith("digit") else TUMOURS
         with pytest.raises(SimError, match="OS607"):
             predict_errors(plan_file(FOLDER / spec), reference(points), 100)
+
+
+COLUMNS = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+
+def test_a_forecast_is_numbers_that_its_line_states():
+    """Each line of an error at 100 rows is the number that the object has."""
+    (told,) = sim.density(COLUMNS, bandwidth=0.1).plan.forecast().values()
+    assert told.unit == "rows"
+    assert f"±{few_digits(told.at(100))} rows" in told.line
+    drawn = math.hypot(told.noise, *(100 * told.parts.get(word, 0.0) for word in BY_DRAWS.values()))
+    fixed = sum(100 * told.parts.get(word, 0.0) for word in BY_ROWS.values())
+    assert told.at(100) == pytest.approx(drawn + fixed, rel=1e-12)
+    assert told.at(10_000) > told.at(100) > told.noise
+    plain = told.plain()
+    assert json.loads(json.dumps(plain)) == plain
+
+
+def test_leads_and_votes_have_numbers():
+    found = plan_file(FOLDER / "digit-density.yaml").forecast()
+    assert f"{at_least(found['answers'].safe_from)} rows" in found["answers"].line
+    (listed,) = sim.top("item", k=3).plan.forecast().values()
+    assert listed.unit == "votes"
+    assert f"{at_least(listed.safe_from)} votes" in listed.line
+    assert listed.at(100) is None
+
+
+def test_a_recipe_has_errors_at_other_budgets():
+    """A program without a question had none."""
+    table = sim.density(COLUMNS, bandwidth=0.1).plan.errors([0.5, 1.0, 2.0])
+    ((name, values),) = table.errors.items()
+    assert name == "density of release: noise_error"
+    assert values[0] > values[1] > values[2] > 0
+
+
+@pytest.mark.parametrize("stem", ["penguins-means", "cancer-distances", "digit-fourier"])
+def test_a_mean_s_error_holds_the_noise_of_its_divisor(stem):
+    """Noise of the sum alone bounded fewer than 85 of 100 errors of the largest mean; 20,000 draws."""
+    plan = planned(next(path for path in SPECS if path.stem == stem))
+    told = next(found for found in plan.forecast().values() if found.least is not None)
+    rows, draws = 400, np.random.default_rng(3).normal(size=(2, 20_000))
+    assert told.errors is not None
+    for answer in (0.5 * told.largest, told.largest):
+        of_sum, of_number = told.errors.noise * draws[0], told.divisor * draws[1]
+        off = np.abs((rows * answer + of_sum) / (rows + of_number) - answer)
+        assert (off <= told.at(rows, answer)).mean() > 0.942
+    assert (off <= told.noise / rows).mean() < 0.85
+    assert told.at(rows) == told.at(rows, told.largest) > told.at(rows, 0.0)
+    assert told.at(math.ceil(told.least) - 1) is None
+    assert told.plain()["at"]["100"] == told.at(100)
