@@ -71,6 +71,9 @@ def claim_sentence(privacy: Mapping[str, Any]) -> str:
     """Return the claim of a certificate's ``privacy``, without missing parts."""
     if privacy.get("public"):
         return "public data: nothing is protected and nothing is spent"
+    if "holders" in privacy:
+        told = (claim_sentence(holder["privacy"]) for holder in privacy["holders"])
+        return "; ".join(f"holder {place}: {one}" for place, one in enumerate(told, 1))
     parts = []
     claim, measure, total = (privacy.get(name) for name in ("claim", "measure", "total"))
     loss = loss_text(measure, tuple(total)) if measure and total is not None else ""
@@ -255,6 +258,8 @@ def short_number(value: float, digits: int = 3) -> str:
 
 def claim_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
     """State protection and loss of a certificate's ``privacy``."""
+    if "holders" in privacy:
+        return _holder_statements([holder["privacy"] for holder in privacy["holders"]])
     unit, measure, total = (privacy.get(name) for name in ("unit", "measure", "total"))
     if privacy.get("public") or not unit or not measure or not total:
         return (Statement("who", "Nobody", claim_sentence(privacy)),)
@@ -265,3 +270,13 @@ def claim_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
         odds_statement(attacker, whom),
         loss_statement(whom, claim, loss_text(measure, tuple(total))),
     )
+
+
+def _holder_statements(claims: Sequence[Mapping[str, Any]]) -> tuple[Statement, ...]:
+    """State each holder's claim, and how they meet in one record."""
+    each = [
+        Statement(f"holder {place}", f"Holder {place}", claim_sentence(claim))
+        for place, claim in enumerate(claims, 1)
+    ]
+    line = "each holder's claim is about its own records; in several, losses add up"
+    return (*each, Statement("who", f"{len(claims)} holders", line))

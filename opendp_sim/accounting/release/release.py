@@ -13,7 +13,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, cached_property, partial
@@ -382,6 +382,39 @@ class Release(Questions):
         asked = Statement("asks", "", f"{', '.join(self.ops)}, as often as you like")
         return html_card(f"release of {steps}", [*claim_statements(self.header["privacy"]), asked])
 
+    # --- several holders --------------------------------------------------------------------------
+
+    def __add__(self, other: object) -> Release:
+        """Add another holder's release of the same public sketch.
+
+        The result answers as one release of all holders' records would, cell by cell
+        ``A + noise_A + B + noise_B``. Nobody sees another holder's records, and nothing more is spent:
+        each holder's claim stays its own (``release.md``, Lemma 1), and the errors count both noises
+        (Lemma 2).
+
+        Args:
+            other: a release with the same columns, bounds, steps and seeds; a sum of releases also.
+
+        Returns:
+            the sum, which can be asked, saved and added to. Its ``claim`` names each holder's.
+
+        Raises:
+            ReleaseError (OS702): the sketches differ, one of them is no sum over records, or a release
+                is in both sums already (its noise would count twice).
+
+        Example:
+            >>> import numpy as np
+            >>> import opendp_sim as sim
+            >>> plan = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=100.0)
+            >>> one, other = (plan.apply({"x": np.full(n, 0.5)}) for n in (600, 400))
+            >>> both = one + other
+            >>> both.density([0.5])["density"].round(-2).tolist()
+            [1000.0]
+            >>> len(both.header["privacy"]["holders"])
+            2
+        """
+        return sum_of(self, other) if isinstance(other, Release) else NotImplemented
+
     # --- the file -------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -396,6 +429,71 @@ class Release(Questions):
         file can rewrite them.
         """
         return cls(*read_file(path))
+
+
+def sum_of(first: Release, second: Release) -> Release:
+    """Return the sum of two holders' releases (``release.md``)."""
+    stage = first.stages[-1]
+    if not isinstance(stage.claim, Stable) or stage.claim.accumulate is None:
+        raise _not_added("releases of a sum over records", stage.mechanism.key)
+    for part in ("source", "metric", "steps", "matrices"):
+        one, other = (json.dumps(of.header[part], sort_keys=True) for of in (first, second))
+        if one != other:  # as files have them: a fresh header holds tuples
+            raise _not_added(f"releases with the same {part}", "two that differ in it")
+    holders = [*_holders(first), *_holders(second)]
+    known = [holder["arrays"] for holder in holders if holder["noise"] is not None]
+    if any(one in known[:place] for place, one in enumerate(known)):
+        raise _not_added("releases that were made apart", "the same one twice")
+    second.released  # noqa: B018 - refuses arrays that its header does not describe
+    arrays = {name: _added(one, second.arrays[name]) for name, one in first.arrays.items()}
+    noise = _noise_of_sum(first.released.noise, second.released.noise)
+    header = {
+        **first.header,
+        "noise": None if noise is None else _noise_to_json(noise),
+        "privacy": {"holders": holders},
+        "arrays": {name: array_header(array) for name, array in arrays.items()},
+    }
+    return Release(header, arrays)
+
+
+def _not_added(expected: str, got: str) -> ReleaseError:
+    return ReleaseError(
+        "OS702", "release", expected=expected, got=got,
+        hint="give every holder one spec, with the same columns, bounds, sizes and seeds.",
+    )  # fmt: skip
+
+
+def _holders(release: Release) -> list[dict[str, Any]]:
+    """Return each holder's claim, and what tells its release from others."""
+    header = release.header
+    arrays = {name: about["sha256"] for name, about in header["arrays"].items()}
+    own = {"privacy": header["privacy"], "noise": header["noise"], "arrays": arrays}
+    return list(header["privacy"].get("holders", [own]))
+
+
+def _added(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
+    """Add whole cells, or refuse a sum beyond int64."""
+    if one.dtype.kind != "i" or other.dtype.kind != "i":
+        raise foreign()
+    farthest = sum(max(abs(int(a.min(initial=0))), int(a.max(initial=0))) for a in (one, other))
+    if farthest >= 2**63:
+        raise _not_added("sums of cells below 2**63", "a larger one")
+    total: NDArray[np.int64] = np.add(one, other, dtype=np.int64)
+    return total
+
+
+def _noise_of_sum(one: Noise | None, other: Noise | None) -> Noise | None:
+    """Return a law for the sum of two independent noises (Lemma 2)."""
+    if one is None or other is None:
+        return one or other
+    if one.weights != other.weights:
+        raise _not_added("noise with the same weights", "two that differ")
+    variance = one.deviation**2 + other.deviation**2
+    laplace = "discrete_laplace" in (one.family, other.family)
+    scale = math.sqrt((variance + 1 / 6) / 2 if laplace else variance)
+    family: Literal["discrete_laplace", "discrete_gaussian"]
+    family = "discrete_laplace" if laplace else "discrete_gaussian"
+    return replace(one, family=family, scale=scale, step=one.step + other.step)
 
 
 def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
