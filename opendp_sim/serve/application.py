@@ -29,11 +29,11 @@ from starlette.routing import Route, Router
 
 from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.release.release import Release
 from opendp_sim.dsl.run.session import Served, answer_lines
 from opendp_sim.report.page import page_of
 from opendp_sim.serve.folder import Folder, SavedRelease
-from opendp_sim.serve.openapi import ARROW, KEY, ROWS, SESSION_ROWS, document
+from opendp_sim.serve.openapi import ARROW, KEY, document
+from opendp_sim.serve.questions import ROWS, SESSION_ROWS
 from opendp_sim.serve.tokens import Role, Tokens
 from opendp_sim.web.guard import Guard, HttpRefusal, page_policy, read_json
 
@@ -42,6 +42,7 @@ _READERS: tuple[Role, ...] = ("curator", "officer")
 _REPORT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
 _REPORT += "frame-ancestors 'none'; sandbox"
 _FILES = {
+    "icon.svg": ("opendp_sim.web", "image/svg+xml"),
     "tokens.css": ("opendp_sim.report", "text/css"),
     "explorer.css": ("opendp_sim.serve", "text/css"),
     "explorer.js": ("opendp_sim.serve", "text/javascript"),
@@ -230,7 +231,7 @@ class Application:
         headers = {"ETag": tag, "Cache-Control": "private, max-age=86400", "Vary": "Accept"}
         if tag in re.findall(r'"[0-9a-f]*"', request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
-        work = partial(_answered, saved.release, question, body, arrow)
+        work = partial(_answered, saved, question, body, arrow)
         found = await self._pool.do(work)
         return Response(found, media_type=kind, headers=headers)
 
@@ -297,13 +298,22 @@ def _unknown(what: str) -> HttpRefusal:
 
 def _about(saved: SavedRelease) -> dict[str, Any]:
     columns = [
-        {"name": column.name, "dtype": str(column.dtype), "bounds": saved.bounds(column)}
+        {
+            "name": column.name,
+            "dtype": str(column.dtype),
+            "width": column.width if column.is_vector else None,
+            "bounds": saved.bounds(column),
+        }
         for column in saved.features.columns
     ]
     return {
         "name": saved.name,
         "claim": saved.release.claim,
         "asks": list(saved.release.ops),
+        "questions": [
+            {"name": q.name, "queries": q.queries, "needs": list(q.needs), "rows": q.rows}
+            for q in saved.questions.values()
+        ],
         "columns": columns,
         "sha256": saved.sha256,
     }
@@ -337,7 +347,7 @@ def _check_rows(rows: int, most: int) -> None:
         raise HttpRefusal(422, "OS607", f"1 to {most:,} queries")
 
 
-def _answered(release: Release, question: str, body: dict[str, Any], arrow: bool) -> bytes:
+def _answered(saved: SavedRelease, question: str, body: dict[str, Any], arrow: bool) -> bytes:
     """Return a question's answers as bytes; everything in it is public."""
     parameters = {name: value for name, value in body.items() if name != "queries"}
     queries = body.get("queries")
@@ -348,9 +358,11 @@ def _answered(release: Release, question: str, body: dict[str, Any], arrow: bool
         if not isinstance(column, list):
             raise HttpRefusal(422, "OS607", "a list of rows, or a list for each column")
         _check_rows(len(column), ROWS)
+    rows = max((len(column) for column in lists if isinstance(column, list)), default=0)
     try:
+        saved.questions[question].check(parameters, rows)
         with np.errstate(all="ignore"):
-            table = release.ask(question, queries, **parameters).table()
+            table = saved.release.ask(question, queries, **parameters).table()
     except (ValueError, TypeError, LookupError, ArithmeticError):
         raise HttpRefusal(422, "OS607", "queries of the release's own columns") from None
     return _arrow(table) if arrow else _json(table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from opendp_sim.accounting.certificate.certificate import digest_of
@@ -23,6 +24,7 @@ from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.stores import sessions_of, store_path
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.verification.verify import load_checked, verify
+from opendp_sim.serve.questions import FreeQuestion
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class SavedRelease:
     release: Release
     sha256: str
     features: Records
+
+    @cached_property
+    def questions(self) -> dict[str, FreeQuestion]:
+        """Return the questions that it answers, by name."""
+        return {op: FreeQuestion(self.release, op, self.features) for op in self.release.ops}
 
     @property
     def certificate(self) -> Path:
@@ -125,7 +132,9 @@ def _release(path: Path) -> SavedRelease:
             hint="start again when nothing writes into the folder.",
         )  # fmt: skip
     _ = release.ops  # bound once, before anybody asks
-    return SavedRelease(path.stem, path, release, digest, features_of(release))
+    saved = SavedRelease(path.stem, path, release, digest, features_of(release))
+    _ = saved.questions
+    return saved
 
 
 def _sessions(path: Path, plan: Plan) -> Iterator[SpecSession]:

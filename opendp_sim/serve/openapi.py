@@ -11,10 +11,9 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.pydantic_schema import inlined
 from opendp_sim.dsl.run.session import Served
 from opendp_sim.serve.folder import Folder
+from opendp_sim.serve.questions import CELLS, SESSION_ROWS, WORK, FreeQuestion
 
 Schema = dict[str, Any]
-ROWS, SESSION_ROWS = 10_000, 256
-"""Queries at most of a request, to a release and to a session."""
 KEY = "^[ -~]{8,128}$"
 """An Idempotency-Key: 8 to 128 printable characters."""
 _REFUSALS = (400, 401, 403, 404, 405, 406, 408, 413, 415, 421, 422, 429, 500, 503, 504)
@@ -32,9 +31,8 @@ def document(folder: Folder, served: Mapping[str, Served]) -> Schema:
     for name, saved in folder.releases.items():
         paths[f"/v1/releases/{name}"] = {"get": _get("Describe a release.", "name", "columns")}
         paths[f"/v1/releases/{name}/report"] = {"get": _page("Report of a release.")}
-        for question in saved.release.ops:
-            body = _question(question, saved.features)
-            paths[f"/v1/releases/{name}/{question}"] = {"post": _asked(question, body)}
+        for question in saved.questions.values():
+            paths[f"/v1/releases/{name}/{question.name}"] = {"post": _asked(question)}
     for name in folder.ledgers:
         paths[f"/v1/ledgers/{name}/report"] = {"get": _page("Report of a ledger.")}
     for name, session in served.items():
@@ -78,20 +76,22 @@ def _page(summary: str) -> Schema:
     return {"summary": summary, "responses": {"200": answer, **_refusals()}}
 
 
-def _question(question: str, features: Records) -> Schema:
+def _question(question: FreeQuestion) -> Schema:
     """Return the body of a question to a release."""
-    columns = {column.name: _many(column) for column in features.columns}
+    features, most = question.features, question.rows
+    columns = {column.name: _array(_one(column), most) for column in features.columns}
     by_column = _object(columns, *columns) | {"additionalProperties": False}
     width = sum(column.width for column in features.columns)
-    rows = {"type": "array", "minItems": 1, "maxItems": ROWS, "items": _numbers(width)}
-    own = inlined(REGISTRY[question].model_json_schema()).get("properties", {})
+    rows = _array(_numbers(width), most)
+    own = inlined(REGISTRY[question.name].model_json_schema()).get("properties", {})
     own = {name: schema for name, schema in own.items() if name != "public"}
     queries = {"anyOf": [by_column, rows]}
-    return _object({"queries": queries, **own}) | {"additionalProperties": False}
+    needs = [*question.needs, *(["queries"] if question.queries else [])]
+    return _object({"queries": queries, **own}, *needs) | {"additionalProperties": False}
 
 
-def _many(column: Column) -> Schema:
-    return {"type": "array", "minItems": 1, "maxItems": ROWS, "items": _one(column)}
+def _array(items: Schema, most: int) -> Schema:
+    return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
 
 
 def _one(column: Column) -> Schema:
@@ -104,12 +104,14 @@ def _numbers(width: int) -> Schema:
     return {"type": "array", "items": {"type": "number"}, "minItems": width, "maxItems": width}
 
 
-def _asked(question: str, body: Schema) -> Schema:
+def _asked(question: FreeQuestion) -> Schema:
     answer = _object({"columns": {"type": "object"}}, "columns")
     content = {**_json(answer), ARROW: {"schema": {"type": "string", "format": "binary"}}}
     return {
-        "summary": f"{question}: free, computed from the release alone.",
-        "requestBody": {"required": True, "content": _json(body)},
+        "summary": f"{question.name}: free, computed from the release alone.",
+        "description": f"At most {WORK:,} products of points and released numbers and {CELLS:,} cells of "
+        "an answer a request (422, `work`).",
+        "requestBody": {"required": True, "content": _json(_question(question))},
         "responses": {
             "200": {"description": "a table, by column", "content": content},
             "304": {"description": "the answer that this ETag has"},
@@ -122,12 +124,7 @@ def _paid(features: Records) -> Schema:
     columns = {column.name: _one(column) for column in features.columns}
     named = _object(columns, *columns) | {"additionalProperties": False}
     width = sum(column.width for column in features.columns)
-    rows = {
-        "type": "array",
-        "minItems": 1,
-        "maxItems": SESSION_ROWS,
-        "items": {"anyOf": [_numbers(width), named]},
-    }
+    rows = _array({"anyOf": [_numbers(width), named]}, SESSION_ROWS)
     key = {
         "name": "Idempotency-Key",
         "in": "header",

@@ -32,7 +32,7 @@ from opendp_sim.web.server import address_of, bound_socket, server_of
 _PAGES = files("opendp_sim.studio") / "pages"
 _REPORT = files("opendp_sim.report")
 _STATIC = {
-    "icon.svg": (_PAGES, "image/svg+xml"),
+    "icon.svg": (files("opendp_sim.web"), "image/svg+xml"),
     "studio.css": (_PAGES, "text/css"),
     "studio.js": (_PAGES, "text/javascript"),
     "tokens.css": (_REPORT, "text/css"),

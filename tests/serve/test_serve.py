@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import ExitStack
 
 import pytest
 
@@ -18,63 +17,17 @@ from jsonschema import Draft202012Validator  # noqa: E402
 
 from opendp_sim.accounting.release.release import Release  # noqa: E402
 from opendp_sim.core.errors import BudgetError, DataError  # noqa: E402
-from opendp_sim.dsl.run.session import serve  # noqa: E402
-from opendp_sim.serve import tokens as known  # noqa: E402
-from opendp_sim.serve.application import Application, WorkQueue  # noqa: E402
+from opendp_sim.core.mechanism import REGISTRY  # noqa: E402
+from opendp_sim.serve import questions, tokens as known  # noqa: E402
+from opendp_sim.serve.application import WorkQueue  # noqa: E402
 from opendp_sim.serve.folder import list_folder  # noqa: E402
 from opendp_sim.serve.tokens import Tokens, issue, read_tokens  # noqa: E402
-from tests.serve._folder import made, spoilt  # noqa: E402
-from tests.web._served import served  # noqa: E402
+from opendp_sim.web.guard import HttpRefusal  # noqa: E402
+from tests.serve.conftest import ASK  # noqa: E402
 
 QUESTION = "/v1/releases/places/density"
-ASK = "/v1/sessions/near/ask"
 QUERY = {"queries": {"a": [2.0, 5.0], "b": [0.0, 0.5]}}
 NEAR = {"queries": [[0.1, 0.2]]}
-
-
-class House:
-    """A served folder: its client, a header for each role, its open session."""
-
-    def __init__(self, folder, host, application, tokens):
-        self.folder, self.host, self.application = folder, host, application
-        self.client = httpx.Client(base_url=f"http://{host}", timeout=30)
-        self.roles = {role: {"authorization": f"Bearer {one}"} for role, one in tokens.items()}
-        self.desk = application._desks["near"]
-
-    def get(self, path, role="analyst", **more):
-        return self.client.get(path, headers=self.roles[role] | more)
-
-    def post(self, path, body, role="analyst", **more):
-        headers = self.roles[role] | {k.replace("_", "-"): v for k, v in more.items()}
-        return self.client.post(path, json=body, headers=headers)
-
-    def ask(self, body, key, role="analyst"):
-        return self.post(ASK, body, role, idempotency_key=key)
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    folder = made(tmp_path_factory.mktemp("served"))
-    spoilt(folder)
-    file = folder / "tokens.json"
-    people = {"analyst": "analyst", "bob": "analyst", "officer": "officer", "curator": "curator"}
-    tokens = {name: issue(file, name, role, 30) for name, role in people.items()}
-    with ExitStack() as stack:
-        found = list_folder(folder)
-        opened = {
-            n: stack.enter_context(serve(s.plan, s.output)) for n, s in found.sessions.items()
-        }
-        held = {}
-
-        def build(host):
-            held["app"] = Application(found, opened, Tokens(file, rate=1e6, burst=1e6), [host])
-            return held["app"].guarded
-
-        host = stack.enter_context(served(build))
-        stack.callback(held["app"].close)
-        made_house = House(folder, host, held["app"], tokens)
-        stack.callback(made_house.client.close)
-        yield made_house
 
 
 def code(response):
@@ -89,7 +42,11 @@ def test_only_what_verifies_and_was_started_is_served(house):
     assert [one["name"] for one in house.get("/v1/releases").json()["releases"]] == ["places"]
     assert [one["name"] for one in house.get("/v1/sessions").json()["sessions"]] == ["near"]
     about = house.get("/v1/releases/places").json()
-    assert about["columns"][0] == {"name": "a", "dtype": "float64", "bounds": [0.0, 10.0]}
+    first = {"name": "a", "dtype": "float64", "width": None, "bounds": [0.0, 10.0]}
+    assert about["columns"][0] == first
+    needs = {one["name"]: one["needs"] for one in about["questions"]}
+    assert needs["sample"] == ["size", "seed"]
+    assert needs["density"] == []
     assert "density" in about["asks"]
 
 
@@ -176,6 +133,53 @@ def test_arrow_on_demand(house):
 )
 def test_a_bad_question_is_refused_and_never_a_failure(house, body, status):
     assert house.post(QUESTION, body).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("question", "body"),
+    [
+        ("sample", QUERY | {"size": 10**7, "seed": 1}),
+        ("sample", QUERY | {"size": 200_000, "seed": 1}),
+        ("modes", {"starts": 4096, "rounds": 10**5, "seed": 1}),
+        ("modes", {"queries": [[1, 0]] * 10_000, "rounds": 1000, "seed": 1}),
+    ],
+)
+def test_a_question_of_too_much_work_is_refused_before_any(house, monkeypatch, question, body):
+    monkeypatch.setattr(Release, "ask", lambda *_a, **_k: pytest.fail("work was begun"))
+    refused = house.post(f"/v1/releases/places/{question}", body)
+    assert code(refused) == (422, "work")
+    assert "2,000,000,000" in refused.json()["error"]["expected"]
+
+
+def test_ordinary_questions_are_within_the_bounds(house):
+    for question, body in (
+        ("sample", QUERY | {"size": 1000, "seed": 1}),
+        ("modes", {"seed": 1}),
+        ("density", {"queries": [[1, 0]] * 10_000}),
+    ):
+        assert house.post(f"/v1/releases/places/{question}", body).status_code == 200
+
+
+def test_queries_at_most_follow_from_the_size_of_the_release(house, monkeypatch):
+    saved = house.application._folder.releases["places"]
+    assert saved.questions["density"].rows == questions.ROWS
+    monkeypatch.setattr(questions, "WORK", 10**6)
+    asked = questions.FreeQuestion(saved.release, "density", saved.features)
+    assert 1 < asked.rows < questions.ROWS
+    asked.check({}, asked.rows)
+    with pytest.raises(HttpRefusal, match="work"):
+        asked.check({}, asked.rows + 1)
+
+
+def test_every_parameter_that_makes_work_is_counted():
+    """A new question's large integers are of a counted unit, or are a seed or a column's number."""
+    counted = {"points", "moves", "evaluations", "items"}
+    for key, one in REGISTRY.items():
+        for name, field in one.model_fields.items() if one.room == "queries" else ():
+            most = max((getattr(m, "le", 0) or 0 for m in field.metadata), default=0)
+            unit = (field.json_schema_extra or {}).get("unit")
+            plain = most < 1000 or name in ("seed", "column", "target")
+            assert plain or unit in counted, (key, name, unit)
 
 
 @pytest.mark.parametrize(
@@ -399,8 +403,6 @@ def httpx_request(token):
 
 
 def refusal(tokens, request):
-    from opendp_sim.web.guard import HttpRefusal
-
     with pytest.raises(HttpRefusal) as caught:
         tokens.caller(request, "analyst", "officer")
     return caught.value.status, caught.value.code
