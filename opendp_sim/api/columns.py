@@ -26,13 +26,13 @@ _DATES = (str, dt.date, np.datetime64)
 def bounds_of(columns: Any) -> dict[str, tuple[float, float]]:
     """Return each column's finite bounds, or refuse with the right form (OS101)."""
     found: dict[str, tuple[float, float]] = {}
-    wrong = None if isinstance(columns, Mapping) and columns else "something else"
+    wrong = None if isinstance(columns, Mapping) and columns else _kind(columns)
     for name, pair in columns.items() if wrong is None else ():
         low, high = _ends(pair)
         if not isinstance(name, str):
             wrong = "a name that is no text"
         elif not low < high or not high - low < math.inf:
-            wrong = f"{repr_text(pair, 60)} for {repr_text(name, 60)}"
+            wrong = f"{_pair_text(pair)} for {repr_text(name, 60)}"
         found[str(name)] = low, high
     if wrong is not None:
         raise ParameterError(
@@ -72,6 +72,20 @@ def _ends(pair: Any) -> tuple[float, float]:
     if any(isinstance(end, (*_DATES, bytes)) for end in pair):
         return math.nan, math.nan
     return _float(pair[0]), _float(pair[1])
+
+
+def _kind(columns: Any) -> str:
+    return "no column" if isinstance(columns, Mapping) else type(columns).__name__[:60]
+
+
+def _pair_text(pair: Any) -> str:
+    """Return the words for wrong bounds.
+
+    A tuple's values are shown. Other values may be data: their type is named.
+    """
+    if isinstance(pair, tuple):
+        return repr_text(pair, 60)
+    return f"{type(pair).__name__[:60]} that is no (low, high)"
 
 
 def _dated(pair: Any) -> bool:

@@ -9,7 +9,7 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, grid
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
-from opendp_sim.core.errors import ParameterError, repr_text
+from opendp_sim.core.errors import ParameterError, scalar_text
 
 _THRESHOLDS = 1024
 """On the widest column: grid bias of a 2048th of its range a record, at most."""
@@ -52,7 +52,7 @@ def distances(
     }
     if norm not in steps:
         raise ParameterError(
-            "OS101", "norm", expected="l1 or l2", got=repr_text(norm, 40),
+            "OS101", "norm", expected="l1 or l2", got=scalar_text(norm, 40),
             hint="of squared distances `sim.means` is for.",
         )  # fmt: skip
     told = None if label is None else (label, keys)

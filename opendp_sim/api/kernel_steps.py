@@ -11,7 +11,7 @@ from opendp_sim.accounting.budget import Limit
 from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import ParameterError, repr_text
+from opendp_sim.core.errors import ParameterError, repr_text, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
     FREQUENCIES,
     frequencies_of,
@@ -38,7 +38,7 @@ def kernel_steps(
         size = python_value(size)
         if type(size) is not int or size < 1:
             raise ParameterError(
-                "OS101", "size", expected="a whole number from 1, or None", got=repr_text(size, 60),
+                "OS101", "size", expected="a whole number from 1, or None", got=scalar_text(size, 60),
                 hint="about how many records there are, from public knowledge, such as 20_000.",
             )  # fmt: skip
     rows: StepDicts = [grid(columns)]

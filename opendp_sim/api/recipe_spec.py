@@ -25,7 +25,7 @@ from opendp_sim.api.recipe import (
     source_of,
     stem_of,
 )
-from opendp_sim.core.errors import ParameterError, repr_text
+from opendp_sim.core.errors import ParameterError, array_like, scalar_text
 from opendp_sim.dsl.builder import Builder, program
 
 StepDicts = list[Mapping[str, Any]]
@@ -78,7 +78,9 @@ def recipe_function(
             except TypeError as error:
                 raise _uncallable(function.__name__, example, str(error)) from None
             if missing := [name for name in needed if name not in given]:
-                raise _uncallable(function.__name__, example, f"no {', no '.join(missing)}")
+                tables = [type(one).__name__[:60] for one in given.values() if array_like(one)]
+                got = ", ".join([*tables, *(f"no {name}" for name in missing)])
+                raise _uncallable(function.__name__, example, got)
             return function(*args, **kwargs)
 
         own = [p for p in plain.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
@@ -165,7 +167,7 @@ def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> Priv
         if "delta" in words:
             raise ParameterError(
                 "OS102", "delta", expected='delta=None with measure="pure"',
-                got=repr_text(found.delta, 30),
+                got=scalar_text(found.delta, 30),
                 hint="pure DP has no delta: write delta=None, or leave it out.",
             )  # fmt: skip
         return replace(found, delta=None)

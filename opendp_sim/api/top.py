@@ -10,7 +10,7 @@ from opendp_sim.accounting.release.table import Table
 from opendp_sim.api.recipe import DATA, Recipe, check_word, keys_of
 from opendp_sim.api.recipe_spec import PersonOptions, privacy_words, recipe_function
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import ParameterError, repr_text
+from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.builder import Builder
 
 _PARTS = (4, 2, 1, 0.5)
@@ -68,7 +68,7 @@ def top(
     words = privacy_words("top", privacy, measure="approx")
     if words.max_rows is not None:
         raise ParameterError(
-            "OS102", "max_rows", expected="no max_rows", got=repr_text(words.max_rows, 30),
+            "OS102", "max_rows", expected="no max_rows", got=scalar_text(words.max_rows, 30),
             hint="each item counts once for a person, however many rows there are.",
         )  # fmt: skip
     max_items = _bound("max_items", max_items, words.unit)
@@ -107,7 +107,7 @@ def _bound(word: str, given: Any, unit: str) -> int | None:
         return None
     if type(given) is not int or not 1 <= given <= _MOST:
         raise ParameterError(
-            "OS101", word, expected=f"a whole number from 1 to {_MOST:,}", got=repr_text(given, 30),
+            "OS101", word, expected=f"a whole number from 1 to {_MOST:,}", got=scalar_text(given, 30),
             hint=f"how many different items of one person count: {word}=20.",
         )  # fmt: skip
     if unit == "row":

@@ -77,6 +77,15 @@ class Given(str):
     __slots__ = ()
 
 
+_OF_ARRAYS = ("__array__", "__arrow_c_array__", "__arrow_c_stream__", "__dataframe__")
+
+
+def array_like(value: object) -> bool:
+    """Return whether a value is an array, a column or a table."""
+    kind = type(value)
+    return hasattr(kind, "__len__") and any(hasattr(kind, name) for name in _OF_ARRAYS)
+
+
 def came(got: object) -> str:
     """Return the words for a refused value, a description unchanged."""
     return got if isinstance(got, str) and not isinstance(got, Given) else repr_text(got)
@@ -85,12 +94,21 @@ def came(got: object) -> str:
 def repr_text(value: object, most: int | None = None) -> str:
     """Return the repr, cut to ``most`` letters, of long integers too.
 
-    Python refuses to write an integer of more than 4,300 digits.
+    Python refuses to write an integer of more than 4,300 digits. An array, a column or a table may be
+    private data: it is named by its type alone.
     """
+    if array_like(value):
+        return type(value).__name__[:most]
     try:
         return repr(value)[:most]
     except ValueError:
         return f"{type(value).__name__} with too many digits to print"
+
+
+def scalar_text(value: object, most: int) -> str:
+    """Return the repr of one value, and the type's name of several."""
+    several = hasattr(type(value), "__len__") and not isinstance(value, str | bytes)
+    return type(value).__name__[:most] if several else repr_text(value, most)
 
 
 class SimError(Exception):

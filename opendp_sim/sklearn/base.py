@@ -26,7 +26,7 @@ from opendp_sim.accounting.release.query import read_queries
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.device import using_device
-from opendp_sim.core.errors import ParameterError, repr_text
+from opendp_sim.core.errors import ParameterError, repr_text, scalar_text
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -311,7 +311,7 @@ class PrivateEstimator(Copyable):
         if (self.max_rows is not None) != (groups is not None):
             raise EstimatorRefused(
                 "OS102", f"{who}.max_rows", expected="max_rows exactly where unit='groups'",
-                got=f"unit={self.unit!r} and max_rows={repr_text(self.max_rows, 20)}",
+                got=f"unit={self.unit!r} and max_rows={scalar_text(self.max_rows, 20)}",
                 hint="max_rows is how many rows of one person are used: noise grows with it.",
             )  # fmt: skip
         if groups is None:
@@ -367,7 +367,7 @@ class PrivateEstimator(Copyable):
         raise EstimatorRefused(
             "OS102", f"{type(self).__name__}.max_copies",
             expected="a whole number from 1, and 1 with unit='groups'",
-            got=f"unit={repr_text(self.unit, 30)} and max_copies={repr_text(self.max_copies, 20)}",
+            got=f"unit={repr_text(self.unit, 30)} and max_copies={scalar_text(self.max_copies, 20)}",
             hint="a person's copies are rows of that person, which max_rows bounds.",
         )  # fmt: skip
 
@@ -463,7 +463,7 @@ def budget_of(estimator: Any) -> dict[str, Number]:
         if estimator.delta is not None:
             raise EstimatorRefused(
                 "OS102", "delta", expected="delta=None with measure='pure'",
-                got=repr_text(estimator.delta, 30), hint="pure DP has no delta: write delta=None.",
+                got=scalar_text(estimator.delta, 30), hint="pure DP has no delta: write delta=None.",
             )  # fmt: skip
         return {"epsilon": epsilon}
     return {"epsilon": epsilon, "delta": bound("delta", estimator.delta, below=1.0)}

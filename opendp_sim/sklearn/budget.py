@@ -24,7 +24,7 @@ from opendp_sim.accounting.budget import Limit, MeasureName, Number
 from opendp_sim.accounting.budget_warnings import little_protection
 from opendp_sim.accounting.composition import Charge, Total
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
-from opendp_sim.core.errors import BudgetError, repr_text
+from opendp_sim.core.errors import BudgetError, scalar_text
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.core.system.lazy_import import filelock
 from opendp_sim.sklearn._validation.defaults import MEASURE
@@ -147,7 +147,7 @@ def unit_word(word: str) -> str:
     """Return a unit as ledgers state it, or refuse another word (OS401)."""
     if word not in ("row", "groups"):
         raise BudgetError(
-            "OS401", "budget.unit", expected="row or groups", got=repr_text(word, 30),
+            "OS401", "budget.unit", expected="row or groups", got=scalar_text(word, 30),
             hint="`row` protects records, `groups` the persons that fit(..., groups=ids) names.",
         )  # fmt: skip
     return f"add_remove 1 of {word}"

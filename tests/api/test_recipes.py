@@ -591,18 +591,43 @@ def test_persons_that_are_numbers_are_told_the_word_for_it(form, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "form", [pd.DataFrame, pl.DataFrame, lambda table: pd.Series(*table.values())]
+)
+@pytest.mark.parametrize(
     ("verb", "missing"),
     [("density", "bandwidth"), ("classes", "label, no keys, no bandwidth"), ("top", "k")],
 )
-def test_a_table_instead_of_bounds_is_told_what_to_do(verb, missing):
+def test_a_table_instead_of_bounds_is_told_what_to_do(verb, missing, form):
     """What everybody tries first; the refusal is a whole call, and holds no value of the table."""
-    table = pd.DataFrame({"salary": [123456.75]})
+    table = form({"salary": [123456.75, 98765.25]})
     with pytest.raises(ParameterError, match=rf"OS101 {verb}: .*no {missing}") as refused:
         getattr(sim, verb)(table)
     assert f"a call such as sim.{verb}(" in str(refused.value)
+    assert f"got {type(table).__name__}, no {missing}" in str(refused.value)
     assert ".apply(table)" in str(refused.value)
     assert "123456" not in str(refused.value)
     assert "salary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "form", [list, np.array, pd.Series, pl.Series, set, lambda pair: {1: pair}]
+)
+@pytest.mark.parametrize("rows", [[123456.75], [123456.75, 98765.25], [123456.75, 1.0, 2.0]])
+def test_no_value_of_a_table_is_in_a_refusal(form, rows):
+    """A dict of columns is a table too: its values were in the refusal, as bounds that are none."""
+    held = form(rows)
+    calls = [
+        lambda: sim.density(held, bandwidth=1.0),
+        lambda: sim.density({"salary": held}, bandwidth=1.0),
+        lambda: sim.density({"salary": "Alice"}, bandwidth=1.0),
+    ]
+    if hasattr(held, "dtype"):
+        calls += [lambda: sim.density({"salary": (0, 1)}, bandwidth=held)]
+    for call in calls:
+        with pytest.raises(ParameterError, match="OS101") as refused:
+            call()
+        message = str(refused.value).replace(",", "")
+        assert not any(value in message for value in ("123456", "1.23", "98765", "Alice"))
 
 
 def test_editors_and_help_show_every_keyword():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -369,6 +370,23 @@ def test_a_slice_of_the_checks(est):
                 warnings.simplefilter("ignore")
                 check(copied)
     assert len(ran) >= 9
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("est", ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_no_value_of_an_array_is_in_a_refusal(est):
+    """What should be one value may be a private column by mistake: its type is named, not its values."""
+    wrong = (np.array([123456.75, 1.0]), pd.Series(["Alice", "b"]), [123456.75, 1.0])
+    messages = []
+    for name, value in product(est.get_params(deep=False), wrong):
+        one = clone(est).set_params(**{name: value})
+        try:
+            one.fit(np.zeros((4, 2)), np.arange(4))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a user reads it
+            messages.append(f"{name}: {error}")
+    assert len(messages) >= 3
+    assert [m for m in messages if any(v in m for v in ("123456", "1.23", "Alice"))] == []
 
 
 @pytest.mark.deep

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.accounting.budget import MOST_DENOMINATOR, Number, as_written
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import repr_text
+from opendp_sim.core.errors import scalar_text
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn._validation.tables import is_text
 
@@ -104,7 +104,7 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
     if not (real and short and above < value < below and value <= sys.float_info.max):
         raise EstimatorRefused(
             "OS101", name, expected=f"a finite number above {above:g}, below {below:g}",
-            got=repr_text(value, 30), hint=f"choose `{name}` from public knowledge.",
+            got=scalar_text(value, 30), hint=f"choose `{name}` from public knowledge.",
         )  # fmt: skip
     return float(value)
 
@@ -114,7 +114,7 @@ def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
     value = python_value(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(
-            "OS101", name, expected=f"one of {', '.join(among)}", got=repr_text(value, 30),
+            "OS101", name, expected=f"one of {', '.join(among)}", got=scalar_text(value, 30),
             hint=f"write {name}={among[0]!r}.",
         )  # fmt: skip
     return value

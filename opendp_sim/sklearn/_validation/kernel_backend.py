@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import repr_text
+from opendp_sim.core.errors import scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
     FREQUENCIES,
     KernelSketch,
@@ -84,7 +84,7 @@ def seed_of(random_state: Any) -> int:
     if not isinstance(random_state, int) or not 0 <= random_state < 2**63:
         raise EstimatorRefused(
             "OS101", "random_state", expected="a whole number, or None for 0",
-            got=repr_text(random_state, 30),
+            got=scalar_text(random_state, 30),
             hint="it seeds public matrices, which are written into the release; never the noise.",
         )  # fmt: skip
     return int(random_state)
@@ -105,6 +105,6 @@ def _count(value: Any, most: int, name: str = "n_components") -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise EstimatorRefused(
             "OS101", name, expected=f"a whole number from 1 to {most:,}",
-            got=repr_text(value, 30), hint="leave it out: the default is enough for most data.",
+            got=scalar_text(value, 30), hint="leave it out: the default is enough for most data.",
         )  # fmt: skip
     return int(value)
