@@ -35,6 +35,7 @@ _WHERE = {
     "register": "prelude",
     "run": "api.verbs",
     "session": "api.verbs",
+    "standing": "api.verbs",
     "top": "api.top",
     "verify": "api.verbs",
 }

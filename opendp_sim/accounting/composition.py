@@ -159,6 +159,8 @@ _PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx": 2, "approx_zcdp": 2}
 
 
 _RATIO = re.compile(r"([0-9]{1,400})/([0-9]{1,400})")
+_MOST_RUNS = 1000
+"""Runs that are counted; more are as good as no end."""
 _LARGE = 2**1200
 """A loss with more bits above or below is rounded up to a float."""
 
@@ -357,12 +359,43 @@ class Total:
 
         Of what adds up (rho, or the square of mu): equal runs are equal parts.
         """
-        parts = [(self.loss[0], _most(self.measure, self.limit))]
-        if len(self.loss) > 1:
-            parts.append((self.loss[1], float(delta_limit(self.measure, self.limit))))
-        return float(
-            max(min(1.0, spent / most) if most else float(spent > 0) for spent, most in parts)
+        parts = zip(self.loss, map(float, self._most), strict=True)
+        return max(min(1.0, spent / most) if most else float(spent > 0) for spent, most in parts)
+
+    @property
+    def _most(self) -> tuple[Fraction, ...]:
+        """Return the greatest sum of each part, of computed ones to 2**-36."""
+        more = (delta_limit(self.measure, self.limit),) if len(self.exact) > 1 else ()
+        return (Fraction(_most(self.measure, self.limit)), *more)
+
+    def room(self, charge: Charge) -> int:
+        """Return how many more runs of a loss fit, at most 1,000.
+
+        Equal runs add equal parts, so the number is a quotient; the ledger's own decision is asked of it
+        and of one run more.
+        """
+        each = total_of((charge,), self.measure, self.limit).exact
+        if not any(each):
+            return _MOST_RUNS
+
+        def fits(runs: int) -> bool:
+            loss = tuple(a + runs * b for a, b in zip(self.exact, each, strict=True))
+            try:
+                return total_of((Charge(self.measure, loss),), self.measure, self.limit).fits
+            except BudgetError:
+                return False  # a delta beyond 1, or a sum that cannot be converted
+
+        quotients = (
+            max(most - spent, Fraction(0)) // one
+            for most, spent, one in zip(self._most, self.exact, each, strict=True)
+            if one
         )
+        runs = min(_MOST_RUNS, *quotients)
+        while runs and not fits(runs):
+            runs -= 1
+        while runs < _MOST_RUNS and fits(runs + 1):
+            runs += 1
+        return int(runs)
 
     @property
     def left_text(self) -> str:

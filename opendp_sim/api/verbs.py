@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import Draft, draft_of
 from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
+from opendp_sim.dsl.run.charge import standing as ledger_standing
 from opendp_sim.dsl.run.execute import apply as apply_plan
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, serve
@@ -113,6 +115,17 @@ def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:
 def run(spec: Spec, data: Any = None, **values: Any) -> Applied:
     """Plan and apply at once; ``values`` are those of the spec's ``params``."""
     return apply(plan(spec, **values), data)
+
+
+def standing(spec: Spec, **values: Any) -> LedgerStanding | None:
+    """Return where a program's ledger stands, before anything is spent.
+
+    Returns:
+        Its head, its sum beside the limit before and after one run (exact losses, and shares of the
+        limit), and how many runs fit; None for a program whose ledger nobody keeps. A ledger that
+        cannot be read has ``refused``. Nothing is written, and no data is opened.
+    """
+    return ledger_standing(plan(spec, **values))
 
 
 def load(path: str | PathLike[str]) -> Release:

@@ -30,9 +30,9 @@ from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.answer import records_note
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.compare_exact import compare, refuse_incomparable
 from opendp_sim.dsl.run.execute import SumEngine, apply
-from opendp_sim.dsl.run.ledger_status import ledger_status
 from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
 from opendp_sim.dsl.run.records import Applied
 
@@ -119,7 +119,7 @@ def apply_command(
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
         runs = 2 if earlier.same and done.resumed is None else 1
-        said = tell(plan, ledger=ledger_status(plan), runs=runs, wrote=_wrote(done))
+        said = tell(plan, ledger=standing(plan), runs=runs, wrote=_wrote(done))
         show_first(said, _next_of(done, spec), console(), whole=verbose)
         _say_circumstances(done, earlier)
         for one in found:

@@ -32,7 +32,7 @@ from opendp_sim.dsl.plan.advice import advice, advised_of
 from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.types.error_terms import WITHIN, as_predicted, wide
 
 
@@ -101,7 +101,8 @@ def plan_command(
 
             check_target(File(output), kept_of(spec), force=force)
         if json_:
-            plain = plan.plain() | {"ledger": ledger_status(plan), "advice": advice(plan)}
+            ledger = standing(plan)
+            plain = plan.plain() | {"ledger": ledger and ledger.plain(), "advice": advice(plan)}
             plain["forecast"] = {name: one.plain() for name, one in plan.forecast().items()}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(plain | ({"predicted": each} if each else {}))
@@ -110,9 +111,9 @@ def plan_command(
                 name: as_predicted(parts.total, parts.noise, size, unit_of_answers(plan, name))
                 for name, parts in told.items()
             }
-            found = ledger_status(plan)
+            found = standing(plan)
             said, out = tell(plan, ledger=found, predicted=first), console()
-            file = "" if found is None else str(found["file"])
+            file = "" if found is None else found.file
             show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
             _say_absent(plan)
             show_advice(said.advice, out, whole=verbose)

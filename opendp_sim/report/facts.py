@@ -17,7 +17,7 @@ from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.plan.gaussian_facts import is_tight
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.types.error_terms import NEGATIVE
 from opendp_sim.report.charts import attack_chart, dial
 from opendp_sim.report.disclosures import Disclosure, disclosures, selected
@@ -128,7 +128,7 @@ def plan_facts(
     ``told`` are its statements (default its ledger's today), ``assumed`` a certificate's assumptions,
     ``released`` what it released, ``only`` the output of the page, ``commands`` how to verify.
     """
-    said = tell(plan, ledger=ledger_status(plan)) if told is None else told
+    said = tell(plan, ledger=standing(plan)) if told is None else told
     about = {} if plan.program.about is None else dict(plan.program.about.said())
     out = Facts(kind, about.pop("title", "") or _readable(plan.program.name))
     out.lead = about.get("purpose", "")

@@ -25,7 +25,6 @@ from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.document import load_plan, spec_of
 from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan.statements import PlanStatements, tell, unit_of
-from opendp_sim.dsl.run.ledger_status import room
 from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED
 from opendp_sim.dsl.verification.verify import verify
 from opendp_sim.report.answer import released_parts, spread_of
@@ -194,7 +193,7 @@ def _counted(
     """Return the statements with the spent and remaining budget."""
     part: Any = record.ledger
     charge, spent, limit = _charge(record, plan), _spent(part), Limit.read(part.terms["limit"])
-    runs = room(lambda *more: _sum(part, spent, *more), charge, spent.measure)
+    runs = _sum(part, spent).room(charge)
     value = f"{runs} more run{'' if runs == 1 else 's'} fit{'s' if runs == 1 else ''}"
     text = (
         f"The ledger's runs together spent {part.spent['text']}, of {limit.text}; it refuses more."

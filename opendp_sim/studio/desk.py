@@ -26,13 +26,14 @@ from opendp_sim.dsl.files.paths import check_places
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.reading import Finding, read_spec
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.doctor import doctor
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import Span
 from opendp_sim.report.answer import released_parts
 from opendp_sim.report.maps import SURE, numeric_columns
-from opendp_sim.studio.forecast import Standing, forecast, ledger_standing
+from opendp_sim.studio.forecast import panel_of
 from opendp_sim.studio.questions import (
     QUESTIONS,
     Form,
@@ -195,7 +196,7 @@ class Desk:
         self._plans[key] = Laid(plan, text)
         _forget(self._plans, _PLANS)
         shown = None if form is None else form.plain()
-        view = forecast(plan, form)
+        view = panel_of(plan, form)
         return {"state": "planned", "plan": key, "yaml": text, "form": shown, "view": view}
 
     def _outside(self, plan: Plan) -> str:
@@ -273,8 +274,8 @@ class Desk:
             self._spending.release()
 
     def _spent(self, laid: Laid, nonce: str, head: str) -> Answer:
-        standing = _standing(laid.plan)
-        if standing is None or standing.refused or standing.head != head:
+        before = standing(laid.plan)
+        if before is None or before.refused or (before.head or "") != head:
             return _refusal(
                 "moved",
                 "The ledger changed meanwhile. Nothing was charged: look again, then spend.",
@@ -282,8 +283,8 @@ class Desk:
         try:
             done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
         except SimError as error:
-            after = _standing(laid.plan)  # the ledger alone knows: a refusal has no code for it
-            same = after is not None and not after.refused and after.runs == standing.runs
+            after = standing(laid.plan)  # the ledger alone knows: a refusal has no code for it
+            same = after is not None and not after.refused and after.runs == before.runs
             text = "Nothing was charged." if same else "This run may be charged: see the ledger."
             return _refusal(error.code, f"{text} {error}")
         ((output, file),) = done.files.items()
@@ -323,10 +324,6 @@ class Desk:
             return _refusal(error.code, str(error))
         finally:
             self._spending.release()
-
-
-def _standing(plan: Plan) -> Standing | None:
-    return ledger_standing(plan, {"room": 0, "left": ""})
 
 
 def _pictures(plan: Plan, output: str, file: Path) -> Plain:

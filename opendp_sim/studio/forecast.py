@@ -5,22 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any
 
 from markupsafe import Markup
 
-from opendp_sim.accounting.composition import Charge, total_of
-from opendp_sim.accounting.ledger._entries import counting_entries
-from opendp_sim.accounting.ledger.ledger import Ledger, is_there
-from opendp_sim.accounting.measures.gaussian import mu_squared_down
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.ledger.ledger import Entry
+from opendp_sim.accounting.ledger.standing import LedgerStanding
+from opendp_sim.dsl.plan.gaussian_facts import noise_ratios
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.plan.records import ledger_path
 from opendp_sim.dsl.plan.statements import PlanStatements, tell
-from opendp_sim.dsl.run.charge import ledger_terms
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.report.charts import dial, round_ticks
 from opendp_sim.studio.questions import QUESTIONS, Form
 
@@ -30,84 +24,13 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Hold where a ledger stands before and after one run.
-
-    Attributes:
-        head: the hash of its last entry, empty for none.
-        before, after: used shares of the limit, from 0 to 1 and above.
-        fits: whether the run is within the limit.
-        room: such runs that still fit.
-        limit, left: in words.
-        runs: what is counted.
-        refused: why it cannot be read, empty where it can.
-    """
-
-    head: str = ""
-    before: float = 0.0
-    after: float = 0.0
-    fits: bool = False
-    room: int = 0
-    limit: str = ""
-    left: str = ""
-    runs: tuple[dict[str, str], ...] = ()
-    refused: str = ""
-
-    @property
-    def large(self) -> bool:
-        """Whether the run takes more than half of what is left."""
-        return self.after - self.before > _HALF * (1.0 - self.before)
-
-
-def ledger_standing(plan: Plan, told: dict[str, Any] | None) -> Standing | None:
-    """Return a plan's ledger in numbers, None without one.
-
-    Args:
-        plan: the plan.
-        told: what ``ledger_status`` says of it.
-    """
-    terms, path = ledger_terms(plan), ledger_path(plan)
-    if told is None or terms is None or path is None or plan.charge is None:
-        return None
-    if "refused" in told:
-        return Standing(refused=told["refused"])
-    head, before = "", total_of((), terms.measure, terms.limit)
-    runs: tuple[dict[str, str], ...] = ()
-    try:
-        if is_there(path):
-            with Ledger.open(path, terms) as ledger:
-                before, head = ledger.total(), ledger.head
-                runs = tuple(
-                    _run(entry.body, entry.seq) for entry in counting_entries(ledger.entries)
-                )
-        after = total_of(
-            (Charge(terms.measure, before.exact), plan.charge), terms.measure, terms.limit
-        )
-    except BudgetError as error:
-        return Standing(refused=f"expected {error.expected}; got {error.got}")
-    used = before.share if any(before.exact) else 0.0
-    return Standing(
-        head, used, after.share, after.fits, told["room"], after.limit_text, told["left"], runs
-    )
-
-
-def _run(body: Any, seq: int) -> dict[str, str]:
-    when = str(body.get("time", ""))[:16].replace("T", " ")
-    return {
-        "seq": str(seq),
-        "time": when,
-        "name": str(body.get("name", "")),
-        "cost": Charge.read(body["loss"]).text,
-    }
-
-
-@dataclass(frozen=True)
-class Forecast:
+class Panel:
     """Hold what a page shows of a plan.
 
     Attributes:
         told: the plan's statements.
-        standing: its ledger, None without one.
+        standing: where its ledger stands, None without one.
+        runs: what the ledger counts.
         cost: of one run, in words.
         right: right guesses of an attacker, in words.
         dial, curve, near: pictures.
@@ -115,7 +38,8 @@ class Forecast:
     """
 
     told: PlanStatements
-    standing: Standing | None
+    standing: LedgerStanding | None
+    runs: tuple[dict[str, str], ...]
     cost: str
     right: str
     dial: Markup | None
@@ -126,43 +50,55 @@ class Forecast:
     @property
     def spent(self) -> str:
         """What is used of the limit, in percent."""
-        return _percent(self.standing.before if self.standing else 0.0)
+        return _percent(self._shares[0])
 
     @property
     def taken(self) -> str:
         """What this run uses of the limit, in percent."""
-        return _percent(self.standing.after - self.standing.before if self.standing else 0.0)
+        return _percent(self._shares[1] - self._shares[0])
 
     @property
     def after(self) -> str:
         """What is used of the limit after this run, in percent."""
-        return _percent(self.standing.after if self.standing else 0.0)
+        return _percent(self._shares[1])
 
     @property
     def left(self) -> str:
         """What is left after this run, in percent, rounded down."""
-        rest = 1.0 - (self.standing.after if self.standing else 1.0)
-        return f"{math.floor(100 * max(rest, 0.0))}%"
+        known = self.standing is not None and not self.standing.refused
+        return f"{math.floor(100 * (1.0 - self._shares[1])) if known else 0}%"
+
+    @property
+    def large(self) -> bool:
+        """Whether the run takes more than half of what is left."""
+        before, after = self._shares
+        return after - before > _HALF * (1.0 - before)
+
+    @property
+    def _shares(self) -> tuple[float, float]:
+        ledger = self.standing
+        return (0.0, 0.0) if ledger is None else (ledger.share_before, ledger.share_after)
 
 
 def _percent(share: float) -> str:
     return f"{math.ceil(100 * share - 1e-9)}%"
 
 
-def forecast(plan: Plan, form: Form | None) -> Forecast:
+def panel_of(plan: Plan, form: Form | None) -> Panel:
     """Return a plan's statements, ledger and pictures; only the ledger is read."""
-    ledger = ledger_status(plan)
+    ledger = standing(plan)
     told = tell(plan, ledger=ledger)
-    points, curve = _relative_errors(plan), None
+    points, curve = noise_ratios(plan, _EPSILONS), None
     if points and plan.privacy is not None:
         curve = _curve(points, float(plan.privacy.budget.epsilon or 1.0))
     near = None
     if form is not None and "near" in QUESTIONS[form.question].uses and len(form.columns) > 1:
         near = _footprint(form)
     right = "" if told.attacker is None else f"{told.attacker.right} of 100"
-    return Forecast(
+    return Panel(
         told,
-        ledger_standing(plan, ledger),
+        ledger,
+        () if ledger is None else tuple(map(_run, ledger.runs)),
         told.cost.value,
         right,
         None if told.attacker is None else dial(told.attacker),
@@ -172,24 +108,13 @@ def forecast(plan: Plan, form: Form | None) -> Forecast:
     )
 
 
-@lru_cache(maxsize=1024)
-def _mu(epsilon: Fraction, delta: Fraction) -> float:
-    return math.sqrt(float(mu_squared_down(epsilon, delta)))
-
-
-def _relative_errors(plan: Plan) -> tuple[tuple[float, float], ...]:
-    """Return noise at other budgets in parts of the plan's.
-
-    Under ``gdp`` noise is a sensitivity over mu, so its ratio is that of two mu's.
-    """
-    privacy = plan.privacy
-    if privacy is None or privacy.measure != "gdp" or privacy.budget.delta is None:
-        return ()
-    delta = privacy.budget.down("delta")
-    if delta is None or not plan.total[0] > 0:
-        return ()
-    mine = math.sqrt(2.0 * plan.total[0])  # a rho of OpenDP's is half of mu squared
-    return tuple((e, mine / _mu(Fraction(e), delta)) for e in _EPSILONS)
+def _run(entry: Entry) -> dict[str, str]:
+    return {
+        "seq": str(entry.seq),
+        "time": str(entry.body.get("time", ""))[:16].replace("T", " "),
+        "name": str(entry.body.get("name", "")),
+        "cost": Charge.read(entry.body["loss"]).text,
+    }
 
 
 # --- pictures -------------------------------------------------------------------------------------

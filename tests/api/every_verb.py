@@ -53,6 +53,8 @@ def verbs(folder: Path, table: Mapping[str, Any], spec: str) -> None:
     except (sim.Refused, sim.SimError) as error:
         print(type(error).__name__)
     done = sim.apply(plan, table, into=folder, workers=1, replace=True)
+    stands = sim.standing(plan)
+    print("no ledger" if stands is None else f"{stands.room} of {stands.share_after:.0%}")
     again = sim.run(sim.plan(plan), table)
     checked, left = sim.verify(next(iter(done.certificates.values())))
     loaded = sim.load(folder / "sums.npz")

@@ -26,7 +26,7 @@ from opendp_sim.dsl.explain.explain import partners
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.grammar.program import Spec
 from opendp_sim.dsl.plan.statements import tell
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse
 from tests._cli import run as _run
@@ -84,7 +84,7 @@ def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(s
     """In six labelled lines of one row each, errors in one for each output; 80 columns, nothing cut."""
     plan = planned(spec)
     out = Console(file=io.StringIO(), width=200)
-    said = tell(plan, ledger=ledger_status(plan))
+    said = tell(plan, ledger=standing(plan))
     show_first(said, next_command(plan, said, f"specs/{spec.name}"), out)
     lines = out.file.getvalue().splitlines()
     heads = ["plan", "who", "privacy", "error", "cost", "next"]

@@ -19,6 +19,7 @@ from opendp_sim.accounting.claim_text import (
     unit_statement,
 )
 from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import after_runs
 from opendp_sim.core.arithmetic.rounding import up_text
@@ -88,7 +89,7 @@ class PlanStatements:
 def tell(
     plan: Planned,
     *,
-    ledger: Mapping[str, Any] | None = None,
+    ledger: LedgerStanding | None = None,
     runs: int = 0,
     predicted: Mapping[str, ErrorForecast] | None = None,
     wrote: str = "",
@@ -97,7 +98,7 @@ def tell(
 
     Args:
         plan: the plan.
-        ledger: its ledger's standing, as ``ledger_status`` returns it; None where it was not read.
+        ledger: where its ledger stands; None where it was not read.
         runs: how many runs on this data are known of; 0 before the first.
         predicted: errors from public points, by output: they come first.
         wrote: what a run wrote.
@@ -124,7 +125,7 @@ def tell(
     return PlanStatements(
         attacker,
         claim,
-        None if ledger is None else ledger.get("room"),
+        None if ledger is None or ledger.refused else ledger.room,
         errors,
         Statement("done" if wrote else "plan", name, line),
         who,
@@ -166,7 +167,7 @@ def _short(name: str, most: int = _NAME) -> str:
 
 
 def _after(
-    alone: Attacker, ledger: Mapping[str, Any] | None, runs: int, *, counted: bool
+    alone: Attacker, ledger: LedgerStanding | None, runs: int, *, counted: bool
 ) -> tuple[Attacker, str]:
     """Return the attacker after all known runs, and their number (Lemma A4).
 
@@ -174,15 +175,15 @@ def _after(
     """
     if not runs:
         return alone, "" if counted else " if run once"
-    if ledger is not None and ledger.get("runs"):
-        together = attacker_of(ledger["measure"], tuple(ledger["loss"]))
-        if runs > ledger["runs"]:  # an earlier run was not made with it
+    if ledger is not None and ledger.before is not None and ledger.runs:
+        together, made = attacker_of(ledger.before.measure, ledger.before.loss), len(ledger.runs)
+        if runs > made:  # an earlier run was not made with it
             return together, " by this ledger alone"
-        return together, "" if ledger["runs"] == 1 else f" after {ledger['runs']} runs"
+        return together, "" if made == 1 else f" after {made} runs"
     return after_runs(alone, runs), f" if run {'once' if runs == 1 else 'twice'}"
 
 
-def _cost(plan: Planned, loss: str, ledger: Mapping[str, Any] | None, runs: int) -> str:
+def _cost(plan: Planned, loss: str, ledger: LedgerStanding | None, runs: int) -> str:
     session = serves(plan)
     each = "spent" if runs else "for the whole session" if session else "a run"
     if not _counts(plan):
@@ -194,13 +195,13 @@ def _cost(plan: Planned, loss: str, ledger: Mapping[str, Any] | None, runs: int)
             tails = ("; no ledger: nothing limits more runs", "; no ledger")
     elif ledger is None:
         tails = ("; its ledger counts runs", "")
-    elif "refused" in ledger:
+    elif ledger.refused:
         tails = ("; the ledger cannot be read (-v)", "; ledger unreadable")
-    elif not runs and not ledger["fits"]:
+    elif not runs and not ledger.fits:
         return f"REFUSED: the ledger has too little left for {loss}"
     else:
-        room = ledger["room"]
-        such = "such" if not runs and not ledger["runs"] else "more"
+        room = ledger.room
+        such = "such" if not runs and not ledger.runs else "more"
         tail = f"room for {room:,} {such} run{'' if room == 1 else 's'}"
         tails = (f"; the ledger has {tail}", f"; {tail}")
     return first_that_fits(*(f"{loss} {each}{tail}" for tail in tails))
@@ -211,7 +212,7 @@ def _counts(plan: Planned) -> bool:
     return all(entry.ledger is not None for entry in plan.program.data if not entry.public)
 
 
-def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) -> Statement:
+def _repeat(plan: Planned, ledger: LedgerStanding | None, alone: Attacker) -> Statement:
     """State how runs on the same data are counted."""
     two = after_runs(alone, 2).right
     if not _counts(plan):
@@ -221,18 +222,20 @@ def _repeat(plan: Planned, ledger: Mapping[str, Any] | None, alone: Attacker) ->
         )
         more = "A `ledger` beside the dataset in the spec would count runs, and refuse too many."
         return Statement("repeat", "Not counted", "", text, more, {"right after 2": float(two)})
-    if ledger is None or "refused" in ledger:
-        why = "" if ledger is None else f" It cannot be read: {ledger['refused']}."
+    if ledger is None or ledger.before is None:
+        why = "" if ledger is None else f" It cannot be read: {ledger.refused}."
         value = "Counted" if ledger is None else "Ledger unreadable"
         return Statement("repeat", value, "", f"A ledger adds up every run.{why}")
-    room, over = int(ledger["room"]), "is more than is left"
-    over = f"would leave {ledger['left']}" if ledger["fits"] else over
-    fresh = " (the first run makes it)" if ledger["new"] else ""
-    more = (
-        f"{ledger['file']}{fresh}, {ledger['unit']}: spent {ledger['spent']} of {ledger['limit']}; a run "
-        f"takes {ledger['takes']}, and {over}."
+    room, over = (
+        ledger.room,
+        f"would leave {ledger.left}" if ledger.fits else "is more than is left",
     )
-    text = f"The ledger adds up all runs, and refuses what passes its limit, {ledger['limit']}."
+    fresh = " (the first run makes it)" if ledger.head is None else ""
+    more = (
+        f"{ledger.file}{fresh}, {ledger.unit}: spent {ledger.before.text} of {ledger.limit}; a run "
+        f"takes {ledger.cost.text}, and {over}."
+    )
+    text = f"The ledger adds up all runs, and refuses what passes its limit, {ledger.limit}."
     few = {0: "No further run fits", 1: "1 more run fits"}
     return Statement(
         "repeat", few.get(room, f"{room:,} more runs fit"), "", text, more, {"room": room}

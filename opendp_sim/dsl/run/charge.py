@@ -21,6 +21,7 @@ from opendp_sim.accounting.ledger._file import was_opened
 from opendp_sim.accounting.ledger._refusals import lost
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
+from opendp_sim.accounting.ledger.standing import LedgerStanding, standing_of_ledger
 from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
 from opendp_sim.core.interrupts import signals_blocked
@@ -177,6 +178,23 @@ def ledger_terms(plan: Plan) -> Terms | None:
         return None
     measure = entry.ledger.measure or plan.privacy.measure
     return Terms(measure, unit_text(plan), entry.ledger.limit)
+
+
+def standing(plan: Plan) -> LedgerStanding | None:
+    """Return where the plan's ledger stands, or None without one.
+
+    Before and after one run, in numbers. Nothing is written and no data is opened. A ledger that cannot
+    be read has ``refused``: why not.
+    """
+    terms, path = ledger_terms(plan), ledger_path(plan)
+    if terms is None or path is None or plan.charge is None:
+        return None
+    try:
+        refuse_lost(plan, path)
+        return standing_of_ledger(path, terms, plan.charge)
+    except BudgetError as error:
+        why = f"expected {error.expected}; got {error.got}"
+        return LedgerStanding(str(path), terms.unit, plan.charge, why)
 
 
 def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:

@@ -23,8 +23,7 @@ from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.run.charge import Transaction, ledger_terms
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import Transaction, ledger_terms, standing
 from tests._small import write_small
 from tests.accounting._server import Cut, Server
 
@@ -383,15 +382,15 @@ def test_a_ledger_that_a_database_lost_is_missed_by_its_certificates(
 def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server) -> None:
     """It made the ledger, and with it its limit, which a later spec could not state otherwise."""
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
-    before = ledger_status(plan)
+    before = standing(plan)
     assert before is not None
-    assert (before["new"], before["runs"]) == (True, 0)
+    assert (before.head, before.runs) == (None, ())
     assert head_of(place) is None
     assert not is_there(place)
     apply(plan)
-    after = ledger_status(plan)
+    after = standing(plan)
     assert after is not None
-    assert (after["new"], after["runs"]) == (False, 1)
+    assert (after.head, len(after.runs)) == (head_of(place), 1)
     assert head_of(place) is not None
     server.sql("DROP SCHEMA opendp_sim CASCADE")  # a database that nobody has used yet
     assert not is_there(place)

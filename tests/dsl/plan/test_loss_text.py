@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from rich.console import Console
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.claim_text import claim_sentence, epsilon_in_words
 from opendp_sim.accounting.composition import Charge, total_of
-from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger, head_of
 from opendp_sim.cli.output.summary import next_command, show_first
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.accountant import account
@@ -21,8 +23,7 @@ from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.plan.records import Planned
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.statements import tell
-from opendp_sim.dsl.run.charge import ledger_terms
-from opendp_sim.dsl.run.ledger_status import _guessed, ledger_status, room
+from opendp_sim.dsl.run.charge import ledger_terms, standing
 from opendp_sim.dsl.text.diagnostic import Notes
 from tests._small import write_small
 
@@ -52,23 +53,45 @@ def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
     """Counted by doing it: so many charges pass, and the next is refused."""
     spec = write_small(tmp_path)
     plan = plan_file(spec)
-    runs = ledger_status(plan)["room"]
+    runs = standing(plan).room
     assert 2 <= runs <= 20
     with Ledger.open(tmp_path / "points.ledger", ledger_terms(plan)) as ledger:
         for _ in range(runs):
             ledger.charge(plan.charge, {"name": "small"})
         with pytest.raises(BudgetError, match="OS402"):
             ledger.charge(plan.charge, {"name": "small"})
-    found = ledger_status(plan)
-    assert (found["room"], found["fits"]) == (0, False)
+    found = standing(plan)
+    assert (found.room, found.fits) == (0, False)
     out = Console(file=io.StringIO(), width=80)
     said = tell(plan, ledger=found)
-    show_first(said, next_command(plan, said, str(spec), found["file"]), out)
+    show_first(said, next_command(plan, said, str(spec), found.file), out)
     said = out.file.getvalue()
     assert "REFUSED: the ledger has too little left for epsilon 1" in said
     assert "…" not in said.split("\n\n")[0].replace("\n", "")
     assert "opendp-sim apply" not in said
     assert "ledger show" in said
+
+
+def test_a_standing_is_numbers_that_a_page_need_not_work_out_again(tmp_path):
+    """Head, shares and runs were worked out a second time by the studio."""
+    plan, path = plan_file(write_small(tmp_path)), tmp_path / "points.ledger"
+    first = standing(plan)
+    assert (first.head, first.runs, first.share_before, first.fits) == (None, (), 0.0, True)
+    assert not path.exists()
+    with Ledger.open(path, ledger_terms(plan)) as ledger:
+        ledger.charge(plan.charge, {"name": "small"})
+        total = ledger.total()
+    then = standing(plan)
+    assert then.head == head_of(path)
+    assert [run.body["name"] for run in then.runs] == ["small"]
+    assert (then.before, then.share_before) == (total, first.share_after)
+    assert then.share_after == pytest.approx(2 * then.share_before, rel=1e-9)
+    assert then.room == first.room - 1
+    plain = then.plain()
+    assert json.loads(json.dumps(plain)) == plain
+    assert (plain["head"], plain["runs"], plain["new"]) == (then.head, 1, False)
+    path.write_bytes(b"")
+    assert standing(plan).plain().keys() == {"file", "unit", "takes", "refused"}
 
 
 def test_room_in_another_measure_and_for_free():
@@ -77,29 +100,37 @@ def test_room_in_another_measure_and_for_free():
         (Charge("pure", (0.1,)), 100),
         (Charge("zcdp", (0.1,)), 5),
         (Charge("zcdp", (0.0,)), 1000),
+        (Charge("zcdp", (1e-5,)), 1000),
+        (Charge("zcdp", (0.6,)), 0),
     ):
-        assert room(lambda *c: total_of(c, "zcdp", limit), charge, "zcdp") == pytest.approx(
-            runs, abs=1
-        )
+        assert total_of((), "zcdp", limit).room(charge) == pytest.approx(runs, abs=1)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("spent", [0.0, 0.01])
-@pytest.mark.parametrize(("epsilon", "rho"), [(3.0, 0.02), (0.5, 0.02), (8.0, 1e-5), (2.0, 0.004)])
-def test_a_guess_changes_no_room(spent, epsilon, rho):
-    """Right, wrong by a little or by far, or none: OpenDP's sums decide."""
-    limit = Limit(epsilon=epsilon, delta=1e-6)
-    before, charge = Charge("zcdp", (spent,)), Charge("zcdp", (rho,))
+LIMITS = [
+    ("zcdp", Limit(epsilon=3.0, delta=1e-6), ("zcdp", (0.02,))),
+    ("zcdp", Limit(epsilon=0.5, delta=1e-6), ("gdp", (0.0004,))),
+    ("zcdp", Limit(epsilon=8.0, delta=1e-6), ("pure", (0.3,))),
+    ("gdp", Limit(epsilon=3.0, delta=1e-6), ("gdp", (0.02,))),
+    ("gdp", Limit(mu=1.0), ("gdp", (0.02,))),
+    ("pure", Limit(epsilon=1.0), ("pure", (Fraction(1, 10),))),
+    ("approx", Limit(epsilon=4.0, delta=1e-6), ("approx", (0.1, 2.5e-7))),
+    ("approx_zcdp", Limit(epsilon=3.0, delta=1e-6), ("approx_zcdp", (0.01, 1e-7))),
+]
 
-    def total(*more):
-        return total_of((before, *more), "zcdp", limit)
 
-    runs = room(total, charge, "zcdp")
-    guess = _guessed(before, charge, "zcdp", limit)
-    assert guess is not None
-    assert abs(guess - runs) <= 1
-    for near in {guess, 0, runs + 1, 1000, max(0, runs - 1)}:
-        assert room(total, charge, "zcdp", near) == runs
+@pytest.mark.few(3)
+@pytest.mark.parametrize("spent", [0, 3])
+@pytest.mark.parametrize(("measure", "limit", "loss"), LIMITS)
+def test_room_is_the_greatest_number_that_the_ledger_s_sum_lets_through(
+    measure, limit, loss, spent
+):
+    """A quotient finds it, and the sum of so many charges decides: they fit, and one more does not."""
+    charge = Charge(*loss)
+    before = total_of((charge,) * spent, measure, limit)
+    runs = before.room(charge)
+    assert total_of((charge,) * (spent + runs), measure, limit).fits
+    assert not total_of((charge,) * (spent + runs + 1), measure, limit).fits
+    assert total_of((), measure, limit).room(charge) == spent + runs
 
 
 def test_an_account_is_that_of_the_plan_whatever_the_order_of_the_releases(tmp_path: Path) -> None:

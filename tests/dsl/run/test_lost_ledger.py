@@ -9,8 +9,7 @@ import pytest
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.run.charge import trace_of
-from opendp_sim.dsl.run.ledger_status import ledger_status
+from opendp_sim.dsl.run.charge import standing, trace_of
 from opendp_sim.dsl.text.diagnostic import Refused
 from tests._cli import run as _run
 from tests._small import write_small
@@ -40,7 +39,7 @@ def test_a_lost_ledger_is_refused_whatever_knows_of_it(tmp_path, kept):
     assert "--forget" in caught.value.hint
     assert "OS407" in _run("apply", spec).stderr
     assert not (tmp_path / "points.ledger").exists()
-    assert "refused" in ledger_status(plan_file(spec))
+    assert standing(plan_file(spec)).refused
     assert "was charged here before" in " ".join(_run("plan", spec, "-v").stdout.split())
 
 
