@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from opendp_sim.core.arithmetic.linear import public_product
 from opendp_sim.core.arithmetic.rounding import sqrt_up
@@ -19,6 +18,7 @@ from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.sample_size import rare_records, too_few
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.checks import fine_rows, grid_rows
 from opendp_sim.domains.released import NamedArrays
 from opendp_sim.domains.rows import GridRows, as_rows
