@@ -225,6 +225,8 @@ class Mechanism(_Record):
     """Keys under which older specs name this mechanism; they still read."""
     asks_for: ClassVar[tuple[str, ...]] = ()
     """Which of these this query asks a release for: the parameters or the release decide which one."""
+    by_class: ClassVar[bool] = False
+    """Whether this query chooses among the classes of a release."""
 
     any_units: ClassVar[bool] = False
     """Whether it takes every column by its own bounds, so that the units of columns do not matter."""

@@ -92,9 +92,17 @@ def offering(capability: str) -> list[str]:
 
 
 def asking(capabilities: Iterable[str]) -> list[str]:
-    """Return the queries that one of ``capabilities`` is enough for."""
-    known = set(capabilities)
-    return sorted(key for key, cls in REGISTRY.items() if known & set(cls.asks_for))
+    """Return the queries that one of ``capabilities`` is enough for.
+
+    Of a mapping to what a release offers, without those that choose among classes where it has none.
+    """
+    labelled = {
+        name
+        for name in capabilities
+        if not isinstance(capabilities, Mapping) or getattr(capabilities[name], "labels", None)
+    }
+    known = {False: set(capabilities), True: labelled}
+    return sorted(key for key, cls in REGISTRY.items() if known[cls.by_class] & set(cls.asks_for))
 
 
 def _listed(words: list[str]) -> str:

@@ -52,6 +52,7 @@ class Classify(Mechanism):
     in_short: ClassVar[str] = "Choose the class that has the most similar records."
     source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
+    by_class: ClassVar[bool] = True
     asks_for = ("kernel_sums",)
 
     rule: Annotated[

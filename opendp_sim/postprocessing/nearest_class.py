@@ -58,6 +58,7 @@ class NearestClass(Mechanism):
     key: ClassVar[str] = "nearest_class"
     source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
     room = "queries"
+    by_class: ClassVar[bool] = True
     asks_for = ("class_means", "distance_sums")
 
     rule: Annotated[

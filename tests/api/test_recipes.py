@@ -21,6 +21,7 @@ from opendp_sim.api.kernel_steps import kernel_steps
 from opendp_sim.api.recipe import Recipe, check_apart, check_privacy_words, check_word, keys_of
 from opendp_sim.api.recipe_spec import PrivacyWords
 from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan.kernel_choice import grid_bits
 from opendp_sim.plots import TopDisplay
 from opendp_sim.sklearn._validation.bounds import box_of
@@ -153,6 +154,44 @@ def test_classes_and_means_answer_by_name(tmp_path):
     release = by_mean.apply(TABLE, into=tmp_path / "means")
     assert release.nearest_class(asked)["label"].tolist() == [0, 1]
     assert "distance" in sim.means({"x": (0, 1)}).apply(TABLE, into=tmp_path / "one").ops
+
+
+PARAMETERS: dict[str, dict] = {
+    "quantiles": {"shares": (0.5,)},
+    "interval_count": {"radius": 0.1},
+    "modes": {"seed": 0},
+    "outliers": {"threshold": 0.01},
+    "sample": {"size": 3, "seed": 0},
+    "nearest_class": {"rule": "mean_distance"},
+}
+"""What a question needs beside a place; the rule only where there are no class means."""
+
+
+PLACELESS = ("modes", "totals", "quantiles")
+
+
+@pytest.mark.parametrize("named", [{}, {"label": "kind", "keys": ["a", "b"]}])
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [("density", {"bandwidth": 0.1}), ("means", {}), ("distances", {}), ("quantiles", {})],
+)
+def test_every_listed_question_can_be_asked_and_no_other(recipe, words, named, tmp_path):
+    """Without classes nothing that chooses one is listed (it was, and asking it was OS204)."""
+    if recipe == "density" and named:
+        recipe = "classes"
+    release = getattr(sim, recipe)({"x": (0, 1)}, **words, **named).apply(TABLE, into=tmp_path)
+    assert ("nearest_class" in release.ops or "classify" in release.ops) == bool(named)
+    for key in [key for key, cls in REGISTRY.items() if cls.room == "queries"]:
+        more = PARAMETERS.get(key, {})
+        if key == "nearest_class" and "totals" in release.ops:
+            more = {}
+        if key in release.ops:
+            places = None if key in PLACELESS else {"x": [0.4]}
+            assert release.ask(key, places, **more) is not None
+        else:
+            with pytest.raises(SimError) as refused:
+                release.ask(key, {"x": [0.4]}, **more)
+            assert refused.value.code in ("OS204", "OS702"), key
 
 
 def test_persons_and_ledgers(tmp_path):
