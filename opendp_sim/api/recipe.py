@@ -135,6 +135,10 @@ class Recipe(Generic[T]):
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
 
+    def about(self, **words: str) -> Recipe[T]:
+        """Return the recipe with words of the section ``about``."""
+        return Recipe(self._made.about(**words), self._read, self._prepare, self._note)
+
     def to_yaml(self) -> str:
         """Return a short spec of equal hash."""
         return self._made.to_yaml()

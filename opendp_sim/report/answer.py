@@ -26,7 +26,7 @@ from opendp_sim.dsl.run.outputs import answer
 from opendp_sim.dsl.types.error_terms import WIDE, WITHIN, size, wide
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.facts import Part
-from opendp_sim.report.maps import shown_classes, shown_density
+from opendp_sim.report.maps import column_tables, shown_classes, shown_density
 
 _FREE = "To read this again costs no privacy; a new run does."
 VALUE_COLUMNS = ("density", "distance", "score", "prediction", "probability", "count")
@@ -62,6 +62,9 @@ def released_parts(plan: Plan, output: str, file: Path) -> list[Part]:
             Part(kind, body, note=note, head=head, numbers=(1,))
             for kind, body, note in (*shown_density(release), *shown_classes(release))
         ]
+        for columns, rows, note in column_tables(release):
+            numbers = tuple(range(len(columns) - len(rows[0][1:]), len(columns))) if rows else ()
+            shown.append(Part("table", rows, note=note, head=columns, numbers=numbers))
         if shown:
             return shown
     found = first_answers(plan, output, file)

@@ -139,6 +139,8 @@ def plan_facts(
     ]
     if not out.lead:
         out.about.insert(1, ("Purpose", ""))
+    if "bounds" in about:
+        out.about.append(("Bounds stated by", about["bounds"]))
     formal = f"Formally: {claim_sentence(plan.promised)}."
     if said.attacker is None:
         out.verdict = Judgement("Privacy", "Public data", "Nothing is protected.", formal)

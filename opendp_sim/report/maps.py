@@ -1,4 +1,4 @@
-"""Show what a release answers over one or two of its columns.
+"""Show what a release answers over its columns.
 
 From the release alone, at no further loss.
 """
@@ -6,13 +6,13 @@ From the release alone, at no further loss.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.report.charts import curve_chart, heat_map
 
@@ -27,19 +27,17 @@ _TOLD = 4
 
 
 def shown_classes(release: Release) -> Iterator[Shown]:
-    """Yield a release's classes at places of numeric columns, if any."""
+    """Yield nearest classes at places of numeric columns, if any."""
     columns = numeric_columns(release)
-    if "nearest_class" not in release.ops or not columns:
-        return
+    if not {"nearest_class", "totals"} <= set(release.ops) or not columns:
+        return  # of mean distances no noise is stated
     low, high = (np.array([end(c.bounds) for c in columns.values()]) for end in (min, max))
     shares = np.full((1 + _TOLD, len(low)), 0.5)  # the middle, and steps to either side of it
     for at in range(_TOLD):
         shares[1 + at, at // 2 % len(low)] = 0.75 if at % 2 else 0.25
     places = low + shares * (high - low)
-    try:
-        found = release.ask("nearest_class", {n: places[:, at] for at, n in enumerate(columns)})
-    except SpaceError:
-        return  # one mean of all records
+    asked = {name: places[:, at] for at, name in enumerate(columns)}
+    found = release.ask("nearest_class", asked)
     rows = []
     for at, place in enumerate(places):
         where = ", ".join(f"{n} {v:.4g}" for n, v in list(zip(columns, place, strict=True))[:3])
@@ -47,7 +45,7 @@ def shown_classes(release: Release) -> Iterator[Shown]:
         name = str(found.labels[int(named)] if found.labels is not None else named)
         sure = found["margin"][at] >= SURE * found["margin_deviation"][at]
         rows.append((where, name if sure else f"{name}, within the noise"))
-    yield "table", rows, "The class whose mean is nearest. Reading it costs no further privacy."
+    yield "table", rows, f"The class whose mean is nearest. {_FREE}"
 
 
 def numeric_columns(release: Release) -> dict[str, Column]:
@@ -95,6 +93,76 @@ def _places(
         answer = f"{value:,.4g}" if value >= SURE * noise else "within the noise of 0"
         rows.append((place, f"{answer} ± {noise:,.2g}"))
     return rows
+
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]], str]
+"""A head, rows, and a note."""
+_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
+_MANY = 40
+"""Rows of a table."""
+
+
+def column_tables(release: Release) -> Iterator[Table]:
+    """Yield totals, quantiles or coefficients of a release's columns, if any."""
+    if "totals" in release.ops:
+        found = release.ask("totals").table()
+        head = ("column", *_class_head(found), "records", "sum", "mean", "95% within")
+        rows = [
+            (
+                *_named(row),
+                _short(row["count"]),
+                _short(row["sum"]),
+                _short(row["mean"]),
+                _ends(row),
+            )
+            for row in _rows_of(found)
+        ]
+        yield head, rows[:_MANY], f"All numbers are noisy. {_FREE}"
+    elif "quantiles" in release.ops:
+        found = release.ask("quantiles", shares=_SHARES).table()
+        head = ("column", *_class_head(found), "of records below", "value", "95% within")
+        rows = [
+            (*_named(row), f"{100 * row['share']:g}%", _short(row["quantile"]), _ends(row))
+            for row in _rows_of(found)
+        ]
+        yield head, rows[:_MANY], _FREE
+    elif "line" in release.released.capabilities:
+        names, target = list(numeric_columns(release)), predicted_column(release)
+        if target is None:
+            return
+        others = [name for name in names if name != target]
+        values = release.ask("regress", answer="coefficients")["coefficient"]
+        parts = zip(["constant", *others], map(_short, values), strict=True)
+        yield ("to be multiplied by", f"for {target}"), list(parts), f"A line. {_FREE}"
+
+
+def predicted_column(release: Release) -> str | None:
+    """Return the column that a release's line is for, or None."""
+    line, names = release.released.capabilities.get("line"), list(numeric_columns(release))
+    return None if line is None or line.width != len(names) else names[line.target]
+
+
+_FREE = "Reading it costs no further privacy."
+
+
+def _rows_of(table: Mapping[str, Grid]) -> list[dict[str, Any]]:
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
+def _class_head(table: Mapping[str, Grid]) -> tuple[str, ...]:
+    return ("class",) if "class" in table else ()
+
+
+def _named(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (str(row["column"]), *([str(row["class"])] if "class" in row else []))
+
+
+def _ends(row: Mapping[str, Any]) -> str:
+    return f"{_short(row['lower'])} to {_short(row['upper'])}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, int | float | np.number) else str(value)[:20]
 
 
 def query_grid(

@@ -46,6 +46,8 @@ _DAY = 24 * 3600.0
 """Seconds of a run over large data."""
 _VIEWS = {"plan": "panel.html", "spend": "result.html", "show": "result.html", "look": "look.html"}
 """Templates of what a route shows."""
+_FOR_VIEWS = ("view", "bounds")
+"""What they show of an answer, which is not sent beside them."""
 
 
 def app_of(desk: Desk, host: str, token: str) -> Guard:
@@ -58,7 +60,8 @@ def app_of(desk: Desk, host: str, token: str) -> Guard:
     """
     page = _Page(desk, token)
     works = {
-        name: getattr(desk, name) for name in ("plan", "spend", "show", "ask", "ticket", "look")
+        name: getattr(desk, name)
+        for name in ("plan", "spend", "show", "ask", "end", "ticket", "look")
     }
     routes = [
         Route("/", page.shell),
@@ -108,9 +111,9 @@ class _Page:
         found, status = done if isinstance(done, tuple) else (done, 200)
         if name not in _VIEWS or "error" in found:
             return found, status
-        about = {"view": found.get("view"), "missing": found.get("missing", "")}
+        about = {key: found.get(key, "") for key in ("view", "missing", "bounds")}
         html = self._engine.get_template(_VIEWS[name]).render(about)
-        return {key: value for key, value in found.items() if key != "view"} | {
+        return {key: value for key, value in found.items() if key not in _FOR_VIEWS} | {
             "html": html
         }, status
 
@@ -140,11 +143,11 @@ class _Page:
                 410, "link", "a link that was not used, within a minute", "ask again."
             )
         done, what = found
-        if what == "report":
+        if what == "report" and done.certificate is not None:
             text = await to_thread.run_sync(_report, done.certificate, limiter=self._one)
             return HTMLResponse(text, headers={"content-security-policy": _REPORT_CSP})
         name, content = f"{done.file.stem}.yaml", done.laid.text.encode()
-        if what != "spec":
+        if what != "spec" and done.certificate is not None:
             file = done.file if what == "release" else done.certificate
             name, content = file.name, file.read_bytes()
         return _download(name, content)
@@ -191,7 +194,7 @@ class Server:
 
     def run(self) -> None:
         """Answer until the process is stopped, or ``stop`` is called."""
-        with self.door:
+        with self.door, self.desk:
             self._server.run(sockets=[self.door])
 
     def stop(self) -> None:

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.templates import file_header
 from opendp_sim.core.errors import ParameterError, SimError
@@ -29,10 +30,12 @@ from opendp_sim.dsl.reading import Finding, read_spec
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.doctor import doctor
 from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.run.session import Served, answer_lines, serve
+from opendp_sim.dsl.run.stores import sessions_of, store_path
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import Span
 from opendp_sim.report.answer import released_parts
-from opendp_sim.report.maps import SURE, numeric_columns
+from opendp_sim.report.maps import SURE, numeric_columns, predicted_column
 from opendp_sim.studio.forecast import panel_of
 from opendp_sim.studio.questions import (
     QUESTIONS,
@@ -61,6 +64,9 @@ _NAMES = 1000
 _TICKET = 60.0
 """Seconds in which a link is used."""
 _NONCE = (16, 64)
+_FILES = ("report", "release", "certificate")
+_EMPTY: Plain = {"session": None, "each": "Class", "parts": [], "sliders": []}
+"""The view of a run without pictures."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +84,20 @@ class Done:
     Attributes:
         laid: its plan and text.
         output: the name of its output.
-        file, certificate: where they were written.
+        file, certificate: where they were written; of a session its store, and none.
         body: the answer to the page.
     """
 
     laid: Laid
     output: str
     file: Path
-    certificate: Path
+    certificate: Path | None
     body: Plain = field(repr=False)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What can be taken away; a store is private, and stays."""
+        return ("spec",) if self.certificate is None else (*_FILES, "spec")
 
 
 class Desk:
@@ -114,6 +125,17 @@ class Desk:
         self._nonces: dict[str, str] = {}
         self._tickets: dict[str, tuple[float, str, str]] = {}
         self._shown: dict[str, Release] = {}
+        self._sessions: dict[str, Served] = {}
+
+    def __enter__(self) -> Self:
+        """Return the desk."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the sessions that are open."""
+        with self._spending:
+            for run in list(self._sessions):
+                self._sessions.pop(run).__exit__()
 
     # --- data closed ------------------------------------------------------------------------------
 
@@ -197,7 +219,8 @@ class Desk:
         _forget(self._plans, _PLANS)
         shown = None if form is None else form.plain()
         view = panel_of(plan, form)
-        return {"state": "planned", "plan": key, "yaml": text, "form": shown, "view": view}
+        found: Plain = {"state": "planned", "plan": key, "yaml": text, "form": shown, "view": view}
+        return found | {"bounds": _public_values(plan)}
 
     def _outside(self, plan: Plan) -> str:
         """Return why a program may not run here, or nothing.
@@ -218,8 +241,8 @@ class Desk:
         if len(plan.outputs) != 1:
             return "one output is released here: run other specs with `opendp-sim apply`"
         for output in plan.program.outputs:
-            save = output.save
-            if save is None or output.serve is not None or Path(save).name != save:
+            place = output.save if output.serve is None else output.place
+            if not place or is_shared(place) or Path(place).name != place:
                 return "an output is saved beside the file, under a plain name"
             if output.queries is not None or output.public is not None:
                 return "a release is asked after it was made: leave `queries` and `public` out"
@@ -234,14 +257,40 @@ class Desk:
                 "OS101", "run", expected="a release of this page, and a place", got="another",
                 hint=_RELOAD,
             )  # fmt: skip
+        if self._done[name].certificate is None:
+            return self._answered(name, at, str(body.get("nonce", "")))
         if name not in self._shown:
             self._shown[name] = Release.load(self._done[name].file)
         return answer_at(self._shown[name], at)
 
+    def _answered(self, run: str, at: Mapping[str, Any], nonce: str) -> Plain:
+        """Return a session's answer at one place, charged once for each nonce."""
+        with self._spending:
+            served = self._sessions.get(run)
+            names = [] if served is None else [c.name for c in served.features.columns]
+            fits = set(at) == set(names) and all(isinstance(v, int | float) for v in at.values())
+            if served is None or not fits or not _NONCE[0] <= len(nonce) <= _NONCE[1]:
+                raise ParameterError(
+                    "OS101", "run", expected="an open session, and a number for each column",
+                    got="another", hint=_RELOAD,
+                )  # fmt: skip
+            query = {name: float(at[name]) for name in names}
+            found = served.ask([query], key=nonce, caller="studio")
+            return _votes(found, served)
+
+    def end(self, body: Mapping[str, Any]) -> Answer:
+        """Close a session; its store can be opened again."""
+        with self._spending:
+            served = self._sessions.pop(str(body.get("run")), None)
+            if served is None:
+                return _refusal("run", _RELOAD)
+            served.__exit__()
+        return {"state": "closed"}, 200
+
     def ticket(self, body: Mapping[str, Any]) -> Plain:
         """Return a link that works once, within a minute, without the token."""
         run, what = str(body.get("run")), str(body.get("what"))
-        if run not in self._done or what not in ("report", "release", "certificate", "spec"):
+        if run not in self._done or what not in self._done[run].takes:
             return {"href": ""}
         now = time.monotonic()
         self._tickets = {k: v for k, v in self._tickets.items() if v[0] > now}
@@ -281,19 +330,47 @@ class Desk:
                 "The ledger changed meanwhile. Nothing was charged: look again, then spend.",
             )
         try:
-            done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
+            done = self._run(laid, nonce)
         except SimError as error:
             after = standing(laid.plan)  # the ledger alone knows: a refusal has no code for it
             same = after is not None and not after.refused and after.runs == before.runs
             text = "Nothing was charged." if same else "This run may be charged: see the ledger."
             return _refusal(error.code, f"{text} {error}")
-        ((output, file),) = done.files.items()
-        view: Plain = {"run": nonce, "claim": tell(laid.plan).cost.value, "left": done.left or ""}
-        body: Plain = done.plain() | {"file": file.name, "view": view}
-        del body["files"], body["certificates"], body["stores"]  # paths of this machine
-        self._done[nonce] = Done(laid, output, file, done.certificates[output], body)
-        view |= _pictures(laid.plan, output, file)
-        return body, 200
+        view: Plain = done.body["view"]
+        view |= _EMPTY | {"run": nonce, "takes": done.takes}
+        self._done[nonce] = done
+        if done.certificate is None:
+            after = standing(laid.plan)
+            fresh = after is None or after.runs != before.runs
+            told = tell(laid.plan).cost.value if fresh else "opened again, nothing was charged"
+            view |= {"claim": told, "left": ""} | self._opened(nonce)
+        else:
+            view |= {"claim": tell(laid.plan).cost.value} | _pictures(laid.plan, done)
+        return done.body, 200
+
+    def _run(self, laid: Laid, nonce: str) -> Done:
+        """Apply a plan, or open its session."""
+        if not sessions_of(laid.plan):
+            done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
+            ((output, file),) = done.files.items()
+            body: Plain = done.plain() | {"file": file.name, "view": {"left": done.left or ""}}
+            del body["files"], body["certificates"], body["stores"]  # paths of this machine
+            return Done(laid, output, file, done.certificates[output], body)
+        ((output, typed),) = laid.plan.outputs.items()
+        self._sessions[nonce] = serve(laid.plan, charged=self._note)
+        store = store_path(laid.plan, typed)
+        return Done(laid, output, store, None, {"file": store.name, "view": {}})
+
+    def _opened(self, run: str) -> Plain:
+        """Return the view of an open session."""
+        served, done = self._sessions[run], self._done[run]
+        entries = done.laid.plan.program.data
+        ends = {c.name: c.bounds for entry in entries for c in entry.records.columns}
+        asked = [c for c in served.features.columns if not c.is_vector and len(ends[c.name]) == 2]
+        sliders = [_slider(c.name, min(ends[c.name]), max(ends[c.name])) for c in asked]
+        told = {"planned": f"{served.planned or 0:,}", "spec": f"{done.file.stem}.yaml"}
+        every = len(sliders) == len(served.features.columns)
+        return {"session": told, "sliders": sliders if every else []}
 
     def _note(self, text: str) -> None:
         self._texts.append(text)
@@ -326,18 +403,36 @@ class Desk:
             self._spending.release()
 
 
-def _pictures(plan: Plan, output: str, file: Path) -> Plain:
+def _pictures(plan: Plan, done: Done) -> Plain:
     """Return a release's parts and sliders, none where they fail.
 
     The release is charged and written: no fault of a picture may hide that.
     """
     try:
-        parts, sliders = released_parts(plan, output, file), []
-        if file.suffix == ".npz" and isinstance(plan.outputs[output].domain, Released):
-            sliders = sliders_of(Release.load(file))
+        parts, sliders = released_parts(plan, done.output, done.file), []
+        each = "Class"
+        if done.file.suffix == ".npz" and isinstance(plan.outputs[done.output].domain, Released):
+            release = Release.load(done.file)
+            sliders = sliders_of(release)
+            each = "Column" if [one["name"] for one in sliders] == [_SHARE] else each
     except (SimError, ArithmeticError, LookupError, TypeError, ValueError):
         return {"parts": [], "sliders": []}
-    return {"parts": parts, "sliders": sliders}
+    return {"parts": parts, "sliders": sliders, "each": each}
+
+
+def _public_values(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return each column's stated bounds or classes, and who states them."""
+    about = plan.program.about
+    whom = "" if about is None else about.bounds or ""
+    found = []
+    for entry in plan.program.data:
+        for column in entry.records.columns:
+            if column.keys:
+                found.append((column.name, ", ".join(map(str, column.keys[:_CLASSES])), whom))
+            elif column.bounds:
+                low, high = min(column.bounds), max(column.bounds)
+                found.append((column.name, f"{low:,g} to {high:,g}", whom))
+    return found
 
 
 def _forget(kept: dict[str, Any], most: int) -> None:
@@ -368,16 +463,24 @@ def _plain_error(error: SimError) -> Plain:
 # --- answers of a release -------------------------------------------------------------------------
 
 
+_SHARE = "share"
+"""The slider of a release of quantiles."""
+_ENDS = (0.01, 0.99)
+
+
 def sliders_of(release: Release) -> list[dict[str, Any]]:
     """Return each numeric column's public bounds and middle."""
-    found = []
-    for name, column in numeric_columns(release).items():
-        low, high = min(column.bounds), max(column.bounds)
-        middle = float(f"{(low + high) / 2:.6g}")
-        found.append(
-            {"name": name, "low": low, "high": high, "step": (high - low) / 200, "middle": middle}
-        )
-    return found
+    if "quantiles" in release.ops:
+        return [_slider(_SHARE, *_ENDS)]
+    target = predicted_column(release)
+    numeric = numeric_columns(release).items()
+    ends = {name: (min(c.bounds), max(c.bounds)) for name, c in numeric if name != target}
+    return [_slider(name, low, high) for name, (low, high) in ends.items()]
+
+
+def _slider(name: str, low: float, high: float) -> dict[str, Any]:
+    middle = float(f"{(low + high) / 2:.6g}")
+    return {"name": name, "low": low, "high": high, "step": (high - low) / 200, "middle": middle}
 
 
 def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,15 +488,21 @@ def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         release: what is asked; this costs no privacy.
-        at: a number for each numeric column.
+        at: a number for each slider.
     """
-    names = list(numeric_columns(release))
+    names = [slider["name"] for slider in sliders_of(release)]
     if set(at) != set(names) or not all(isinstance(v, int | float) for v in at.values()):
         raise ParameterError(
             "OS102", "at", expected=f"a number for each of {', '.join(names)}", got="others",
             hint=_RELOAD,
         )  # fmt: skip
+    if names == [_SHARE] and "quantiles" in release.ops:
+        return _quantiles_at(release, min(max(float(at[_SHARE]), _ENDS[0]), _ENDS[1]))
     queries = {name: [float(at[name])] for name in names}
+    if (target := predicted_column(release)) is not None:
+        queries[target] = [0.0]  # which is ignored
+        value = float(release.ask("regress", queries)["prediction"][0])
+        return {"big": f"{value:.4g}", "small": f"{target} on the line", "rows": []}
     rows = _sums(release, queries)
     if rows and not rows[0][0]:
         _, big, small = rows[0]
@@ -407,6 +516,30 @@ def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
     big = str(labels[int(np.asarray(found["label"])[0])])
     each = [(name, ", ".join(filter(None, words))) for name, *words in rows[:_CLASSES]]
     return {"big": big, "small": "is the answer here", "rows": each}
+
+
+def _quantiles_at(release: Release, share: float) -> dict[str, Any]:
+    """Return the value of every column below which a share is."""
+    found = release.ask("quantiles", shares=(share,)).table()
+    each = []
+    for at, name in enumerate(found["column"][:_CLASSES]):
+        value, low, high = (f"{found[end][at]:.4g}" for end in ("quantile", "lower", "upper"))
+        whose = f"{name}, {found['class'][at]}" if "class" in found else str(name)
+        each.append((whose, f"{value}, 95% within {low} to {high}"))
+    return {"big": f"{100 * share:.3g}%", "small": "of the records are below", "rows": each}
+
+
+def _votes(found: Any, served: Served) -> Plain:
+    """Return a session's answer, its label and noisy votes."""
+    (line,) = answer_lines(found)
+    label = next(c for c in served.records.columns if c.keys)
+    each = [
+        (str(name), "not asked" if vote is None else f"{vote:,.3g} votes")
+        for name, vote in zip(label.keys[:_CLASSES], line["votes"], strict=False)
+    ]
+    noise = f"; noise ±{line['deviation']:.2g}" if line["deviation"] is not None else ""
+    answered = f"{served.session.answered:,} answered so far{noise}"
+    return {"big": str(line["label"]), "small": answered, "rows": each}
 
 
 def _sums(release: Release, queries: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -6,21 +6,27 @@ plan's hash: a form never shows less than a spec says.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import opendp_sim as sim
-from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.columns import declared, grid
+from opendp_sim.api.recipe import DATA, Recipe
+from opendp_sim.api.recipe_spec import privacy_words, recipe
 from opendp_sim.core.errors import ParameterError, SimError
 from opendp_sim.dsl.plan.plan import Plan
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}\Z")
 _LONG = 200
 """Most columns, and most classes of a form; more are written in the spec."""
+_SENTENCES = 500
+"""Characters about the bounds."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,10 @@ class Form:
         ids: the dtype of the column that names a person.
         columns: the numbers that are compared.
         label, keys: the column of the classes, and all of them.
+        target: the column that a line predicts.
+        size, asked: about how many records there are, and how many questions are planned.
         item, most: the column of the items, and how many are wanted.
+        stated: who states the bounds, and where they are public.
         epsilon, delta: of this release.
         limit, limit_delta: of all releases together.
     """
@@ -57,8 +66,12 @@ class Form:
     columns: Mapping[str, ChosenColumn] = field(default_factory=dict)
     label: str = ""
     keys: tuple[str | int, ...] = ()
+    target: str = ""
+    size: int = 1000
+    asked: int = 200
     item: str = ""
     most: int = 10
+    stated: str = ""
     epsilon: float = 1.0
     delta: float = 1e-6
     limit: float = 3.0
@@ -83,13 +96,67 @@ class Question:
         name: on its button.
         hint: the question in a reader's words.
         make: the recipe's function.
-        uses: the parts of the form beside unit and budget.
+        uses: the parts of the form beside unit and budget; ``any_label`` is a label or none.
     """
 
     name: str
     hint: str
     make: Callable[..., Recipe[Any]]
     uses: frozenset[str]
+
+
+def _regression(columns: Mapping[str, Any], *, target: str, **words: Any) -> Recipe[Any]:
+    """Return a line for one column, which stands last."""
+    told = {name: ends for name, ends in columns.items() if name != target}
+    told[target] = columns[target]
+    mechanism: dict[str, Any] = {"linear_regression": {}}
+    return recipe("regression", told, None, [{"rescale": {}}, grid(told)], words, mechanism)
+
+
+_IN_REACH = 0.6
+"""The kernel's value, ``exp(-1/2)`` rounded down, from which a row votes: within near."""
+
+
+def _session(
+    columns: Mapping[str, Any],
+    *,
+    bandwidth: Mapping[str, float],
+    label: str,
+    keys: Sequence[str | int],
+    size: int,
+    asked: int,
+    **words: Any,
+) -> Recipe[Any]:
+    """Return votes of the rows near to one question after another.
+
+    What is near is stated, so no example of a question is needed. A store's name follows from its form,
+    so that no other form's store is in its way.
+    """
+    private = privacy_words("session", words)
+    steps = [
+        {"select": {"features": list(columns), "label": label}},
+        {"rescale": {"scale": [bandwidth[name] for name in columns]}},
+        grid(columns),
+    ]
+    if private.unit != "row":
+        steps = [{"bound_contributions": {"max_rows": private.max_rows}}, *steps]
+    votes = {
+        "queries": asked,
+        "size": size,
+        "kernel": {"rbf": {"bandwidth": 1.0}},
+        "threshold": _IN_REACH,
+        "normalise": False,
+        "centre": False,
+    }
+    named = {label: {"dtype": "category", "keys": list(keys)}}
+    form = json.dumps([columns, bandwidth, named, size, asked, words], sort_keys=True, default=str)
+    store = f"session-{zlib.crc32(form.encode()):08x}.session"
+    return Recipe(
+        private.begun("session", declared(columns) | named)
+        .stage("rows", DATA, steps=steps)
+        .stage("votes", "rows", release={"mechanism": {"ind_knn": votes}, "spend": "100%"})
+        .output("answers", "votes", serve="session", store=private.file_name(store))
+    )
 
 
 QUESTIONS = {
@@ -106,15 +173,36 @@ QUESTIONS = {
         frozenset({"columns", "near", "label"}),
     ),
     "means": Question(
-        "Means", "Which class's mean is nearest?", sim.means, frozenset({"columns", "label"})
+        "Totals",
+        "How many, how much in all, and on average?",
+        sim.means,
+        frozenset({"columns", "any_label"}),
+    ),
+    "quantiles": Question(
+        "Quantiles",
+        "Below which value is a half, or a tenth?",
+        sim.quantiles,
+        frozenset({"columns", "any_label"}),
     ),
     "predict": Question(
-        "Linear model",
+        "Classifier",
         "Which class does a line predict?",
         sim.predict,
         frozenset({"columns", "label"}),
     ),
+    "regression": Question(
+        "Regression",
+        "Which number do the others predict?",
+        _regression,
+        frozenset({"columns", "target"}),
+    ),
     "top": Question("Top items", "What do most of them have?", sim.top, frozenset({"item"})),
+    "session": Question(
+        "Session",
+        "What do the ones near to it say? Each answer costs.",
+        _session,
+        frozenset({"columns", "near", "label", "asked"}),
+    ),
 }
 """Questions by the name of their recipe."""
 
@@ -135,8 +223,12 @@ def form_from(raw: Any, source: Mapping[str, Any]) -> Form:
             columns,
             str(raw["label"]),
             _keys(str(raw["keys"])),
+            str(raw["target"]),
+            int(raw["size"]),
+            int(raw["asked"]),
             str(raw["item"]),
             int(raw["most"]),
+            str(raw["stated"]).strip()[:_SENTENCES],
             *(_number(raw[word]) for word in ("epsilon", "delta", "limit", "limit_delta")),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -169,25 +261,32 @@ def missing_part(form: Form) -> str:
         return "Choose a question."
     if not form.unit:
         return "Say whether a row is a person."
-    if "columns" in asked.uses:
-        if not form.columns:
-            return "Choose one or two columns."
-        open_ = [
-            name
-            for name, c in form.columns.items()
-            if not c.low < c.high or ("near" in asked.uses and not c.near > 0)
-        ]
-        if open_:
-            return f"Write the bounds of {', '.join(open_)}."
-    if "label" in asked.uses and form.question != "means" and not (form.label and form.keys):
-        return "Choose the column of the classes, and write all classes."
-    if form.label and not form.keys and "label" in asked.uses:
-        return "Write all classes that could occur."
-    if "item" in asked.uses and not form.item:
-        return "Choose the column of the items."
-    if not all(value > 0 for value in (form.epsilon, form.delta, form.limit, form.limit_delta)):
-        return "Write limit and delta as numbers above 0."
-    return ""
+    lacks = [
+        "columns" in asked.uses and _missing_columns(form, near="near" in asked.uses),
+        "label" in asked.uses
+        and not (form.label and form.keys)
+        and "Choose the column of the classes, and write all classes.",
+        "any_label" in asked.uses
+        and bool(form.label and not form.keys)
+        and "Write all classes that could occur.",
+        "target" in asked.uses
+        and (form.target not in form.columns or len(form.columns) == 1)
+        and "Choose two columns or more, and which of them is predicted.",
+        "item" in asked.uses and not form.item and "Choose the column of the items.",
+        not all(value > 0 for value in (form.epsilon, form.delta, form.limit, form.limit_delta))
+        and "Write limit and delta as numbers above 0.",
+    ]
+    return next((text for text in lacks if text), "")
+
+
+def _missing_columns(form: Form, *, near: bool) -> str:
+    """Return what the chosen columns lack, or an empty text."""
+    if not form.columns:
+        return "Choose one or two columns."
+    open_ = [
+        name for name, c in form.columns.items() if not c.low < c.high or (near and not c.near > 0)
+    ]
+    return f"Write the bounds of {', '.join(open_)}." if open_ else ""
 
 
 def recipe_of(form: Form) -> Recipe[Any]:
@@ -207,11 +306,16 @@ def recipe_of(form: Form) -> Recipe[Any]:
             words["max_rows"] = form.rows
     if "near" in asked.uses:
         words["bandwidth"] = {name: c.near for name, c in form.columns.items()}
-    if "label" in asked.uses and form.label:
+    if {"label", "any_label"} & asked.uses and form.label:
         words |= {"label": form.label, "keys": list(form.keys)}
+    if "target" in asked.uses:
+        words["target"] = form.target
+    if "asked" in asked.uses:
+        words |= {"size": form.size, "asked": form.asked}
     if "item" in asked.uses:
         return asked.make(form.item, k=form.most, **words)
-    return asked.make({name: (c.low, c.high) for name, c in form.columns.items()}, **words)
+    made = asked.make({name: (c.low, c.high) for name, c in form.columns.items()}, **words)
+    return made.about(bounds=form.stated) if form.stated else made
 
 
 def ledger_name(source: Mapping[str, Any]) -> str:
@@ -245,9 +349,10 @@ def _read_back(plan: Plan) -> Form:
     release = next(d.release for d in reversed(plan.program.flow) if d.release is not None)
     params = dict(release.params)
     question = "classes" if label is not None else "density"
-    for mechanism, name in (("moments_sketch", "means"), ("vote_counts", "top")):
+    for mechanism, name in _BY_STEP.items():
         question = name if mechanism in steps else question
-    question = "predict" if release.key == "linear_model" else question
+    question = _BY_RELEASE.get(release.key or "", question)
+    about = plan.program.about
     budget, ledger = plan.program.privacy.budget, entry.ledger.limit  # type: ignore[union-attr]
     return Form(
         entry.source.plain(),
@@ -261,10 +366,19 @@ def _read_back(plan: Plan) -> Form:
         },
         "" if label is None else label.name,
         () if label is None else tuple(label.keys),
+        numbers[-1].name if question == "regression" else "",
+        int(params.get("size") or 1000) if question == "session" else 1000,
+        int(params.get("queries") or 200),
         str(steps.get("vote_counts", {}).get("item", "")),
         int(params.get("k", 10)),
+        "" if about is None else about.bounds or "",
         *(_number(value) for value in (budget.epsilon, budget.delta, ledger.epsilon, ledger.delta)),
     )
+
+
+_BY_STEP = {"moments_sketch": "means", "distance_tree": "quantiles", "vote_counts": "top"}
+_BY_RELEASE = {"linear_model": "predict", "linear_regression": "regression", "ind_knn": "session"}
+"""Questions by what a form's program has of its own."""
 
 
 def _steps(plan: Plan) -> dict[str, Any]:

@@ -23,12 +23,16 @@ BODY = {
     "columns": {"x": {"low": 0, "high": 1, "near": 0.1}, "y": {"low": 0, "high": 10, "near": 1}},
     "label": "",
     "keys": "",
+    "target": "",
+    "size": 60,
+    "asked": 20,
     "item": "",
     "most": 10,
     "epsilon": 1,
     "delta": 1e-6,
     "limit": 3,
     "limit_delta": 1e-6,
+    "stated": "",
 }
 
 
@@ -63,7 +67,8 @@ class Visitor(httpx.Client):
         return found
 
     def spend(self, found, nonce=None):
-        head = found["html"].partition('data-head="')[2].partition('"')[0]
+        facts = found["html"].partition('id="facts"')[2]
+        head = facts.partition('data-head="')[2].partition('"')[0]
         return self.api("spend", plan=found["plan"], head=head, nonce=nonce or uuid.uuid4().hex)
 
 

@@ -31,12 +31,14 @@ NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda v: round(v, 3))
 def forms(draw):
     names = draw(st.lists(NAMES, min_size=4, max_size=4, unique=True))
     columns = {}
-    for name in names[: draw(st.integers(1, 2))]:
+    question = draw(st.sampled_from(list(QUESTIONS)))
+    fewest = 2 if question == "regression" else 1
+    for name in names[: draw(st.integers(fewest, 2))]:
         low, size = draw(NUMBERS), draw(st.floats(0.01, 1e6))
         columns[name] = ChosenColumn(low, low + size, round(size * draw(st.floats(0.02, 0.3)), 6))
-    question = draw(st.sampled_from(list(QUESTIONS)))
     keys = draw(st.lists(WORDS.filter(bool), min_size=2, max_size=3, unique=True))
-    classes = question in ("classes", "predict") or (question == "means" and draw(st.booleans()))
+    uses = QUESTIONS[question].uses
+    classes = "label" in uses or ("any_label" in uses and draw(st.booleans()))
     items = question == "top"
     person = draw(st.booleans())
     return Form(
@@ -48,8 +50,12 @@ def forms(draw):
         {} if items else columns,
         names[3] if classes else "",
         tuple(keys) if classes else (),
+        list(columns)[-1] if question == "regression" else "",
+        draw(st.integers(50, 10**6)) if question == "session" else 1000,
+        draw(st.integers(1, 1000)) if question == "session" else 200,
         names[3] if items else "",
         draw(st.integers(1, 20)) if items else 10,
+        "" if items else draw(st.sampled_from(["", "its data sheet: 'page 3'"])),
         draw(st.sampled_from([0.1, 0.5, 1.0, 2.5])),
         draw(st.sampled_from([1e-6, 1e-8])),
         draw(st.sampled_from([3.0, 8.0])),

@@ -197,6 +197,71 @@ def test_classes_means_and_items_by_clicking(page):
 
 
 @pytest.mark.long
+def test_quantiles_and_a_regression_by_clicking(page):
+    filled(page)
+    chosen(page, stated="the data sheet")
+    page.wait("document.querySelector('#panel').textContent.includes('the data sheet')")
+    page.ask("document.querySelector('[name=question][value=regression]').click()")
+    assert page.ask("!document.querySelector('#targets').hidden")
+    chosen(page, target="x")
+    page.wait("document.querySelector('#yaml').value.includes('linear_regression')")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    page.ask("document.querySelector('[name=question][value=quantiles]').click()")
+    page.wait("document.querySelector('#yaml').value.includes('distance_tree')")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    assert page.ask("document.querySelector('#custom').hidden")
+    spent(page)
+    assert page.ask("document.querySelector('#answer').textContent") == "50%"
+    assert page.ask("document.querySelectorAll('#each tbody tr').length") == 2
+    assert page.ask("document.querySelectorAll('#result .parts tbody tr').length") == 10
+    looked(page, "quantiles", "#result", SIZES[3:])
+    assert not page.complaints
+
+
+@pytest.mark.long
+def test_a_session_by_clicking(page):
+    """Nothing is asked by moving a slider: each answer costs."""
+    filled(page)
+    page.ask("document.querySelector('[name=question][value=session]').click()")
+    chosen(page, label="kind", keys="a, b", size="60", asked="10")
+    page.wait("document.querySelector('#yaml').value.includes('queries: 10')")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    page.ask("document.querySelector('#spend').click()")
+    page.ask("document.querySelector('#sureyes').click()")
+    page.wait("document.querySelector('#result h2')?.textContent === 'A session is open'")
+    assert page.ask("document.querySelector('#door').textContent") == "Session open"
+    slider = "(() => { const e = document.querySelector('#ask input'); e.value = e.max;"
+    page.ask(slider + "e.dispatchEvent(new Event('input', {bubbles: true})) })()")
+    assert page.ask("document.querySelector('#answer').textContent") == "…"
+    for number in (1, 2):
+        page.ask("document.querySelector('#once').click()")
+        page.wait(f"document.querySelector('#small').textContent.startsWith('{number} answered')")
+    looked(page, "session", "#result")
+    page.ask("document.querySelector('#end').click()")
+    page.wait("document.querySelector('#door').textContent === 'Data closed'")
+    assert page.ask("document.querySelector('#once').disabled")
+    assert not page.complaints
+
+
+@pytest.mark.long
+def test_two_plans_stand_side_by_side(page):
+    filled(page)
+    page.ask("document.querySelector('#keep').click()")
+    typed(page, "epsilon: 1.0,", "epsilon: 2.0,")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 2'")
+    costs = "[...document.querySelectorAll('#both tr')][2].textContent"
+    assert "epsilon 1" in page.ask(costs)
+    assert "epsilon 2" in page.ask(costs)
+    page.ask("document.querySelector('[name=question][value=means]').click()")
+    page.wait("document.querySelector('#both').textContent.includes('Totals: x, y')")
+    looked(page, "compare", "#compare")
+    page.ask("document.querySelector('#return').click()")
+    page.wait("document.querySelector('#spend').textContent === 'Spend ε 1'")
+    assert page.ask("document.querySelector('[value=density]').checked")
+    assert not page.complaints
+
+
+@pytest.mark.long
 def test_items_by_person_by_clicking(page):
     page.ask("document.querySelector('[name=question][value=top]').click()")
     page.ask("document.querySelector('[name=unit][value=person]').click()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
 from tests.studio.conftest import BODY, serving, write_table
 
-APIS = ("plan", "spend", "show", "ask", "ticket", "look")
+APIS = ("plan", "spend", "show", "ask", "end", "ticket", "look")
 
 
 def code(answer):
@@ -242,6 +243,7 @@ def test_no_json_is_a_failure(looked_at, cases):
         ("ingest: enforce", "public: true", "public"),
         ("save:", "queries: {csv: trips.csv}, save:", "private"),
         ("save:", "queries: {csv: other.csv}, post: [density], save:", "asked after"),
+        ("save: trips-density.npz", "serve: session, store: ../t.session", "store"),
     ],
 )
 def test_a_typed_spec_reads_and_writes_nothing_else(looked_at, old, new, said):
@@ -432,6 +434,9 @@ def test_a_release_is_asked_and_taken_away(studio):
         {"question": "means"},
         {"question": "means", "label": "kind", "keys": "a, b"},
         {"question": "predict", "label": "kind", "keys": "a, b"},
+        {"question": "quantiles"},
+        {"question": "quantiles", "label": "kind", "keys": "a, b"},
+        {"question": "regression", "target": "x", "stated": "the data sheet"},
         {"question": "density", "unit": "who", "rows": 2},
         {"question": "density", "columns": {"x": BODY["columns"]["x"]}},
         {"question": "top", "item": "kind", "unit": "who", "most": 1},
@@ -445,9 +450,12 @@ def test_every_question_is_planned_spent_and_read_back(studio, words):
     done = studio.spend(found)
     assert done.status_code == 200, done.text
     run = done.json()["html"].partition('class="links" data-run="')[2].partition('"')[0]
-    at = dict.fromkeys(words.get("columns") or BODY["columns"], 0.5)
+    ask = done.json()["html"].partition('id="ask"')[2].partition("</div>")[0]
+    at = dict.fromkeys(re.findall(r'name="(\w+)"', ask), 0.5)
     if words["question"] != "top":
         assert studio.api("ask", run=run, at=at).json()["big"]
+    report = studio.get(studio.api("ticket", run=run, what="report").json()["href"]).text
+    assert words.get("stated", "") in report
 
 
 @pytest.mark.long
@@ -458,6 +466,60 @@ def test_a_page_that_is_opened_again_shows_the_run(studio):
     assert [run["file"] for run in start["runs"]] == ["trips-density.npz"]
     assert studio.api("show", run=start["runs"][0]["run"]).json() == done.json()
     assert start["yaml"] == studio.planned()["yaml"]
+
+
+SESSION = {"question": "session", "label": "kind", "keys": "a, b", "size": 60, "asked": 10}
+
+
+def test_a_session_is_charged_once_and_each_answer_once_a_nonce(studio):
+    found = studio.planned(**SESSION)
+    assert studio.api("plan", yaml=found["yaml"]).json()["form"] is not None
+    done = studio.spend(found)
+    assert done.status_code == 200, done.text
+    run = done.json()["html"].partition('data-run="')[2].partition('"')[0]
+    at, nonce = {"x": 0.5, "y": 5}, uuid.uuid4().hex
+    answers = [studio.api("ask", run=run, at=at, nonce=nonce).json() for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0]["big"] in ("a", "b")
+    assert answers[0]["small"].startswith("1 answered so far")
+    second = studio.api("ask", run=run, at=at, nonce=uuid.uuid4().hex).json()
+    assert second["small"].startswith("2 answered so far")
+    assert studio.api("ask", run=run, at={"x": 0.1, "y": 5}, nonce=nonce).status_code == 422
+    for wrong in ({"at": {"x": 0.5}}, {"nonce": "short"}, {"at": {"x": "a", "y": 1}}):
+        body = {"run": run, "at": at, "nonce": uuid.uuid4().hex} | wrong
+        assert studio.api("ask", **body).status_code == 422
+    for what in ("release", "report", "certificate"):  # a store is private
+        assert studio.api("ticket", run=run, what=what).json() == {"href": ""}
+    again = studio.spend(studio.planned(**SESSION))  # it is open: no second store, no second charge
+    assert again.status_code == 409
+    assert "Nothing was charged" in again.json()["error"]["text"]
+    assert studio.api("end", run=run).json() == {"state": "closed"}
+    assert code(studio.api("end", run=run)) == (409, "run")
+    assert studio.api("ask", run=run, at=at, nonce=uuid.uuid4().hex).status_code == 422
+    opened = studio.spend(studio.planned(**SESSION)).json()["html"]
+    assert "opened again, nothing was charged" in opened
+    run = opened.partition('data-run="')[2].partition('"')[0]
+    third = studio.api("ask", run=run, at=at, nonce=uuid.uuid4().hex).json()
+    assert third["small"].startswith("3 answered so far")
+
+
+@pytest.mark.long
+def test_a_stopped_studio_closes_its_session(tmp_path):
+    file = write_table(tmp_path / "trips.csv")
+    for fresh in (True, False):
+        with serving(file) as visitor:
+            html = visitor.spend(visitor.planned(**SESSION)).json()["html"]
+        assert ("nothing was charged" in html) is not fresh
+    assert len(list(tmp_path.glob("*.session"))) == 1
+
+
+def test_each_bound_says_who_stated_it(studio):
+    html = studio.planned()["html"]
+    assert html.count("nobody yet") == 2
+    found = studio.planned(stated="<i>the data sheet</i>")
+    assert found["html"].count("&lt;i&gt;the data sheet&lt;/i&gt;") == 2
+    assert "0 to 10" in found["html"]
+    assert "bounds: " in found["yaml"].partition("about:")[2]
 
 
 def test_a_private_look_is_its_own_route(studio):

@@ -37,9 +37,16 @@ class Provenance(Section):
         "Until when the results may be used, as text.", None, min_length=1, max_length=_LONGEST
     )
 
+    bounds: str | None = word(
+        "Who states the bounds of the columns, and where they are public.",
+        None,
+        min_length=1,
+        max_length=_LONGEST,
+    )
+
     def said(self) -> Iterator[tuple[str, str]]:
         """Yield the given words with their texts, in a page's order."""
-        for name in ("title", *FORM):
+        for name in ("title", *FORM, "bounds"):
             text = getattr(self, name)
             if text is not None:
                 yield name, text

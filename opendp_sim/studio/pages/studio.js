@@ -7,8 +7,8 @@ const put = (id, html) => { $(id).innerHTML = policy.createHTML(html); }; // wri
 const LOW = 0.05, SPAN = 160; // epsilon from 0.05 to 8
 const toEps = (at) => Number((LOW * SPAN ** (at / 100)).toPrecision(2));
 const toPos = (eps) => Math.round((100 * Math.log(eps / LOW)) / Math.log(SPAN));
-const fields = { label: "label", keys: "keys", item: "item", most: "most", limit: "limit", limitdelta: "limit_delta", delta: "delta", rows: "rows", ids: "ids" };
-let form, names, questions, file = "", plan = null, state = "draft", wish = null, flying = false, timer = 0, typed = "";
+const fields = { label: "label", keys: "keys", item: "item", most: "most", target: "target", size: "size", asked: "asked", stated: "stated", limit: "limit", limitdelta: "limit_delta", delta: "delta", rows: "rows", ids: "ids" };
+let form, names, questions, file = "", plan = null, state = "draft", wish = null, flying = false, timer = 0, typed = "", kept = null;
 
 function el(tag, props = {}, ...kids) { const made = Object.assign(document.createElement(tag), props); made.append(...kids); return made; }
 const say = (text) => { $("live").textContent = text; };
@@ -30,13 +30,15 @@ function draw() {
   $("hint").textContent = questions[form.question].hint;
   for (const radio of document.querySelectorAll("[name=unit]")) radio.checked = form.unit !== "" && (radio.value === "row") === !person;
   $("person").hidden = !person; $("rowsbox").hidden = !uses.includes("columns");
-  $("columns").hidden = !uses.includes("columns"); $("classes").hidden = !uses.includes("label"); $("items").hidden = !uses.includes("item");
-  for (const [id, value] of [["who", person ? form.unit : ""], ["label", form.label], ["item", form.item]]) {
-    const known = value && value !== "?" && !names.includes(value) ? [value, ...names] : names;
-    $(id).replaceChildren(el("option", { value: "", textContent: id === "label" && form.question === "means" ? "none" : "choose" }), ...known.map((name) => el("option", { textContent: name, value: name })));
+  $("columns").hidden = !uses.includes("columns"); $("classes").hidden = !uses.includes("label") && !uses.includes("any_label"); $("items").hidden = !uses.includes("item");
+  $("targets").hidden = !uses.includes("target"); $("planned").hidden = !uses.includes("asked"); $("statedbox").hidden = !Object.keys(form.columns).length;
+  for (const [id, value] of [["who", person ? form.unit : ""], ["label", form.label], ["item", form.item], ["target", form.target]]) {
+    const all = id === "target" ? Object.keys(form.columns) : names;
+    const known = value && value !== "?" && !all.includes(value) ? [value, ...all] : all;
+    $(id).replaceChildren(el("option", { value: "", textContent: id === "label" && uses.includes("any_label") ? "none" : "choose" }), ...known.map((name) => el("option", { textContent: name, value: name })));
     $(id).value = value === "?" ? "" : value;
   }
-  for (const [id, word] of Object.entries(fields)) if (id !== "label" && id !== "item") $(id).value = form[word];
+  for (const [id, word] of Object.entries(fields)) if (!["label", "item", "target"].includes(id)) $(id).value = form[word];
   $("eps").value = toPos(form.epsilon); slid();
   $("cols").replaceChildren(...[...new Set([...names, ...Object.keys(form.columns)])].map(column));
 }
@@ -106,8 +108,21 @@ function facts() {
   $("s1").textContent = about?.error ?? "–"; $("s2").textContent = about?.right ?? "–"; $("s3").textContent = about?.left ?? "–";
   go.disabled = !plan || about?.fits === "0"; $("look").disabled = !plan;
   go.textContent = state === "refused" ? "Mend the spec" : !plan ? "Fill in the form" : about?.fits === "0" ? "Does not fit" : `Spend ${short(about.epsilon)}`;
+  compared();
   $("history").hidden = !runs; if (runs) $("history").replaceChildren(runs.content.cloneNode(true));
 }
+
+
+// --- two plans side by side ---
+const standing = () => { const { error, right, after, epsilon, limit } = $("facts").dataset; return { yaml: $("yaml").value, rows: [["Question", $("custom").hidden ? `${questions[form.question].name}: ${form.item || Object.keys(form.columns).join(", ")}` : "a spec of its own"], ["Costs", epsilon], ["Error", error], ["Attacker", right], ["Limit used", limit ? `${after} of ${limit}` : "–"]] }; };
+function compared() {
+  const now = plan ? standing() : null;
+  $("compare").hidden = !now && !kept; $("keep").disabled = !now; $("keptnote").hidden = !!kept;
+  $("both").hidden = $("return").hidden = !kept;
+  if (kept) $("both").tBodies[0].replaceChildren(...kept.rows.map(([name, text], at) => el("tr", {}, el("th", { scope: "row", textContent: name }), ...[["Kept", text], ["Now", now ? now.rows[at][1] : "–"]].map(([head, said]) => { const cell = el("td", { textContent: said }); cell.dataset.head = head; return cell; }))));
+}
+$("keep").addEventListener("click", () => { kept = standing(); compared(); say("Kept."); });
+$("return").addEventListener("click", () => { $("yaml").value = kept.yaml; paint([]); look(kept.yaml); });
 
 // --- the spec ---
 function paint(findings) {
@@ -155,22 +170,32 @@ $("sure").addEventListener("close", async () => {
 });
 function shown(got) { $("result").hidden = false; put("result", got.html); listen(); }
 function listen() {
-  const box = $("ask");
-  let waiting = false, busy = false;
+  const box = $("ask"), once = $("once");
+  let waiting = false, busy = false, asking = "";
   const ask = async () => {
     waiting = true; if (busy) return; busy = true;
     while (waiting) {
       waiting = false;
       const at = {};
       for (const input of box.querySelectorAll("input")) { at[input.name] = Number(input.value); input.parentElement.querySelector("output").value = Number(Number(input.value).toPrecision(4)); }
-      const [got, ok] = await call("ask", { run: box.dataset.run, at });
-      if (!ok) break;
+      if (once && !asking) break;
+      const [got, ok] = await call("ask", { run: box.dataset.run, at, ...(once && { nonce: asking }) });
+      if (!ok) { if (once) $("small").textContent = got.error.text ?? got.error.expected; break; }
       $("answer").textContent = got.big; $("small").textContent = got.small; $("each").hidden = !got.rows.length;
       $("each").tBodies[0].replaceChildren(...got.rows.map(([name, text]) => el("tr", {}, el("th", { scope: "row", textContent: name }), el("td", { textContent: text }))));
     }
     busy = false;
   };
   if (box) { box.addEventListener("input", ask); ask(); }
+  if (once) {
+    door("Session open", true);
+    once.addEventListener("click", async () => {
+      once.disabled = true; asking = crypto.randomUUID();
+      for (let again = 0; again < 2; again++) try { await ask(); break; } catch { busy = false; $("small").textContent = "The answer was lost. Ask again."; } // one nonce: charged once
+      asking = ""; once.disabled = false;
+    });
+    $("end").addEventListener("click", async () => { await call("end", { run: box.dataset.run }); once.disabled = $("end").disabled = true; door("Data closed", false); look($("yaml").value); });
+  }
   for (const button of $("result").querySelectorAll("[data-what]")) button.addEventListener("click", async () => {
     const tab = button.dataset.what === "report" ? open("about:blank") : null;
     const [got, ok] = await call("ticket", { run: button.parentElement.dataset.run, what: button.dataset.what });
