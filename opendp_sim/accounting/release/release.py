@@ -19,10 +19,11 @@ from fractions import Fraction
 from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.claim_text import Statement, claim_sentence, claim_statements, html_card
@@ -48,6 +49,18 @@ from opendp_sim.domains.sketch import Sketch
 # The header of a release, as a file holds it: every field and its type, and nothing else.
 
 
+def _can_be_stated(privacy: Plain) -> Plain:
+    """Return a claim that sentences can be made of, or refuse it."""
+    try:
+        for holder in privacy.get("holders", ()):
+            _Holder.model_validate(holder)
+        if not claim_statements(privacy) or not privacy.get("holders", True):
+            raise ValueError
+    except Exception:  # noqa: BLE001 - an edited claim fails in many ways
+        raise ValueError("a claim as this package writes it") from None
+    return privacy
+
+
 class _Array(Strict):
     sha256: Digest
     shape: list[int]
@@ -62,6 +75,12 @@ class _Noise(Strict):
     step: str = "1"
 
 
+class _Holder(Strict):
+    privacy: Plain
+    noise: _Noise | None
+    arrays: dict[str, Digest]
+
+
 class ReleaseHeader(Strict):
     """Hold a release's public facts, read by strict records."""
 
@@ -71,7 +90,7 @@ class ReleaseHeader(Strict):
     metric: Plain
     steps: list[dict[str, Plain]]
     noise: _Noise | None
-    privacy: Plain
+    privacy: Annotated[Plain, AfterValidator(_can_be_stated)]
     matrices: list[str]
     arrays: dict[str, _Array]
 

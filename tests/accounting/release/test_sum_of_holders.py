@@ -101,6 +101,28 @@ def test_claims_stay_apart_and_survive_the_file(tmp_path: Path) -> None:
     (again + of(4, 10, GAUSS)).density(np.zeros((1, 3)))
 
 
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"claim": 5},
+        {"measure": "zcdp", "total": "x"},
+        {"total": [None], "measure": "zcdp", "unit": {"of": "row"}},
+        {"holders": 4},
+        {"holders": []},
+        {"holders": [{"privacy": 4}]},
+        {"holders": [{"privacy": {"claim": 5}, "noise": None, "arrays": {}}]},
+    ],
+)
+def test_a_file_with_an_edited_claim_is_refused_when_it_is_read(
+    tmp_path: Path, privacy: dict[str, object]
+) -> None:
+    one = of(1, 30, GAUSS)
+    path = Release({**one.header, "privacy": privacy}, one.arrays).save(tmp_path / "r.npz")
+    with pytest.raises(ReleaseError) as refused:
+        Release.load(path)
+    assert refused.value.code == "OS701"
+
+
 def test_a_public_holder_adds_no_noise_and_says_so() -> None:
     total = of(1, 30, GAUSS) + of(2, 50, None)
     assert total.released.noise == GAUSS
