@@ -62,6 +62,7 @@ def apply(
     workers: int | None = None,
     device: str | Device | None = None,
     replace: bool = False,
+    expected_head: str | None = None,
 ) -> Applied:
     """Run a plan.
 
@@ -76,6 +77,8 @@ def apply(
         device: ``cuda``, ``cuda:1``, ... for sums on a card (extra ``gpu``); default the CPU. The same
             bits.
         replace: let an output take the place of one that another program released and paid for.
+        expected_head: the ledger's head (``Ledger.head``; ``""`` before the first run) when the run was
+            confirmed: if another run was charged since, this one is not (OS409).
 
     Raises:
         Refused, DataError, BudgetError: before the charge; nothing was spent. InternalError (OS902):
@@ -89,6 +92,7 @@ def apply(
         workers=workers,
         device=device,
         replace=replace,
+        expected_head=expected_head,
     )
 
 

@@ -45,6 +45,7 @@ CATALOGUE: dict[str, str] = {
     "OS407": "A session's store is locked, damaged, another's, an older copy, or cannot be written; a "
     "ledger that was charged is gone, or an older copy; or a service was copied, or asked from a fork.",
     "OS408": "A key was used for another question; nothing was charged.",
+    "OS409": "The ledger is not as it was when the run was confirmed; nothing was charged.",
     "OS501": "The audit cannot run on this object.",
     "OS502": "The audit refuted a claim.",
     "OS503": "An optional accountant or tester is not installed.",

@@ -324,14 +324,13 @@ class Desk:
 
     def _spent(self, laid: Laid, nonce: str, head: str) -> Answer:
         before = standing(laid.plan)
-        if before is None or before.refused or (before.head or "") != head:
-            return _refusal(
-                "moved",
-                "The ledger changed meanwhile. Nothing was charged: look again, then spend.",
-            )
+        if before is None or before.refused:
+            return _moved()
         try:
-            done = self._run(laid, nonce)
+            done = self._run(laid, nonce, head)
         except SimError as error:
+            if error.code == "OS409":  # compared in the transaction that charges
+                return _moved()
             after = standing(laid.plan)  # the ledger alone knows: a refusal has no code for it
             same = after is not None and not after.refused and after.runs == before.runs
             text = "Nothing was charged." if same else "This run may be charged: see the ledger."
@@ -348,16 +347,17 @@ class Desk:
             view |= {"claim": tell(laid.plan).cost.value} | _pictures(laid.plan, done)
         return done.body, 200
 
-    def _run(self, laid: Laid, nonce: str) -> Done:
+    def _run(self, laid: Laid, nonce: str, head: str) -> Done:
         """Apply a plan, or open its session."""
         if not sessions_of(laid.plan):
-            done = apply(laid.plan, into=self._into(laid.plan), charged=self._note)
+            into = self._into(laid.plan)
+            done = apply(laid.plan, into=into, charged=self._note, expected_head=head)
             ((output, file),) = done.files.items()
             body: Plain = done.plain() | {"file": file.name, "view": {"left": done.left or ""}}
             del body["files"], body["certificates"], body["stores"]  # paths of this machine
             return Done(laid, output, file, done.certificates[output], body)
         ((output, typed),) = laid.plan.outputs.items()
-        self._sessions[nonce] = serve(laid.plan, charged=self._note)
+        self._sessions[nonce] = serve(laid.plan, charged=self._note, expected_head=head)
         store = store_path(laid.plan, typed)
         return Done(laid, output, store, None, {"file": store.name, "view": {}})
 
@@ -401,6 +401,12 @@ class Desk:
             return _refusal(error.code, str(error))
         finally:
             self._spending.release()
+
+
+def _moved() -> Answer:
+    return _refusal(
+        "moved", "The ledger changed meanwhile. Nothing was charged: look again, then spend."
+    )
 
 
 def _pictures(plan: Plan, done: Done) -> Plain:

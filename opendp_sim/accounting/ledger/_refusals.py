@@ -25,6 +25,14 @@ def lost(file: Path, trace: str) -> BudgetError:
     )  # fmt: skip
 
 
+def another_head(path: Path) -> BudgetError:
+    """Return the refusal (OS409) of a ledger with another head."""
+    return BudgetError(
+        "OS409", str(path), expected="the head that was seen when the run was confirmed",
+        got="another one", hint="look at what is spent and left now, and confirm the run again.",
+    )  # fmt: skip
+
+
 def refused(path: Path, expected: str, got: str, hint: str) -> BudgetError:
     """Return the refusal of a ledger (OS403)."""
     return BudgetError("OS403", str(path), expected=expected, got=got, hint=hint)

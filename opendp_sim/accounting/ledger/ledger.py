@@ -42,7 +42,7 @@ from opendp_sim.accounting.ledger._entries import (
 )
 from opendp_sim.accounting.ledger._file import FileTables, check_length
 from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
-from opendp_sim.accounting.ledger._refusals import RESTORE, refused
+from opendp_sim.accounting.ledger._refusals import RESTORE, another_head, refused
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.measures.attackers import attacker_of
@@ -221,15 +221,31 @@ class Ledger(LedgerHistory):
         """
         return self._spend("charge", charge, about)
 
-    def reserve(self, charge: Charge, about: dict[str, Any]) -> Entry:
+    def reserve(self, charge: Charge, about: dict[str, Any], head: str | None = None) -> Entry:
         """Record a loss before the data is read.
 
         It counts as spent until it is settled.
 
+        Args:
+            charge: the loss.
+            about: what the entry says of its run.
+            head: the hash that the entry has to follow (``check_head``), None for any.
+
         Raises:
-            BudgetError (OS402): the limit would be passed; nothing is recorded.
+            BudgetError (OS402): the limit would be passed; nothing is recorded. (OS409): another head;
+                nothing is recorded.
         """
-        return self._spend("reserve", charge, about)
+        return self._spend("reserve", charge, about, head)
+
+    def check_head(self, head: str) -> None:
+        """Refuse a ledger with another head (OS409).
+
+        ``""`` is the head of a ledger that was not made yet, and of one without entries.
+        """
+        entries = self.entries
+        last = entries[-1].hash if entries else entry_hash("", self._genesis)
+        if head != last and (head or entries):
+            raise another_head(self.path)
 
     def check_entry(self, charge: Charge, about: dict[str, Any]) -> None:
         """Refuse a charge whose body is too long for an entry (OS403).
@@ -245,8 +261,12 @@ class Ledger(LedgerHistory):
         }
         check_length(self.path, canonical_json(whole))
 
-    def _spend(self, kind: str, charge: Charge, about: dict[str, Any]) -> Entry:
+    def _spend(
+        self, kind: str, charge: Charge, about: dict[str, Any], head: str | None = None
+    ) -> Entry:
         def decided() -> Entry:
+            if head is not None:
+                self.check_head(head)  # in the transaction that writes
             self.afford(charge)
             return self._append({"kind": kind, "loss": charge.plain(), **about})
 

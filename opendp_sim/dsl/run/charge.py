@@ -18,12 +18,12 @@ from typing import Any, Literal, Self
 from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
 from opendp_sim.accounting.ledger._entries import store_for, stores_of
 from opendp_sim.accounting.ledger._file import was_opened
-from opendp_sim.accounting.ledger._refusals import lost
-from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.ledger._refusals import another_head, lost
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms, is_there
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.ledger.standing import LedgerStanding, standing_of_ledger
 from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
-from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
+from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.interrupts import signals_blocked
 from opendp_sim.dsl.files.paths import one_file
 from opendp_sim.dsl.files.staging import listed_program
@@ -266,8 +266,9 @@ class Transaction:
         plan: Plan,
         ledger: Ledger | None = None,
         charged: Callable[[str], None] = lambda _text: None,
+        head: str | None = None,
     ) -> None:
-        self.plan, self.ledger, self.charged = plan, ledger, charged
+        self.plan, self.ledger, self.charged, self.head = plan, ledger, charged, head
         self.reserved: Entry | None = None
         self.charge: Entry | None = None
 
@@ -280,26 +281,36 @@ class Transaction:
         store: Mark | None = None,
         folder: File | None = None,
         charged: Callable[[str], None] = lambda _text: None,
+        head: str | None = None,
     ) -> Self:
         """Open the plan's ledger until ``stack`` closes.
 
         An older copy of ``store`` is refused; ``charged`` gets the words of what stands, before a signal
-        can stop the run.
+        can stop the run. ``head`` is the ledger's when the run was confirmed, None for any.
 
         Raises:
             BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is
                 an older copy. (OS402): too many runs were refused by the data. (OS403): no ledger of
-                these terms.
+                these terms. (OS409): another head. ParameterError (OS102): a head, and no ledger.
         """
         terms, path = ledger_terms(plan), ledger_path(plan)
         if terms is None or path is None or plan.charge is None:
+            if head is not None:
+                raise ParameterError(
+                    "OS102", "expected_head", expected="a plan that charges a ledger",
+                    got="one that charges none", hint="leave it out, or name a `ledger` in the spec.",
+                )  # fmt: skip
             return cls(plan, None, charged)
         terms.limit.check(terms.measure, "ledger.limit")
         refuse_lost(plan, path, folder, store)
+        if head and not is_there(path):
+            raise another_head(path)  # before another one is made
         ledger = stack.enter_context(Ledger.open(path, terms))
+        if head is not None:
+            ledger.check_head(head)
         refuse_older(plan, ledger, folder)
         is_paid(ledger, store)
-        return cls(plan, ledger, charged)
+        return cls(plan, ledger, charged, head)
 
     def may_be_refused(self) -> None:
         """Refuse a run that the data could refuse once too often (OS402)."""
@@ -319,7 +330,8 @@ class Transaction:
 
         Raises:
             BudgetError (OS402): it does not fit, or too many runs were refused by the data. (OS403): it
-                has too many outputs for one entry of the ledger.
+                has too many outputs for one entry of the ledger. (OS409): another run was charged
+                since this one was confirmed (``charge.md``, Lemma 10).
         """
         plan, ledger, loss = self.plan, self.ledger, self.plan.charge
         if ledger is None or loss is None:
@@ -340,11 +352,10 @@ class Transaction:
         ledger.check_entry(loss, {**told, "files": _digests_to_come(plan)})
         with signals_blocked():
             try:
-                made = ledger.reserve(loss, told)
+                made = ledger.reserve(loss, told, self.head)
             except BaseException as error:
-                if (
-                    getattr(error, "code", "") != "OS402"
-                ):  # the entry may be made, and its end failed
+                # Else the entry may be made, and its end failed.
+                if getattr(error, "code", "") not in ("OS402", "OS409"):
                     self.charged(
                         f"{ledger.path} may have been charged {loss.text}: see `ledger show`"
                     )

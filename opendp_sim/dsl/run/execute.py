@@ -273,6 +273,7 @@ def apply(
     charged: Callable[[str], None] = lambda _text: None,
     resume: int | None = None,
     sign: str | File | None = None,
+    expected_head: str | None = None,
 ) -> Applied:
     """Run exactly this plan, or finish a charged run.
 
@@ -297,6 +298,8 @@ def apply(
             unfinished run of the same plan in the same folder is finished too, if there is one; a warning
             says so where tables are handed over, since nothing tells whether they are the same.
         sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
+        expected_head: the ledger's head (``Ledger.head``; ``""`` before the first run) as it was when
+            the run was confirmed: with another head nothing is charged (``charge.md``, Lemma 10).
 
     Raises:
         Refused (OS304): ``into`` puts an output on an input. DataError (OS609): an output cannot be
@@ -304,7 +307,8 @@ def apply(
             opened, or the text says which charge stands and how to go on.
             (Other OS6xx): the data or a query is refused; nothing was
             charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
-            refuses; nothing ran. (OS407): the ledger was charged before, and is gone.
+            refuses; nothing ran. (OS407): the ledger was charged before, and is gone. (OS409): it has
+            another head than ``expected_head``; nothing was charged.
             InternalError (OS902): a private function failed; the charge stands.
             ReleaseError (OS702): nothing to resume.
     """
@@ -324,7 +328,9 @@ def apply(
     check_targets(plan, folder, anywhere=anywhere, replaced=replace)
     with ExitStack() as stack:
         stack.enter_context(using_device(device))
-        transaction = Transaction.open(plan, stack, folder=folder, charged=charged)
+        transaction = Transaction.open(
+            plan, stack, folder=folder, charged=charged, head=expected_head
+        )
         run = Run(folder, transaction, signer, workers, told, engine)
         finished = finish(plan, run, resume)
         if finished is None:

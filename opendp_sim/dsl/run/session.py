@@ -286,6 +286,7 @@ def serve(
     device: str | Device | None = None,
     charged: Callable[[str], None] = lambda _text: None,
     ran: Callable[[Applied], None] = lambda _done: None,
+    expected_head: str | None = None,
 ) -> Served:
     """Open the session of a served output, after its run.
 
@@ -303,18 +304,22 @@ def serve(
             the run's sketches; default the CPU. The answers' laws are the same.
         charged: told in words what is charged, at the moment from which it stands.
         ran: told what a run left that was made or finished.
+        expected_head: the ledger's head when the run was confirmed, as ``apply`` takes it.
 
     Raises:
         SpecError (OS305): no such output. (OS304): the spec's store leaves its folder.
             DataError (OS6xx): data or public queries are refused, or (OS609) the store or an output
             cannot be written, or another session's store is there and this one's is not.
-            BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
+            BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses. (OS409): another
+            head than ``expected_head``; nothing was charged.
     """
     output, held = _chosen(plan, name), memory or {}
     path = store or store_path(plan, output)
     with using_device(device), ExitStack() as stack, ExitStack() as undo:
         place = undo.enter_context(lock_place(path, output))
-        transaction = Transaction.open(plan, stack, store=place.mark, charged=charged)
+        transaction = Transaction.open(
+            plan, stack, store=place.mark, charged=charged, head=expected_head
+        )
         ledger = transaction.ledger
         public = open_references(session_part(plan, output), held)
         run = Run(File(plan.program.folder), transaction)

@@ -89,6 +89,22 @@ def test_both_ledgers_side_by_side_say_the_same(place: str, tmp_path: Path) -> N
     assert head_of(place) == shared.head
 
 
+def test_of_many_that_saw_one_head_one_is_charged(place: str) -> None:
+    """The head is compared in the transaction that writes, by as many connections as there are."""
+    with Ledger.open(place, terms(9)) as ledger:
+        ledger.charge(ONE, {"program": "p"})
+        seen = ledger.head
+
+        def confirmed(number: int) -> Any:
+            with Ledger.open(place) as own:
+                return outcome(lambda: own.reserve(ONE, {"program": f"p{number}"}, seen))
+
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(confirmed, range(6)))
+        assert sorted(found, key=str) == [2, *["OS409"] * 5]
+        assert len(ledger.entries) == 2
+
+
 DRIVER = """
 import sys
 from opendp_sim.accounting.ledger.ledger import Ledger
