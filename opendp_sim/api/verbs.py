@@ -77,7 +77,7 @@ def apply(
         device: ``cuda``, ``cuda:1``, ... for sums on a card (extra ``gpu``); default the CPU. The same
             bits.
         replace: let an output take the place of one that another program released and paid for.
-        expected_head: the ledger's head (``Ledger.head``; ``""`` before the first run) when the run was
+        expected_head: the ledger's head (``standing(spec).head``) when the run was
             confirmed: if another run was charged since, this one is not (OS409).
 
     Raises:

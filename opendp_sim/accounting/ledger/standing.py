@@ -20,7 +20,8 @@ class LedgerStanding:
         unit: what it protects.
         cost: the loss of the run.
         refused: why it cannot be read, in words; then nothing else is known.
-        head: the hash of its last entry; None where the first run makes the ledger.
+        head: the hash of its last entry, empty where the first run makes the ledger; what
+            ``apply(expected_head=...)`` compares.
         runs: the entries whose losses count.
         before: the sum of these losses, beside the limit.
         after: the same with one run more.
@@ -31,7 +32,7 @@ class LedgerStanding:
     unit: str
     cost: Charge
     refused: str = ""
-    head: str | None = None
+    head: str = ""
     runs: tuple[Entry, ...] = ()
     before: Total | None = None
     after: Total | None = None
@@ -68,7 +69,7 @@ class LedgerStanding:
         if self.before is None:
             return about | {"refused": self.refused}
         return about | {
-            "head": self.head,
+            "head": self.head or None,
             "limit": self.limit,
             "spent": self.before.text,
             "measure": self.before.measure,
@@ -79,7 +80,7 @@ class LedgerStanding:
             "left": self.left,
             "fits": self.fits,
             "room": self.room,
-            "new": self.head is None,
+            "new": not self.head,
         }
 
 
@@ -89,7 +90,7 @@ def standing_of_ledger(path: Path, terms: Terms, cost: Charge) -> LedgerStanding
     Raises:
         BudgetError: the ledger cannot be read, or a sum cannot be converted.
     """
-    head: str | None = None
+    head = ""
     runs: tuple[Entry, ...] = ()
     before = total_of((), terms.measure, terms.limit)
     if is_there(path):

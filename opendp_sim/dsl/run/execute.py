@@ -298,7 +298,7 @@ def apply(
             unfinished run of the same plan in the same folder is finished too, if there is one; a warning
             says so where tables are handed over, since nothing tells whether they are the same.
         sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
-        expected_head: the ledger's head (``Ledger.head``; ``""`` before the first run) as it was when
+        expected_head: the ledger's head (``standing(plan).head``) as it was when
             the run was confirmed: with another head nothing is charged (``charge.md``, Lemma 10).
 
     Raises:

@@ -76,7 +76,7 @@ def test_a_standing_is_numbers_that_a_page_need_not_work_out_again(tmp_path):
     """Head, shares and runs were worked out a second time by the studio."""
     plan, path = plan_file(write_small(tmp_path)), tmp_path / "points.ledger"
     first = standing(plan)
-    assert (first.head, first.runs, first.share_before, first.fits) == (None, (), 0.0, True)
+    assert (first.head, first.runs, first.share_before, first.fits) == ("", (), 0.0, True)
     assert not path.exists()
     with Ledger.open(path, ledger_terms(plan)) as ledger:
         ledger.charge(plan.charge, {"name": "small"})

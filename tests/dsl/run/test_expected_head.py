@@ -23,11 +23,12 @@ def entries(folder):
 
 def test_a_run_follows_the_head_that_was_seen(tmp_path):
     plan = plan_file(write_small(tmp_path))
-    done = apply(plan, expected_head="")  # before the first run there is none
+    assert sim.standing(plan).head == ""  # before the first run there is none
+    done = apply(plan, expected_head=sim.standing(plan).head)
     assert done.charge.seq == 2
     with pytest.raises(BudgetError, match="OS409"):
         apply(plan, expected_head="")
-    seen = head_of(tmp_path / "points.ledger")
+    seen = sim.standing(plan).head
     before = entries(tmp_path)
     reserved = sim.apply(plan, expected_head=seen).charge.body["of"]
     assert reserved == len(before) + 1
