@@ -422,10 +422,14 @@ class Release(Questions):
                 is in both sums already (its noise would count twice).
 
         Example:
+            >>> import tempfile
             >>> import numpy as np
             >>> import opendp_sim as sim
             >>> plan = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=100.0)
-            >>> one, other = (plan.apply({"x": np.full(n, 0.5)}) for n in (600, 400))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     one, other = (
+            ...         plan.apply({"x": np.full(n, 0.5)}, into=f"{folder}/{n}") for n in (600, 400)
+            ...     )
             >>> both = one + other
             >>> both.density([0.5])["density"].round(-2).tolist()
             [1000.0]

@@ -166,11 +166,12 @@ def test_other_objects_and_models_are_refused() -> None:
         LINEAR + LINEAR
 
 
-def test_holders_of_one_recipe_answer_as_one() -> None:
+def test_holders_of_one_recipe_answer_as_one(tmp_path: Path) -> None:
     plan = sim.density({"x": (0, 1), "y": (0, 1)}, bandwidth=0.2, epsilon=50.0)
     rng = np.random.default_rng(7)
     tables = [{"x": rng.random(n), "y": rng.random(n)} for n in (3000, 2000)]
-    total = plan.apply(tables[0]) + plan.apply(tables[1])
+    one, other = (plan.apply(table, into=tmp_path / f"{len(table['x'])}") for table in tables)
+    total = one + other
     asked = np.array([[0.5, 0.5], [0.1, 0.9]])
     answers = total.density(asked, confidence=0.999999)
     rows = np.vstack([np.column_stack([t["x"], t["y"]]) for t in tables])
