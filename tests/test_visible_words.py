@@ -80,9 +80,20 @@ def test_help_and_glossary_have_no_old_phrase() -> None:
     assert {name: phrases for name, phrases in found.items() if phrases} == {}
 
 
+def test_a_share_of_runs_is_a_percentage() -> None:
+    """Lemma pages and docstrings too: five of them counted 95 runs of 100, and one nineteen of twenty."""
+    (share,) = (re.compile(one) for one in _LIST["phrases that users do not see"] if "100" in one)
+    pages = [*PACKAGE.rglob("*.md"), *PACKAGE.rglob("*.py"), ROOT / "README.md"]
+    pages += [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")]
+    found = {str(page.relative_to(ROOT)): share.findall(page.read_text("utf-8")) for page in pages}
+    assert {page: phrases for page, phrases in found.items() if phrases} == {}
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        '"listed in 95 of 100 runs"',
+        '"95 errors of 100"',
         '"the history that the ledger was told of"',
         'f"{few:,} records are not told from noise"',
         '"charge what the map says"',

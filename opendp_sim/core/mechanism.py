@@ -111,13 +111,14 @@ class _Record(BaseModel):
         """Return the canonical JSON form, defaults included.
 
         Its bandwidths are of language 1, and marked, so that no door of language 2 converts them again.
+        JSON keeps no mark: read it by ``from_spec``, whose record a builder takes as it is.
         """
         found: dict[str, Any] = _marked(self.model_dump(mode="json"))
         return found
 
     @classmethod
     def from_spec(cls, params: dict[str, Any]) -> Any:
-        """Build a record from the JSON form."""
+        """Build a record from ``spec()``, of a JSON file too."""
         return cls(**params)
 
 

@@ -74,7 +74,8 @@ class Builder:
 
     The keywords of a method are the words of its section: ``help(Builder.data)`` lists them. Steps are
     names, ``{name: {parameters}}`` of the language's version 2, or records, whose Gaussian bandwidth is
-    ``h sqrt(2)``, as in their ``spec()``, which is read as what it is.
+    ``h sqrt(2)``, as in their ``spec()``, which is read as what it is. In JSON the version stands at a
+    whole program alone (``spec:``); a record's own JSON becomes a record again by ``from_spec``.
     """
 
     def __init__(self, name: str, folder: str = ".") -> None:

@@ -215,7 +215,7 @@ def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Pa
     if not np.isfinite([bar[1:] for bar in bars]).all():
         return None
     if any(low < high for _, _, low, high in bars):
-        sure = f"In {100 * confidence:.3g} of 100 cases the" if confidence else "The"
+        sure = f"In {100 * confidence:.3g}% of runs the" if confidence else "The"
         text += f"{sure} exact answer lies on the line, which holds all errors. "
     return Part("picture", bars_chart(bars, value), "", text + _FREE)
 

@@ -301,7 +301,7 @@ def _evidence(key: str) -> tuple[str, ...]:
 _FEW = 0.01
 """The share of innocent rows that a careful attacker accuses."""
 _NOTES = (
-    '"95%" tells the size of an error: one answer of twenty is off by more. 100 and 10,000 rows are '
+    '"95%" tells the size of an error: 5% of answers are off by more. 100 and 10,000 rows are '
     "examples, of one class where there are classes: nothing is guessed about this data. Noise, draws "
     "and projections are independent, so their squares add up: 3 and 4 make 5. Rounding and bias may "
     "all point one way, so they are added in full."

@@ -81,7 +81,7 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
 
 
 class NoiseDecidesWarning(UserWarning):
-    """Warn that a released model cannot be told from noise."""
+    """Warn that noise alone could make the released model."""
 
 
 def refuse_private_parameters(estimator: Any, given: Sequence[Any]) -> None:

@@ -93,7 +93,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return {"mechanism": {"linear_regression": {"radius": float(self.radius)}}}
 
     def _doubt(self) -> str | None:
-        return None if self.coef_.any() else f"no slope could be told from noise: {_MORE}"
+        return None if self.coef_.any() else f"no slope can be distinguished from noise: {_MORE}"
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the linear function at each query, clipped to ``y_bounds``, shape (q,)."""

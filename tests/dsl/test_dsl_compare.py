@@ -82,7 +82,7 @@ def test_the_command_prints_what_was_compared(tmp_path: Path) -> None:
     spec = str(SPECS / "digit-fourier.yaml")
     shown = CliRunner().invoke(app, ["apply", spec, "--compare", "--into", str(tmp_path)])
     assert shown.exit_code == 0, shown.stderr
-    assert "exact mean kernel value 0." in shown.stdout
+    assert "of the exact mean kernel values, 0." in " ".join(shown.stdout.split())
     assert "right labels:" in shown.stdout
 
 
@@ -148,6 +148,19 @@ def test_answers_are_compared_in_the_geometry_of_the_kernel(
     assert found.geometry == geometry
     assert found.maps is not None
     assert found.maps < share * found.exact
+
+
+def test_an_answer_is_compared_with_its_own_query(tmp_path: Path) -> None:
+    """Of one class: each was compared with the exact sums of all queries, five times too far."""
+    race = next(line for line in GEOMETRY.splitlines() if "race_sketch" in line)
+    kernel = "fourier_sketch: {frequencies: 1000, kernel: {gaussian: {bandwidth: 30.0}}, seed: 7}"
+    spec = tmp_path / "own.yaml"
+    text = GEOMETRY.replace("STEPS", "quantize: {bits: 12}")
+    spec.write_text(text.replace(race, f"      - {kernel}"))
+    (found,) = compare(apply(plan_file(spec), into=tmp_path))
+    assert found.mapped is not None
+    assert found.predicted is not None
+    assert 0.2 * found.predicted < found.mapped < 1.5 * found.predicted
 
 
 def test_a_run_that_leaves_nothing_to_compare_is_refused_before_it_is_charged(

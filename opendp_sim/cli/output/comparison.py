@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opendp_sim.cli._run import say
 from opendp_sim.dsl.run.compare_exact import Comparison
+from opendp_sim.dsl.types.error_terms import WITHIN
 
 
 def show_comparison(found: Comparison) -> None:
@@ -17,12 +18,12 @@ def show_comparison(found: Comparison) -> None:
         where = f" behind {', '.join(found.geometry)}" if found.geometry else ""
         what, form = ("mean kernel value", ".4g") if found.normalised else ("kernel sum", ".2f")
         say(
-            f"          exact {what} {found.exact:{form}} on average{where}; private answers are off by "
-            f"{found.error:{form}} ({share:.1%})"
+            f"          {WITHIN} of answers within ±{found.error:{form}} of the exact {what}s, "
+            f"{found.exact:{form}} on average{where} ({share:.1%})"
         )
         say(
-            f"          noise and sketch {found.mapped:{form}} (predicted {found.predicted:{form}}, of "
-            f"which noise {found.noise:{form}}); grid and projection {found.maps:{form}}"
+            f"          noise and sketch ±{found.mapped:{form}} (predicted ±{found.predicted:{form}}, of "
+            f"which noise ±{found.noise:{form}}); grid and projection ±{found.maps:{form}}"
         )
     if found.accuracy is not None:
         private, exact = found.accuracy

@@ -50,7 +50,7 @@ class Whole:
         return math.hypot(self.noise, *drawn) + records * sum(self.fixed.values())
 
     def within(self, records: int) -> float:
-        """Bound what 95 errors of 100 are within, with ``records`` records."""
+        """Return the bound of 95% of errors, with ``records`` records."""
         fixed = records * sum(self.fixed.values())
         return WIDE * (self.at(records) - fixed) + fixed
 
@@ -173,7 +173,7 @@ def few_digits(value: float) -> str:
 
 
 def wide(deviation: float) -> str:
-    """Return an error that 95 answers of 100 are within."""
+    """Return the bound of the error of 95% of answers."""
     return few_digits(WIDE * deviation)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from decimal import Decimal
@@ -339,6 +340,11 @@ def test_the_form_of_a_record_is_converted_once(place: str) -> None:
     plan = made.output("o", "noisy", save="o.npz").plan()
     assert plan.program.hash == asked
     assert sim.plan(plan.to_yaml()).program.hash == asked
+    # JSON keeps numbers, not what they are: a record's form goes by the record, a program's by its word.
+    read = json.loads(json.dumps(record.spec()))
+    assert _stated(key, REGISTRY[key].from_spec(read).spec()) == asked
+    whole = json.loads(plan.program.canonical)
+    assert sim.plan(whole).program.hash == asked
 
 
 def test_a_former_spec_in_python_gets_one_notice() -> None:

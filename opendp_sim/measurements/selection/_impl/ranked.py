@@ -14,7 +14,7 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.system.lazy_import import special
 
 _LATE = 0.05
-"""In so many runs at most the item that is ahead loses: the other 95 of 100 are told."""
+"""In this share of runs at most, the item that is ahead loses: 95% of runs are stated."""
 
 RANKED: dict[str, Any] = {
     "symbol": "-",
