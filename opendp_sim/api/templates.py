@@ -6,10 +6,11 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.regular_files import decode_text, regular
@@ -284,21 +285,28 @@ class Header:
         names: of its columns; none where a first line may be a record.
         options: of the source, beside its file.
         tables: of a database with several, one of which has to be chosen.
+        unsure: whether its first line may be names or a record, which has to be stated.
     """
 
     kind: str = "csv"
     names: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
+    unsure: bool = False
 
 
-def file_header(file: Path) -> Header:
+FirstLine = Literal["names", "record"]
+"""What the first line of a text file holds, as whoever has the file states it."""
+
+
+def file_header(file: Path, first: FirstLine | None = None) -> Header:
     """Return the public form of a file, folder or pattern.
 
-    It is that of ``io/ingest.md``, "Form".
-
-    Without names of a text file whose first line holds a number or begins as JSON does, and of lines of
-    JSON: that line could be a record, and a spec is public.
+    It is that of ``io/ingest.md``, "Form". A spec is public, and the first line of a text file could be a
+    record: lines of JSON have no names, and of a table the names are returned where ``first`` states
+    them, or where they are unlike what stands below them. A few lines are looked at for that: some name
+    has only numbers or dates below it, and none stands in its own column again. Of all else nothing is
+    returned but ``unsure``.
     """
     file = _first_of(file)
     kind = kind_by_name(file) or kind_by_bytes(file) or _ENDINGS.get(file.suffix.lower(), "csv")
@@ -312,7 +320,7 @@ def file_header(file: Path) -> Header:
             ((name, columns),) = tables.items()
             return Header(kind, tuple(columns), {"table": name})
         return Header(kind, (), {"table": "???"}, tuple(tables))
-    return _text_header(file) if kind == "csv" else Header(kind)
+    return _text_header(file, first) if kind == "csv" else Header(kind)
 
 
 def _first_of(file: Path) -> Path:
@@ -328,25 +336,79 @@ _ENDINGS = dict.fromkeys((".duckdb", ".sqlite", ".sqlite3", ".db"), "sql") | {".
 """Kinds of files of which folders are not read."""
 
 
-def _text_header(file: Path) -> Header:
+_ROWS = 64
+"""Lines below the first that are looked at."""
+_COUNTED = re.compile(r"[\s\d.,:/+\-'%()eETZ]*\d[\s\d.,:/+\-'%()eETZ]*")
+"""Numbers, dates and times, in any notation."""
+_NO_VALUE = frozenset(
+    {
+        "",
+        "-",
+        ".",
+        "?",
+        "na",
+        "n/a",
+        "nan",
+        "nil",
+        "null",
+        "none",
+        "missing",
+        "unknown",
+        "true",
+        "false",
+    }
+)
+"""Cells that stand in a column of numbers without being names."""
+
+
+def _text_header(file: Path, first: FirstLine | None) -> Header:
     try:
         with regular(file).open("rb") as opened, decompressed(FileOptions(file, {}), opened) as raw:
-            lines = [raw.readline(_LINE).removeprefix(b"\xef\xbb\xbf") for _ in range(2)]
+            lines = [raw.readline(_LINE).removeprefix(b"\xef\xbb\xbf") for _ in range(_ROWS)]
     except (OSError, ValueError, EOFError, SimError):
         return Header()
-    text = decode_text(lines[lines[0].lower().startswith((b"sep=", b'"sep='))])
-    line = (text or "").splitlines()[:1]
+    del lines[: lines[0].lower().startswith((b"sep=", b'"sep='))]
+    line = (decode_text(lines[0]) or "").splitlines()[:1]
     delimiter = max(",;\t|", key="".join(line).count)
-    try:
-        cells = next(csv.reader(line, delimiter=delimiter, strict=True), [])
-    except csv.Error:
+    options = {"delimiter": delimiter} if delimiter != "," else {}
+    header, *rows = _cells("".join(line), delimiter), *_table(lines[1:], delimiter)
+    names = [cell for cell in header if cell]
+    if len(names) < 2 or len(set(names)) < len(names):
         return Header()
-    names = [cell.strip() for cell in cells if cell.strip()]
+    if first == "record":
+        return Header("csv", (), options | {"header": "???"})
     numbers = any(abs(real(name)) < float("inf") for name in names)
     json_like = "".join(line).lstrip().startswith(("{", "["))
-    good = len(names) > 1 and len(set(names)) == len(names) and not numbers and not json_like
-    options = {"delimiter": delimiter} if delimiter != "," else {}
-    return Header("csv", tuple(names), options) if good else Header()
+    if first is None and (numbers or json_like or not _is_apart(header, rows)):
+        return Header("csv", (), options, unsure=not json_like)
+    return Header("csv", tuple(names), options)
+
+
+def _table(lines: Sequence[bytes], delimiter: str) -> Iterator[list[str]]:
+    """Yield the cells of lines, as far as they can be read."""
+    for line in (decode_text(b"".join(lines)) or "").splitlines():
+        yield _cells(line, delimiter)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    with suppress(csv.Error):
+        return [
+            cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True), [])
+        ]
+    return []
+
+
+def _is_apart(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a first line is unlike the lines below it."""
+    found = False
+    for at, name in enumerate(header):
+        below = [row[at] for row in rows if len(row) == len(header)]
+        if name and name in below:
+            return False
+        given = [cell for cell in below if cell.lower() not in _NO_VALUE]
+        plain = name.lower() not in _NO_VALUE and not _COUNTED.fullmatch(name)
+        found |= plain and bool(given) and all(map(_COUNTED.fullmatch, given))
+    return found
 
 
 def _stored_names(file: Path, kind: str) -> tuple[str, ...]:

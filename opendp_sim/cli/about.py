@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path as File
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
-from opendp_sim.api.templates import RECIPES, file_header, guess_recipe, recipe_text
+from opendp_sim.api.templates import RECIPES, FirstLine, file_header, guess_recipe, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
     Force,
@@ -151,6 +151,12 @@ def init_command(
             help="The file or folder of the records: .csv, .parquet, .arrow, .npz, .duckdb, ..."
         ),
     ] = None,
+    first_line: Annotated[
+        str | None,
+        typer.Option(
+            help="What the first line of a text file holds, names or record; default what its lines tell."
+        ),
+    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Write a commented template.
@@ -168,7 +174,7 @@ def init_command(
             )
             file = str(typer.prompt("Where to write the spec", default="spec.yaml"))
         path = File(file)
-        header = file_header(path.parent / data) if data else None
+        header = file_header(path.parent / data, _stated(first_line)) if data else None
         names = header.names if header else ()
         guessed, reason = guess_recipe(names) if data and not recipe else ("blank", "")
         recipe = recipe or guessed
@@ -182,16 +188,29 @@ def init_command(
         note_written(file)
         then = f"opendp-sim check {file}"
         said = f"wrote {file}; fill in the ??? and run `{then}`"
-        if names:
+        if header and header.unsure:
             said += (
-                f"\nits columns are the header of {data}; if that is a record and no header, delete "
-                f"{file}: a spec is public"
+                f"\nthe first line of {data} may be a record, so nothing of it is in {file}: "
+                "`--first-line names` takes its names, `--first-line record` leaves room for them"
             )
+        elif names and header and header.kind == "csv":
+            said += f"\nits columns are the first line of {data}"
         if header and header.tables:
             said += f"\nits `table` is one of {', '.join(map(ascii, header.tables))}"
         if reason:
             said += f"\nrecipe `{recipe}`, as {reason}; --recipe chooses another one"
         _say(json_, said, {"wrote": file, "next": then, "recipe": recipe})
+
+
+def _stated(first_line: str | None) -> FirstLine | None:
+    """Return a stated kind of first line, or refuse another word."""
+    if first_line not in (None, "names", "record"):
+        raise refuse_usage(
+            "--first-line names, or record",
+            first_line,
+            "of a line of texts nothing tells which it is.",
+        )
+    return cast("FirstLine | None", first_line)
 
 
 def _recipes() -> str:

@@ -25,8 +25,8 @@ def studio_command(
 
     Needs the extra `studio`.
 
-    The page is for a browser on this machine. The file stays closed, its header line aside, until a
-    run is confirmed. Whoever has the printed address can spend: it works until Ctrl-C.
+    The page is for a browser on this machine. The file stays closed, its first lines aside,
+    until a run is confirmed. Whoever has the printed address can spend: it works until Ctrl-C.
     """
     with handled(as_json_text=json_):
         for file in filter(None, (data, spec)):

@@ -61,7 +61,7 @@ def app_of(desk: Desk, host: str, token: str) -> Guard:
     page = _Page(desk, token)
     works = {
         name: getattr(desk, name)
-        for name in ("plan", "spend", "show", "ask", "end", "ticket", "look")
+        for name in ("header", "plan", "spend", "show", "ask", "end", "ticket", "look")
     }
     routes = [
         Route("/", page.shell),

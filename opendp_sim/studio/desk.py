@@ -20,7 +20,7 @@ import numpy as np
 
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.api.templates import file_header
+from opendp_sim.api.templates import FirstLine, file_header
 from opendp_sim.core.errors import ParameterError, SimError
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.files.paths import check_places
@@ -104,7 +104,7 @@ class Desk:
     """Serve the questions of a page about one file.
 
     Args:
-        file: the private file; its header line, or a schema's names, are all that is read of it here.
+        file: the private file; its first lines, or a schema's names, are all that is read of it here.
         charged: told in words all that was charged so far, at the moment from which it stands.
         spec: the text that a page begins with.
     """
@@ -114,10 +114,7 @@ class Desk:
     ) -> None:
         self.file, self.folder = file, file.parent
         self._charged, self._texts, self._text = charged, list[str](), spec
-        header = file_header(file)
-        place = {"file": file.name, **header.options}
-        self.source: dict[str, Any] = {header.kind: place if header.options else file.name}
-        self.names = header.names
+        self._read_header(None)
         self._spending = threading.Lock()
         self._plans: dict[str, Laid] = {}
         self._forms: dict[str, tuple[Plan, str]] = {}
@@ -148,11 +145,29 @@ class Desk:
         return {
             "file": self.file.name,
             "names": list(self.names),
+            "unsure": self._unsure,
             "form": Form(self.source).plain(),
             "questions": questions,
             "yaml": self._text,
             "runs": [{"run": run, "file": done.file.name} for run, done in self._done.items()],
         }
+
+    def header(self, body: Mapping[str, Any]) -> Plain:
+        """Read the first line as names or as a record, as stated."""
+        first = body.get("first")
+        if first in ("names", "record"):
+            self._read_header(first)
+        return self.start()
+
+    def _read_header(self, first: FirstLine | None) -> None:
+        """Read the names of columns, none where they may be a record's."""
+        header = file_header(self.file, first)
+        place = {"file": self.file.name, **header.options}
+        place.pop("header", None)  # which the page asks for
+        self.source: dict[str, Any] = {
+            header.kind: place if place.keys() - {"file"} else place["file"]
+        }
+        self.names, self._unsure = header.names, header.unsure
 
     def show(self, body: Mapping[str, Any]) -> Answer:
         """Return a run of this desk again, as ``spend`` did."""

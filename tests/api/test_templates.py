@@ -116,7 +116,8 @@ def test_the_audit_is_of_records_drawn(tmp_path):
     ],
 )
 def test_the_header_suggests_a_recipe(header, recipe, tmp_path):
-    (tmp_path / "t.csv").write_text(f"{header}\n")
+    numbers = ",".join("7" for _ in header.split(","))
+    (tmp_path / "t.csv").write_text(f"{header}\n{numbers}\n")
     run = CliRunner().invoke(app, ["init", str(tmp_path / "s.yaml"), "--data", "t.csv"])
     assert run.exit_code == 0, run.output
     assert f"recipe `{recipe}`" in run.output
@@ -129,7 +130,7 @@ def test_the_header_suggests_a_recipe(header, recipe, tmp_path):
 
 
 def test_a_person_in_the_header_is_the_unit(tmp_path):
-    (tmp_path / "t.csv").write_text("patient_id,age,weight\n")
+    (tmp_path / "t.csv").write_text("patient_id,age,weight\np,7,8\n")
     text = written(tmp_path, "--data", "t.csv")
     assert "patient_id: {dtype: str, role: privacy_id}" in text
     assert "of: patient_id}" in text
@@ -139,13 +140,15 @@ def test_a_person_in_the_header_is_the_unit(tmp_path):
 
 def test_a_name_in_the_header_is_no_mark_of_the_template(tmp_path):
     (tmp_path / "t.csv").write_text("<LABEL>,ITEM,FLOW\n")
-    text = written(tmp_path, "--recipe", "classes", "--data", "t.csv")
+    stated = ("--first-line", "names")
+    text = written(tmp_path, "--recipe", "classes", "--data", "t.csv", *stated)
     assert '"<LABEL>"' in text
 
 
 def test_numbered_headers_are_one_vector(tmp_path):
     (tmp_path / "t.csv").write_text(",".join(f"gene_{n}" for n in range(765)) + ",label\n")
-    text = written(tmp_path, "--recipe", "means", "--data", "t.csv")
+    stated = ("--first-line", "names")
+    text = written(tmp_path, "--recipe", "means", "--data", "t.csv", *stated)
     assert 'gene: {dtype: "array[f64, 765]", bounds: [???, ???]}' in text
     assert "features: [gene], label: label" in text
 
@@ -184,6 +187,19 @@ def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
     (tmp_path / "t.csv").write_text(f"{line}\n1,2,3\n")
     assert file_header(tmp_path / "t.csv").names == ()
     assert file_header(tmp_path / "none.csv").names == ()
+
+
+def test_a_stated_record_leaves_room_for_names(tmp_path):
+    (tmp_path / "t.csv").write_text("Ann,Paris\nBo,Rome\n")
+    run = CliRunner().invoke(app, ["init", str(tmp_path / "a.yaml"), "--data", "t.csv"])
+    assert "--first-line names" in run.output
+    stated = ["init", str(tmp_path / "s.yaml"), "--data", "t.csv", "--first-line", "record"]
+    assert CliRunner().invoke(app, stated).exit_code == 0
+    text = (tmp_path / "s.yaml").read_text()
+    assert "header: ???" in text
+    assert "Paris" not in text + (tmp_path / "a.yaml").read_text()
+    other = ["init", str(tmp_path / "b.yaml"), "--data", "t.csv", "--first-line", "both"]
+    assert CliRunner().invoke(app, other).exit_code == 1
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson", ".jsonl.gz", ".npz", ".npy"])

@@ -14,14 +14,16 @@ import uuid
 import httpx
 import pytest
 from hypothesis import given, settings, strategies as st
+from typer.testing import CliRunner
 
+from opendp_sim.cli import app as cli
 from opendp_sim.core.errors import DataError
 from opendp_sim.studio import app, desk
 from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
 from tests.studio.conftest import BODY, serving, write_table
 
-APIS = ("plan", "spend", "show", "ask", "end", "ticket", "look")
+APIS = ("header", "plan", "spend", "show", "ask", "end", "ticket", "look")
 
 
 def code(answer):
@@ -272,10 +274,46 @@ def test_names_of_columns_stay_text(tmp_path):
         assert "<b>" not in done["html"]
 
 
-def test_a_first_line_that_may_be_a_record_is_not_shown(tmp_path):
-    """Whoever knows the names types them, and the first line is a record then."""
+RECORDS = [
+    "Ann Smith,Paris,nurse\nBo Li,Rome,cook\nCy Roe,Paris,nurse\n",  # texts alone
+    "unknown,Paris,nurse\n41,Rome,cook\n",  # a missing number above numbers
+    "n/a;Paris;nurse\n41;Rome;cook\n",
+    "Ann,nurse,sick\n7,cook,sick\n",  # its last cell is below it again
+    "0.5,4,a,p1\n0.25,3,b,p2\n",
+    "Ann,2024-01-31,nurse\nBo,2024-02-01,cook\n",
+    "Ann Smith,Paris\n",  # nothing stands below it
+    'Ann,"Paris\n',
+]
+
+
+@pytest.mark.parametrize("text", RECORDS)
+def test_a_first_line_that_may_be_a_record_is_not_shown(text, tmp_path):
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    desk = Desk(tmp_path / "t.csv")
+    seen = json.dumps([desk.start(), desk.plan({"form": BODY})], default=str)
+    assert desk.start()["names"] == []
+    cells = [cell.strip() for cell in re.split(r'[,;"\n]', text) if len(cell.strip()) > 4]
+    assert not [cell for cell in cells if cell in seen]
+    run = CliRunner().invoke(cli, ["init", str(tmp_path / "s.yaml"), "--data", "t.csv"])
+    assert run.exit_code == 0
+    written = (tmp_path / "s.yaml").read_text("utf-8") + run.output
+    assert not [cell for cell in cells if cell in written]
+
+
+def test_whoever_has_the_file_says_what_its_first_line_is(tmp_path):
+    """As names it is taken, numbers too; as a record it is never shown, and counts as one."""
+    with serving(write_table(tmp_path / "t.csv", "1990,1991,kind,who")) as visitor:
+        start = visitor.get("/api/start").json()
+        assert (start["names"], start["unsure"]) == ([], True)
+        assert visitor.api("header", first="a").json()["names"] == []
+        assert visitor.api("header", first="names").json()["names"] == [
+            "1990",
+            "1991",
+            "kind",
+            "who",
+        ]
     with serving(write_table(tmp_path / "t.csv", "0.5,4,a,p1")) as visitor:
-        assert visitor.get("/api/start").json()["names"] == []
+        assert visitor.api("header", first="record").json()["names"] == []
         found = visitor.api("plan", form=BODY, names=["x", "y", "kind", "who"]).json()
         assert "header: [x, y, kind, who]" in found["yaml"]
         assert visitor.api("plan", yaml=found["yaml"]).json()["form"] is not None

@@ -76,6 +76,12 @@ for (const [id, word] of Object.entries(fields)) $(id).addEventListener("input",
 for (const radio of document.querySelectorAll("[name=unit]")) radio.addEventListener("change", () => { form.unit = radio.value === "row" ? "row" : "?"; draw(); look(); });
 $("who").addEventListener("input", () => { form.unit = $("who").value || "?"; look(); });
 $("names").addEventListener("input", () => { names = $("names").value.split(",").map((n) => n.trim()).filter(Boolean); draw(); look(); });
+for (const radio of document.querySelectorAll("[name=first]")) radio.addEventListener("change", async () => {
+  const [got, ok] = await call("header", { first: radio.value });
+  if (!ok) return;
+  names = got.names; $("namesbox").hidden = names.length > 0; draw(); look();
+  if (!names.length) $("names").focus();
+});
 $("form").addEventListener("submit", (event) => event.preventDefault());
 
 // --- one request at a time, and the newest wish after it: a debounce shows nothing while a slider moves ---
@@ -222,7 +228,7 @@ $("open").addEventListener("close", async () => {
 const [begin, fine] = await call("start");
 if (fine) {
   ({ form, names, questions, file } = begin);
-  $("file").textContent = file; document.title = `${file} - studio`; $("named").hidden = names.length > 0; draw();
+  $("file").textContent = file; document.title = `${file} - studio`; $("named").hidden = names.length > 0; $("namesbox").hidden = begin.unsure; draw();
   if (begin.yaml) $("yaml").value = begin.yaml;
   look(begin.yaml || undefined);
   const last = begin.runs.at(-1);
