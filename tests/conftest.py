@@ -59,6 +59,26 @@ def _handlers_of_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _certificates() -> set[Path]:
+    """Return certificates in this folder and in those right below it."""
+    return {*Path().glob("*.certificate.json"), *Path().glob("*/*.certificate.json")}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail where a test or a docstring left a run in the folder that pytest was started in."""
+    yield
+    left = _certificates() - _BEFORE
+    if left and not hasattr(session.config, "workerinput"):
+        print(
+            f"\nleft behind: {', '.join(sorted(map(str, left)))}; give `into=` a temporary folder"
+        )
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+_BEFORE = _certificates()
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all but ``n`` evenly spread cases of a test that is marked ``few(n)`` as `long`."""
