@@ -83,14 +83,16 @@ def serve_folder(
             found = list_folder(folder, without_ledger=without_ledger)
             known = Known(tokens or folder / TOKENS, rate=rate, burst=2 * rate)
             served: dict[str, Served] = {}
+            opened = stack.enter_context(ExitStack())  # until the application closes them
             for one in found.sessions.values():
-                opened = serve(one.plan, one.output, charged=note_charge)
-                served[one.name] = stack.enter_context(opened)
+                session = serve(one.plan, one.output, charged=note_charge)
+                served[one.name] = opened.enter_context(session)
         bound = stack.enter_context(server.bound_socket(host, port))
         address = server.address_of(bound)
         hosts = [*(name or ()), address, *_local(address)]
-        application = Application(found, served, known, hosts)
+        application = Application(found, served, known, hosts, charged=note_charge)
         stack.callback(application.close)
+        opened.pop_all()
         if json_:
             say_json({"url": f"http://{address}/", "left_out": found.left_out})
         else:
@@ -120,9 +122,10 @@ def _say_open(address: str, found: Any) -> None:
 def serve_token(
     name: Annotated[str, typer.Argument(help="Who asks, as letters, digits and . _ @ -.")],
     role: Annotated[
-        Literal["analyst", "curator", "officer"],
+        Literal["analyst", "curator", "officer", "operator"],
         typer.Option(
-            help="analyst: asks; officer: reads reports and ledgers; curator: both reads."
+            help="analyst: asks; officer, curator: read reports and ledgers; operator: starts and stops "
+            "sessions."
         ),
     ] = "analyst",
     tokens: Annotated[Path, typer.Option(help="The file of tokens.")] = Path(TOKENS),

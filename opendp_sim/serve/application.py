@@ -16,6 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from importlib.resources import files
@@ -29,15 +30,17 @@ from starlette.routing import Route, Router
 
 from opendp_sim.accounting.ledger._entries import counting_entries
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.dsl.run.session import Served, answer_lines
+from opendp_sim.dsl.plan.records import ledger_path
+from opendp_sim.dsl.run.charge import standing
+from opendp_sim.dsl.run.session import Served, answer_lines, serve
 from opendp_sim.report.page import page_of
-from opendp_sim.serve.folder import Folder, SavedRelease
+from opendp_sim.serve.folder import Folder, SavedRelease, SpecSession, is_started
 from opendp_sim.serve.openapi import ARROW, KEY, document
 from opendp_sim.serve.questions import ROWS, SESSION_ROWS
 from opendp_sim.serve.tokens import Role, Tokens
 from opendp_sim.web.guard import Guard, HttpRefusal, page_policy, read_json
 
-_ALL: tuple[Role, ...] = ("analyst", "curator", "officer")
+_ALL: tuple[Role, ...] = ("analyst", "curator", "officer", "operator")
 _READERS: tuple[Role, ...] = ("curator", "officer")
 _REPORT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
 _REPORT += "frame-ancestors 'none'; sandbox"
@@ -68,15 +71,19 @@ class WorkQueue:
         """Return what ``work`` returns, in a thread."""
         if self.waiting >= self._most:
             raise HttpRefusal(429, "busy", f"at most {self._most} questions that wait")
+        try:
+            begun = self._pool.submit(work)
+        except RuntimeError:  # the pool was closed meanwhile
+            raise _not_open() from None
         self.waiting += 1
         try:
-            return await asyncio.wrap_future(self._pool.submit(work))
+            return await asyncio.wrap_future(begun)
         finally:
             self.waiting -= 1
 
-    def close(self) -> None:
-        """Finish what was begun, and nothing else."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def close(self, *, all_taken: bool = False) -> None:
+        """Finish what was begun, and ``all_taken`` if that is wanted too."""
+        self._pool.shutdown(wait=True, cancel_futures=not all_taken)
 
 
 class SessionQueue(WorkQueue):
@@ -107,17 +114,24 @@ class Application:
     """Answer requests about what one folder holds.
 
     Args:
-        folder: what is served. served: its open sessions by name. tokens: who may ask.
-        hosts: the Host headers to answer to.
+        folder: what is served. served: its open sessions by name, which ``close`` closes.
+        tokens: who may ask. hosts: the Host headers to answer to.
+        charged: told in words what starting a session charged.
     """
 
     def __init__(
-        self, folder: Folder, served: Mapping[str, Served], tokens: Tokens, hosts: list[str]
+        self,
+        folder: Folder,
+        served: Mapping[str, Served],
+        tokens: Tokens,
+        hosts: list[str],
+        charged: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        self._folder, self._tokens = folder, tokens
+        self._folder, self._tokens, self._charged = folder, tokens, charged
+        self._known = folder.sessions | folder.startable
         self._desks = {name: SessionQueue(name, one) for name, one in served.items()}
         self._pool = WorkQueue("release", threads=4, most=64)
-        self._document = document(folder, served)
+        self._operator = WorkQueue("operator", most=4)  # one start or stop after another
         self._counts: Counter[tuple[str, int]] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._ready = True
@@ -133,7 +147,10 @@ class Application:
             Route("/v1/releases/{name}/report", self.release_report),
             Route("/v1/releases/{name}/{question}", self.answer, methods=["POST"]),
             Route("/v1/sessions", self.sessions),
+            Route("/v1/sessions/{name}", self.session),
             Route("/v1/sessions/{name}/ask", self.session_answer, methods=["POST"]),
+            Route("/v1/sessions/{name}/start", self.session_start, methods=["POST"]),
+            Route("/v1/sessions/{name}/stop", self.session_stop, methods=["POST"]),
             Route("/v1/ledgers", self.ledgers),
             Route("/v1/ledgers/{name}/report", self.ledger_report),
         ]
@@ -147,10 +164,13 @@ class Application:
         )
 
     def close(self) -> None:
-        """Finish what was begun; what waits is not charged."""
+        """Finish what was begun, close sessions; what waits is not charged."""
         self._ready = False
-        for desk in (self._pool, *self._desks.values()):
-            desk.close()
+        with ExitStack() as stack:
+            for desk in self._desks.values():
+                stack.push(desk.served)
+            for queue in (self._operator, self._pool, *self._desks.values()):
+                stack.callback(queue.close)
 
     def _count(self, endpoint: str, status: int, seconds: float) -> None:
         self._counts[endpoint, status] += 1
@@ -199,7 +219,8 @@ class Application:
     async def openapi(self, request: Request) -> Response:
         """Send the OpenAPI document, which names columns."""
         self._tokens.caller(request, *_ALL)
-        return JSONResponse(self._document)
+        served = {name: desk.served for name, desk in list(self._desks.items())}
+        return JSONResponse(document(self._folder, served))
 
     async def releases(self, request: Request) -> Response:
         """List the releases."""
@@ -236,20 +257,80 @@ class Application:
         return Response(found, media_type=kind, headers=headers)
 
     async def sessions(self, request: Request) -> Response:
-        """List the open sessions."""
+        """List the sessions, open or not."""
         self._tokens.caller(request, *_ALL)
-        told = [
-            {"name": name, "answered": desk.answered, "waiting": desk.waiting}
-            for name, desk in self._desks.items()
-        ]
-        return JSONResponse({"sessions": told})
+        return JSONResponse({"sessions": [self._told(name) for name in self._known]})
+
+    def _told(self, name: str) -> dict[str, Any]:
+        desk = self._desks.get(name)
+        if desk is None:
+            return {"name": name, "open": False}
+        return {"name": name, "open": True, "answered": desk.answered, "waiting": desk.waiting}
+
+    def _named(self, request: Request) -> SpecSession:
+        found = self._known.get(request.path_params["name"])
+        if found is None:
+            raise _unknown("session")
+        return found
+
+    async def session(self, request: Request) -> Response:
+        """Describe a session: what a start takes, and where its ledger stands."""
+        self._tokens.caller(request, *_READERS, "operator")
+        spec = self._named(request)
+        found = await self._operator.do(partial(standing, spec.plan))
+        about = {**self._told(spec.name), "paid": is_started(spec), "head": None, "ledger": None}
+        if found is not None:
+            plain = found.plain() | {"file": Path(found.file).name}
+            about |= {"head": found.head, "ledger": plain}
+        return JSONResponse(about)
+
+    async def session_start(self, request: Request) -> Response:
+        """Open a session; the first start makes its run, which is charged."""
+        self._tokens.caller(request, "operator")
+        spec, body = self._named(request), await read_json(request)
+        head = body.get("head")
+        if set(body) - {"head"} or not isinstance(head, str | None):
+            raise HttpRefusal(422, "json", "an object with `head` alone, a text")
+        await self._operator.do(partial(self._start, spec, head))
+        return JSONResponse(self._told(spec.name))
+
+    def _start(self, spec: SpecSession, head: str | None) -> None:
+        if spec.name in self._desks:
+            return
+        counted = ledger_path(spec.plan) is not None
+        if counted and head is None:
+            raise HttpRefusal(
+                428, "head", "the ledger's `head`, as `GET /v1/sessions/{name}` gives it",
+                "look at what a start takes and what is left, then confirm it.",
+            )  # fmt: skip
+        seen = head if counted else None
+        opened = serve(spec.plan, spec.output, charged=self._charged, expected_head=seen)
+        self._desks[spec.name] = SessionQueue(spec.name, opened)
+        path = ledger_path(spec.plan)
+        if path is not None and path.suffix == ".ledger" and path.is_file():
+            self._folder.ledgers.setdefault(path.stem, path)  # the first start makes it
+
+    async def session_stop(self, request: Request) -> Response:
+        """Close a session after its waiting questions are answered."""
+        self._tokens.caller(request, "operator")
+        spec, body = self._named(request), await read_json(request)
+        if body:
+            raise HttpRefusal(422, "json", "an empty object")
+        await self._operator.do(partial(self._stop, spec.name))
+        return JSONResponse(self._told(spec.name))
+
+    def _stop(self, name: str) -> None:
+        desk = self._desks.pop(name, None)  # no question is taken from here on
+        if desk is not None:
+            with desk.served:
+                desk.close(all_taken=True)
 
     async def session_answer(self, request: Request) -> Response:
         """Charge and answer queries of a session, once for each key."""
         caller = self._tokens.caller(request, "analyst")
-        desk = self._desks.get(request.path_params["name"])
+        desk = self._desks.get(self._named(request).name)
         if desk is None:
-            raise _unknown("session")
+            raise _not_open()
         key = request.headers.get("idempotency-key", "")
         if re.fullmatch(KEY, key) is None:
             raise HttpRefusal(
@@ -290,6 +371,12 @@ class Application:
     async def _page(self, path: Path) -> Response:
         text = await self._pool.do(partial(page_of, path))
         return HTMLResponse(text, headers={"Content-Security-Policy": _REPORT})
+
+
+def _not_open() -> HttpRefusal:
+    return HttpRefusal(
+        503, "closed", "a session that is open", "an operator starts it: `POST .../start`."
+    )
 
 
 def _unknown(what: str) -> HttpRefusal:

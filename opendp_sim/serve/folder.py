@@ -69,11 +69,13 @@ class Folder:
     """List everything that is served, by name.
 
     Attributes:
+        sessions: those that were started. startable: those that an operator may start.
         left_out: files that are not served, with the reason in words.
     """
 
     releases: dict[str, SavedRelease] = field(default_factory=dict)
     sessions: dict[str, SpecSession] = field(default_factory=dict)
+    startable: dict[str, SpecSession] = field(default_factory=dict)
     ledgers: dict[str, Path] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -109,8 +111,11 @@ def list_folder(folder: str | Path, *, without_ledger: bool = False) -> Folder:
             why = _why_not(session, without_ledger=without_ledger)
             if why:
                 found.left_out[f"{path.name}, {session.output}"] = why
-            else:
+            elif is_started(session):
                 found.sessions[session.name] = session
+            else:
+                found.startable[session.name] = session
+                found.left_out[f"{path.name}, {session.output}"] = _NOT_STARTED
     found.ledgers.update({path.stem: path for path in _files(root, ".ledger", found)})
     return found
 
@@ -149,7 +154,15 @@ def _why_not(session: SpecSession, *, without_ledger: bool) -> str:
     plan = session.plan
     if ledger_path(plan) is None and not without_ledger:
         return "a session that no ledger counts: name a `ledger`, or serve with --without-ledger"
-    place = store_path(plan, plan.outputs[session.output])
-    if mark_at(place) is None:
-        return "a session that was not started: run `opendp-sim apply` first"
     return ""
+
+
+_NOT_STARTED = (
+    "a session that was not started: run `opendp-sim apply`, or let an operator start it over HTTP"
+)
+
+
+def is_started(session: SpecSession) -> bool:
+    """Return whether a session's store is there."""
+    plan = session.plan
+    return mark_at(store_path(plan, plan.outputs[session.output])) is not None

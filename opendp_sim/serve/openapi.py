@@ -35,6 +35,10 @@ def document(folder: Folder, served: Mapping[str, Served]) -> Schema:
             paths[f"/v1/releases/{name}/{question.name}"] = {"post": _asked(question)}
     for name in folder.ledgers:
         paths[f"/v1/ledgers/{name}/report"] = {"get": _page("Report of a ledger.")}
+    for name in folder.sessions | folder.startable:
+        paths[f"/v1/sessions/{name}"] = {"get": _get(_SESSION, "name", "open")}
+        paths[f"/v1/sessions/{name}/start"] = {"post": _operated(_START, _HEAD)}
+        paths[f"/v1/sessions/{name}/stop"] = {"post": _operated(_STOP, _object({}))}
     for name, session in served.items():
         paths[f"/v1/sessions/{name}/ask"] = {"post": _paid(session.features)}
     error = _object(
@@ -117,6 +121,21 @@ def _asked(question: FreeQuestion) -> Schema:
             "304": {"description": "the answer that this ETag has"},
             **_refusals(),
         },
+    }
+
+
+_SESSION = "What a start takes, and where the ledger stands (operator, officer, curator)."
+_START = "Open it (operator). The first start is charged, if the ledger's head is the one given."
+_STOP = "Answer what waits, then close it (operator)."
+_HEAD = {"type": "object", "properties": {"head": {"type": "string"}}}
+
+
+def _operated(summary: str, body: Schema) -> Schema:
+    answer = {"description": "the session", "content": _json(_object({}, "name", "open"))}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": _json(body | {"additionalProperties": False})},
+        "responses": {"200": answer, **_refusals(409, 428)},
     }
 
 

@@ -25,7 +25,7 @@ from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.core.system.regular_files import regular
 from opendp_sim.web.guard import HttpRefusal, bearer, known_digest, no_token, token_digest
 
-Role = Literal["analyst", "curator", "officer"]
+Role = Literal["analyst", "curator", "officer", "operator"]
 FORMAT = "opendp_sim/tokens/1"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import threading
 import time
@@ -27,6 +28,7 @@ from opendp_sim.dsl.files.paths import check_places
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.reading import Finding, read_spec
+from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.doctor import doctor
 from opendp_sim.dsl.run.execute import apply
@@ -394,11 +396,12 @@ class Desk:
     def _into(self, plan: Plan) -> Path:
         """Return the file's folder, or a new one below it.
 
-        No release is replaced, not even by its own program: it was paid for.
+        No release is replaced, not even by its own program: it was paid for. Nor is the certificate of
+        one that is away.
         """
         save = next(str(output.save) for output in plan.program.outputs)
         at, folder = 1, self.folder
-        while (folder / save).exists():
+        while any(os.path.lexists(p) for p in (folder / save, certificate_path(folder / save))):
             folder = self.folder / f"{Path(save).stem}-{plan.program.hash[:8]}-{at}"
             at += 1
         return folder

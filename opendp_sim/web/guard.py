@@ -36,7 +36,7 @@ _SHOWN = frozenset(
     | {"OS605", "OS607", "OS702", "OS704"}
 )
 """Codes about the request, whose texts are sent; others may name files of this machine."""
-_STATUS = {"OS402": 403, "OS406": 410, "OS407": 503, "OS408": 409}
+_STATUS = {"OS402": 403, "OS406": 410, "OS407": 503, "OS408": 409, "OS409": 409}
 _FAMILIES = {"OS1": 422, "OS2": 422, "OS3": 422, "OS6": 422, "OS7": 422}
 _HEADERS = {
     "Cache-Control": "no-store",

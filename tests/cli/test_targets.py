@@ -179,3 +179,19 @@ def test_what_another_program_published_meanwhile_is_not_replaced_by_an_unfinish
     assert _state(tmp_path / "out") == before
     assert apply(plan_file(spec), replace=True).resumed == 2
     assert state(tmp_path)[0] == 2
+
+
+def test_the_certificate_of_another_program_whose_file_is_away_is_kept(tmp_path):
+    """It is the record of a paid run: a run took it for its own output's old one, and removed it."""
+    spec = write_small(tmp_path)
+    saved = tmp_path / "out" / "density.csv"
+    beside = saved.with_name("density.csv.certificate.json")
+    sim.apply(str(spec))
+    saved.rename(tmp_path / "moved.csv")
+    before = beside.read_bytes()
+    spec.write_text(spec.read_text().replace("name: small", "name: another"))
+    (tmp_path / "out" / "release.npz").unlink()
+    with pytest.raises(DataError, match="certificate of a release of another"):
+        sim.apply(str(spec))
+    assert beside.read_bytes() == before
+    assert sim.apply(str(spec), replace=True).files

@@ -50,8 +50,8 @@ outputs: {near: {from: neighbours, serve: session, store: near.session}}
 """
 
 
-def made(folder: Path) -> Path:
-    """Write data and specs, and run both."""
+def made(folder: Path, run: tuple[str, ...] = ("places.yaml", "near.yaml")) -> Path:
+    """Write data and specs, and run them."""
     rng = np.random.default_rng(3)
     rows = np.column_stack([rng.uniform(0, 10, 200), rng.uniform(-1, 1, 200)])
     folder.joinpath("places.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
@@ -59,7 +59,7 @@ def made(folder: Path) -> Path:
     folder.joinpath("people.csv").write_text("x_0,x_1,kind\n" + people)
     folder.joinpath("places.yaml").write_text(RELEASE)
     folder.joinpath("near.yaml").write_text(SESSION)
-    for spec in ("places.yaml", "near.yaml"):
+    for spec in run:
         apply(plan_file(folder / spec))
     return folder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -26,7 +26,7 @@ class House:
         self.folder, self.host, self.application = folder, host, application
         self.client = httpx.Client(base_url=f"http://{host}", timeout=30)
         self.roles = {role: {"authorization": f"Bearer {one}"} for role, one in tokens.items()}
-        self.desk = application._desks["near"]
+        self.desk = application._desks.get("near")
 
     def get(self, path, role="analyst", **more):
         return self.client.get(path, headers=self.roles[role] | more)
@@ -39,18 +39,15 @@ class House:
         return self.post(ASK, body, role, idempotency_key=key)
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    folder = made(tmp_path_factory.mktemp("served"))
-    spoilt(folder)
+@contextmanager
+def served_house(folder):
     file = folder / "tokens.json"
     people = {"analyst": "analyst", "bob": "analyst", "officer": "officer", "curator": "curator"}
+    people["operator"] = "operator"
     tokens = {name: issue(file, name, role, 30) for name, role in people.items()}
     with ExitStack() as stack:
         found = list_folder(folder)
-        opened = {
-            n: stack.enter_context(serve(s.plan, s.output)) for n, s in found.sessions.items()
-        }
+        opened = {n: serve(s.plan, s.output) for n, s in found.sessions.items()}
         held = {}
 
         def build(host):
@@ -62,3 +59,11 @@ def house(tmp_path_factory):
         made_house = House(folder, host, held["app"], tokens)
         stack.callback(made_house.client.close)
         yield made_house
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    folder = made(tmp_path_factory.mktemp("served"))
+    spoilt(folder)
+    with served_house(folder) as found:
+        yield found

@@ -40,7 +40,8 @@ def key():
 
 def test_only_what_verifies_and_was_started_is_served(house):
     assert [one["name"] for one in house.get("/v1/releases").json()["releases"]] == ["places"]
-    assert [one["name"] for one in house.get("/v1/sessions").json()["sessions"]] == ["near"]
+    sessions = house.get("/v1/sessions").json()["sessions"]
+    assert [(one["name"], one["open"]) for one in sessions] == [("near", True), ("later", False)]
     about = house.get("/v1/releases/places").json()
     first = {"name": "a", "dtype": "float64", "width": None, "bounds": [0.0, 10.0]}
     assert about["columns"][0] == first
@@ -213,8 +214,12 @@ def test_roles(house):
         assert code(house.get(path)) == (403, "role")
         for role in ("officer", "curator"):
             assert house.get(path, role).status_code == 200, path
-    for role in ("officer", "curator"):
+    for role in ("officer", "curator", "operator"):
         assert code(house.ask(NEAR, key(), role)) == (403, "role")
+    for role in ("analyst", "officer", "curator"):
+        for path in ("/v1/sessions/near/stop", "/v1/sessions/later/start"):
+            assert code(house.post(path, {}, role)) == (403, "role")
+    assert code(house.get("/v1/sessions/near")) == (403, "role")
     page = house.get("/v1/releases/places/report", "officer")
     assert "<h1>" in page.text
     assert "sandbox" in page.headers["content-security-policy"]

@@ -410,6 +410,16 @@ def test_a_ledger_that_moved_is_looked_at_again(studio):
     assert kept == ["trips-density.npz"] * 2  # neither release replaced the other
 
 
+def test_the_certificate_of_a_release_that_is_away_is_kept(studio):
+    folder = studio.server.desk.folder
+    assert studio.spend(studio.planned(epsilon=0.5)).status_code == 200
+    beside = folder / "trips-density.npz.certificate.json"
+    (folder / "trips-density.npz").rename(folder / "moved.npz")
+    before = beside.read_bytes()
+    assert studio.spend(studio.planned(epsilon=0.25)).status_code == 200
+    assert beside.read_bytes() == before
+
+
 def test_a_plan_that_is_not_on_the_table_is_not_run(studio):
     found = studio.planned()
     assert code(studio.api("spend", plan="0" * 64, nonce="n" * 20, head="")) == (409, "plan")

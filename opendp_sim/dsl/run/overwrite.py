@@ -121,14 +121,19 @@ def check_replaced(path: File, where: str) -> None:
 
 
 def check_own(path: File, where: str, program: str) -> None:
-    """Refuse to replace another program's release, which was paid for (OS609)."""
-    maker = _maker(path) if path.is_file() else None
+    """Refuse to replace another program's release, which was paid for (OS609).
+
+    A certificate whose file is away is such a run's record too.
+    """
+    there = path.is_file()
+    maker = _maker(path) if there else _certified(path)
     if maker not in (None, _FREE, program):
         raise DataError(
             "OS609",
             where,
             expected="no file there, or an output of this program to replace",
-            got=f"{path}: a release of another program, which was paid for",
+            got=f"{path}: {'a release' if there else 'the certificate of a release'} of another "
+            "program, which was paid for",
             hint="nothing was charged for this one: move that file away with its certificate, choose "
             "another folder (--into, `into=`), or let it be replaced (--replace, `replace=True`).",
         )
@@ -136,6 +141,14 @@ def check_own(path: File, where: str, program: str) -> None:
 
 _FREE = "public"
 """Stands for the program of an output that cost nothing."""
+
+
+def _certified(path: File) -> str | None:
+    """Return the program that a certificate beside a name is about."""
+    with suppress(SimError, OSError):
+        record, _ = read_certificate(certificate_path(path))
+        return str(record.privacy.get("program", _FREE))
+    return None
 
 
 def _maker(path: File) -> str | None:
