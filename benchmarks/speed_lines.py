@@ -16,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import json
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -180,7 +181,7 @@ def main() -> int:
     args = options.parse_args()
     known = recorded() if args.check else {}
     slower, rows = [], []
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, chdir(folder):  # runs are written where one stands
         for name, (ours, base, aim) in {**sketches(), **files(Path(folder)), **fixed()}.items():
             ratio = turns(ours, base, args.rounds)
             for _ in range(TRIES - 1):
