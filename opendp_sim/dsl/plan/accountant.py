@@ -21,7 +21,7 @@ from opendp_sim.accounting.measures.second_opinion import gaussian_of_pure, zcdp
 from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.rounding import float_down, float_up, whole_distance
 from opendp_sim.core.bridge import build, curve_measurement
-from opendp_sim.core.claims import Norm
+from opendp_sim.core.claims import Interactive, Norm
 from opendp_sim.core.errors import BudgetError, InternalError, ParameterError, SimError
 from opendp_sim.dsl.grammar.program import Privacy, Program
 from opendp_sim.dsl.plan import losses
@@ -348,6 +348,8 @@ def _release(
     def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
         record = release_record(release, value, own_delta, distance=users_before(typed, d_in))
         bound = bind_release(typed, record)
+        if isinstance(bound.claim, Interactive):  # its refusal as it is, not inside OpenDP's text
+            bound.claim.privacy_map(1)
         own = chain(before, bound)
         gaussian = bound.claim.mu_squared is not None
         return bound, own, cast(own, bound.claim.measure, privacy.measure, delta, gaussian=gaussian)
@@ -361,6 +363,8 @@ def _release(
             share,
             f"flow.{typed.name}.release",
             rising=release.solve != "scale",
+            # A parameter that is a loss is near the share itself: far below, it may not be drawable.
+            start=1.0 if release.solve == "scale" else 1.0 / max(share[0], 2.0**-50),
             guess=solved.get(alike),
         )
     bound, own, joined = at(value)

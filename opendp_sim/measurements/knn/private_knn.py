@@ -26,7 +26,11 @@ from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.public_votes import QueryRows
 from opendp_sim.measurements.knn._impl.service import Predictions, Store, unreadable
 from opendp_sim.measurements.knn._impl.stored import kept_labels, kept_reference, replaying
-from opendp_sim.measurements.knn._impl.subsampled_votes import dyadic_rate, scale_for
+from opendp_sim.measurements.knn._impl.subsampled_votes import (
+    dyadic_rate,
+    need_reachable,
+    scale_for,
+)
 from opendp_sim.measurements.knn._impl.updates import FixedRecords
 from opendp_sim.measurements.knn._impl.vote_noise import Stock, discrete
 
@@ -186,7 +190,7 @@ class PrivateKnn(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
-        rows, another metric. (OS203): the grid is too fine. (OS204): no labels. When it starts:
+        rows, another metric. (OS203): the grid is too fine. (OS204): no labels. Of its map:
         AuditError (OS503): dp-accounting is missing. BudgetError (OS401): no scale meets the budget.
         Of a query: DataError (OS607), BudgetError (OS406), InternalError (OS902).
 
@@ -294,6 +298,8 @@ class PrivateKnn(Mechanism):
         return SampledVotes(self, rows, as_rows(data), self.scale, store)
 
     def _loss(self, d_in: int) -> tuple[float, float]:
+        # Whoever charges asks for the loss first: what cannot be drawn must not be charged.
+        need_reachable(self.epsilon, self.delta, self.queries, self.rate)
         if d_in <= 1:
             return (self.epsilon, self.delta) if d_in else (0.0, 0.0)
         epsilon = float_up(Fraction(self.epsilon) * d_in)

@@ -137,9 +137,9 @@ class LinearModel(Mechanism):
         whitened. OpenDP's own maps and composition; exact noise; rounds outward, tight in every step.
 
     Raises
-        ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
-        rows, another metric. (OS203): the grid is too fine, or a column has fewer than 64 rounded
-        steps. (OS204): rows without labels.
+        ParameterError (OS101): a parameter is outside its range. (OS102): noise beyond int64. SpaceError
+        (OS201, OS202): not grid rows, another metric. (OS203): the grid is too fine, or a column has
+        fewer than 64 rounded steps. (OS204): rows without labels.
 
     Source
         [own] Lemma 6 in ``linear_model.md``; noisy gradient descent is that of Song, Chaudhuri and
@@ -226,7 +226,7 @@ class LinearModel(Mechanism):
 
         return Private(
             measure="zero_concentrated_divergence",
-            privacy_map=loss_map(descent.releases),
+            privacy_map=loss_map(self.key, descent.releases),
             function=release,
             output=NamedArrays((*first, ("weights", (width, len(labels))))),
             capabilities={"class_scores": LinearReader(descent, labels)},

@@ -189,8 +189,9 @@ class LinearRegression(Mechanism):
         OpenDP's own maps and composition; exact noise; rounds outward.
 
     Raises
-        ParameterError (OS101): a parameter is outside its range. (OS102): no such column. SpaceError
-        (OS201, OS202): not grid rows, another metric. (OS203): a column of fewer than 64 rounded steps.
+        ParameterError (OS101): a parameter is outside its range. (OS102): no such column, or noise
+        beyond int64. SpaceError (OS201, OS202): not grid rows, another metric. (OS203): a column of
+        fewer than 64 rounded steps.
 
     Source
         [own] Lemmas R1 to R4 in ``linear_regression.md``; improving a noisy fit by fits of its
@@ -275,7 +276,7 @@ class LinearRegression(Mechanism):
 
         return Private(
             measure="zero_concentrated_divergence",
-            privacy_map=loss_map(stages.releases),
+            privacy_map=loss_map(self.key, stages.releases),
             function=release,
             output=NamedArrays((("weights", (rows.width,)),)),
             capabilities={"line": LineReader(stages)},

@@ -159,13 +159,16 @@ def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
         # The loss falls about as one over the scale; where that leads out of the bracket, halve it.
         aimed = guess * found / (epsilon * _AIM)
         guess = aimed if low * _NARROW < aimed < high / _NARROW else math.sqrt(low * high)
-    if epsilon_of(high, rate, queries, delta) > epsilon:
-        raise _out_of_reach()
+    if high == _MOST_SCALE:
+        need_reachable(epsilon, delta, queries, rate)
     return high
 
 
-def _out_of_reach() -> BudgetError:
-    return BudgetError(
-        "OS401", "subsampled_votes", expected=f"a budget that a scale below {_MOST_SCALE:g} meets",
-        got="a smaller one", hint="lower the sampling rate or the number of queries.",
-    )  # fmt: skip
+def need_reachable(epsilon: float, delta: float, queries: int, rate: float) -> None:
+    """Refuse an epsilon that no scale in reach meets (OS401)."""
+    if epsilon_of(_MOST_SCALE, rate, queries, delta) > epsilon:
+        raise BudgetError(
+            "OS401", "subsampled_votes", got="a smaller one",
+            expected=f"a budget that a scale below {_MOST_SCALE:g} meets",
+            hint="lower the sampling rate or the number of queries.",
+        )  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core import dp
+from opendp_sim.core.arithmetic.countable import need_int64_noise
 from opendp_sim.core.arithmetic.matrix_product import matrix_product
 from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
 from opendp_sim.core.bridge import plain_measurement
@@ -326,8 +327,13 @@ def mu_squared_of(releases: Releases) -> Fraction:
     return sum((square / Fraction(scale) ** 2 for square, scale in releases), Fraction(0))
 
 
-def loss_map(releases: Releases) -> Callable[[Any], float]:
-    """Return OpenDP's composition of all noisy releases' maps (Lemma 6)."""
+def loss_map(key: str, releases: Releases) -> Callable[[Any], float]:
+    """Return OpenDP's composition of all noisy releases' maps (Lemma 6).
+
+    It holds for what the sampler draws exactly: a scale beyond is refused (OS102).
+    """
+    largest = max(scale for _, scale in releases)
+    need_int64_noise(f"{key}.rho", largest, "raise the budget: noise like this drowns all data.")
     # T steps of one scale cost what one Gaussian release costs at sqrt(T) times the distance.
     parts = [
         (sum((square for square, _ in alike), Fraction(0)), scale)
