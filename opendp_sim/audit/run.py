@@ -56,7 +56,7 @@ from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
 from opendp_sim.audit.subject import Subject, read_subject, resolved, rows_apart
 from opendp_sim.audit.trace.repeated_calls import repeated_releases
-from opendp_sim.audit.work import guard, guard_restored, guarded_out, metered, work_seconds
+from opendp_sim.audit.work import guard, guard_restored, guarded_out, invoked, metered, work_seconds
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -375,6 +375,8 @@ def _subject(
     if subject is obj:  # OpenDP hands nothing to its function
         subject = replace(subject, run=on_its_own(subject.run))
     subject = replace(subject, traced=core is not None and core is traced)
+    if type(obj) is dp.Measurement and subject.run is obj:
+        subject = replace(subject, run=invoked(obj))
     if subject.private:
         bits = str(getattr(subject.input_domain, "carrier_type", "")) == "BitVector"
         subject = replace(subject, run=Reader().reading(subject.run, bits=bits))

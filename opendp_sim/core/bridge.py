@@ -29,6 +29,7 @@ from opendp._internal import (
 from opendp._lib import AnyObjectPtr, CallbackFnPtr, FfiResult, lib, unwrap
 from opendp.core import new_queryable
 from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
+from opendp.typing import RuntimeType
 
 from opendp_sim.core import dp
 from opendp_sim.core.apply_stable import whole_function
@@ -327,6 +328,83 @@ def _interactive(
 def answers_questions(release: Any) -> bool:
     """Return whether a release of a measurement or odometer is a queryable."""
     return isinstance(release, dp.Queryable | OdometerQueryable)
+
+
+# --------------------------------------------------------------------------------------------------
+# Many releases of few datasets. Most of a call from Python is the conversion of the dataset, to which
+# OpenDP never writes, and fourteen native calls that hold signals one by one.
+
+
+_NATIVE: Any = next(kind for kind in lib._FuncPtr.__mro__ if kind.__module__ == "ctypes")  # noqa: SLF001
+_OBJECT: Any = ctypes.POINTER(_library.AnyObject)
+"""A pointer that frees nothing: what it points to is freed here, or by an ``AnyObjectPtr``."""
+_SLICE: Any = ctypes.POINTER(_library.FfiSlice)
+
+
+def _native(name: str, *arguments: Any) -> Any:
+    """Return a function of OpenDP's library that holds no signals itself."""
+    found = _NATIVE((f"opendp_{name}", lib))
+    found.argtypes, found.restype = arguments, FfiResult
+    return found
+
+
+_invoke = _native("core__measurement_invoke", _modules.Measurement, AnyObjectPtr)
+_type_of = _native("data__object_type", _OBJECT)
+_slice_of = _native("data__object_as_slice", _OBJECT)
+_free_object = _native("data__object_free", _OBJECT)
+_free_slice = _native("data__slice_free", _SLICE)
+_free_text = _native("data__str_free", ctypes.c_char_p)
+_VECTORS = {f"Vec<{name}>": RuntimeType.parse(f"Vec<{name}>") for name in _conversions.ATOM_MAP}
+
+
+def prepared(measurement: dp.Measurement, most: int = 2) -> Callable[[Any], Any]:
+    """Return a measurement's releases, with the last datasets kept converted.
+
+    The same native function with the same answers and exceptions as ``measurement(data)``; a dataset
+    must not change between calls. Signals are held once around a release.
+    """
+    carrier = str(measurement.input_carrier_type)
+    converted: dict[int, tuple[Any, Any]] = {}
+    """By identity, each beside its dataset, which keeps the identity its own."""
+
+    def argument(data: Any) -> Any:
+        found = converted.get(id(data))
+        if found is None:
+            made = py_to_c(data, c_type=AnyObjectPtr, type_name=carrier)
+            while len(converted) >= most:
+                del converted[next(iter(converted))]
+            found = converted[id(data)] = data, made
+        return found[1]
+
+    @holding
+    def release(data: Any) -> Any:
+        result = _invoke(measurement, argument(data))
+        return _value(result.payload.Ok) if result.tag == 0 else unwrap(result, AnyObjectPtr)
+
+    return release
+
+
+def _value(address: int) -> Any:
+    """Return a release's value and free the release.
+
+    OpenDP reads what is neither a number nor a vector of numbers.
+    """
+    made = ctypes.cast(address, _OBJECT)
+    text = ctypes.cast(_type_of(made).payload.Ok, ctypes.c_char_p)
+    name = (text.value or b"").decode()
+    _free_text(text)
+    atom, vector = _conversions.ATOM_MAP.get(name), _VECTORS.get(name)
+    if atom is None and vector is None:
+        return c_to_py(ctypes.cast(made, AnyObjectPtr))
+    cells: Any = ctypes.cast(_slice_of(made).payload.Ok, _SLICE)
+    try:
+        if vector is not None:
+            return _conversions._slice_to_py(cells, vector)  # noqa: SLF001
+        number: Any = ctypes.cast(cells.contents.ptr, ctypes.POINTER(atom))
+        return number.contents.value
+    finally:
+        _free_slice(cells)
+        _free_object(made)
 
 
 def plain_measurement(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import weakref
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
 from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
+from opendp_sim.core import interrupts
+from opendp_sim.core.bridge import prepared
 from opendp_sim.core.errors import ParameterError, SpaceError
 from tests.cases import cases
 
@@ -263,3 +268,58 @@ def test_a_context_of_frames_and_one_of_ours_run_side_by_side():
     assert sorted(by_kind.release().collect()["kind"]) == ["a", "b"]
     query = _context(epsilon=1.0).query().sim_quantize(bits=12, bounds=(-4.0, 4.0))
     assert len(query.sim_race_sketch(**SKETCH).sim_laplace().release()) == 16 * 32 + 1
+
+
+_WHOLE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+
+
+def _user(function):
+    dp.enable_features("honest-but-curious")
+    return dp.m.make_user_measurement(*_WHOLE, dp.max_divergence(), function, lambda d: 0.0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _WHOLE >> dp.t.then_count() >> dp.m.then_laplace(0.0),
+        dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), 0.0),
+        _user(lambda rows: {"rows": sorted(rows), "none": None}),
+        _user(lambda rows: "text"),
+        _user(lambda rows: 1 / len(rows)),
+    ],
+)
+def test_prepared_releases_are_those_of_calls(made):
+    release = prepared(made)
+    datasets = [[4, 5], [], [7], [4, 5], ["no number"], [2**40], [4, 5]]
+    for data in [*datasets, *datasets]:
+        found = []
+        for run in (made, release):
+            try:
+                found.append(run(data))
+            except Exception as error:  # noqa: BLE001 - errors are compared too
+                found.append((type(error), str(error).splitlines()[-1]))
+        assert found[0] == found[1]
+        assert type(found[0]) is type(found[1])
+
+
+def test_a_prepared_release_keeps_no_dataset_but_the_last_ones():
+    class Rows(list):
+        pass
+
+    release, rows = prepared(_WHOLE >> dp.t.then_count() >> dp.m.then_laplace(0.0)), Rows([1])
+    gone = weakref.ref(rows)
+    assert release(rows) == 1
+    del rows
+    release([]), release([1, 2])
+    assert gone() is None
+
+
+def test_an_interrupt_in_a_prepared_release_goes_on_outside():
+    def stopped(rows):
+        raise KeyboardInterrupt
+
+    release = prepared(_user(stopped))
+    with pytest.raises((KeyboardInterrupt, dp.OpenDPException)):
+        release([1])
+    assert interrupts._here.depth == 0
+    assert signal.getsignal(signal.SIGINT) is not interrupts._remember

@@ -28,7 +28,7 @@ from opendp_sim.audit.statistics.clopper_pearson import (
 )
 from opendp_sim.audit.statistics.events import best_bet
 from opendp_sim.audit.statistics.kelly import both_ways
-from opendp_sim.audit.statistics.sampling import PairSample, differ
+from opendp_sim.audit.statistics.sampling import PairSample, data_key, differ
 from opendp_sim.audit.statistics.scores import Score, learn
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import work_seconds
@@ -173,7 +173,7 @@ def _candidates(race: Race, hints: tuple[Pair, ...], count: int) -> list[Pair]:
     """Return hints, then corners and fresh pairs, each pair once."""
     structured = list(race.space.corners(race.rng))
     race.rng.shuffle(structured)
-    out: list[Pair] = []
+    out: dict[frozenset[Any], Pair] = {}
     for pair in [*hints, *structured[: 4 * count]]:
         if len(out) >= count // 2 and len(out) >= len(hints):
             break
@@ -182,18 +182,14 @@ def _candidates(race: Race, hints: tuple[Pair, ...], count: int) -> list[Pair]:
         if len(out) >= count:
             break
         _admit(out, race.space.draw(race.rng, 0 if race.rng.random() < 0.08 else None))
-    return out or [race.space.draw(race.rng)]
+    return list(out.values()) or [race.space.draw(race.rng)]
 
 
-def _admit(out: list[Pair], pair: Pair) -> None:
-    """Add a pair that differs, unless it is there already."""
-    if not differ(pair.left, pair.right):
-        return
-    for known in out:
-        same = not (differ(known.left, pair.left) or differ(known.right, pair.right))
-        if same or not (differ(known.left, pair.right) or differ(known.right, pair.left)):
-            return
-    out.append(pair)
+def _admit(out: dict[frozenset[Any], Pair], pair: Pair) -> None:
+    """Add a pair of two datasets, unless they are there."""
+    sides = frozenset((data_key(pair.left), data_key(pair.right)))
+    if len(sides) == 2:
+        out.setdefault(sides, pair)
 
 
 def _changed(race: Race, samples: list[PairSample], count: int) -> list[Pair]:

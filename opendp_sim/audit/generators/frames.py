@@ -30,6 +30,8 @@ from opendp_sim.core.errors import AuditError
 
 _MOST_ROWS, _MOVED = 200, 8
 """Rows that a pair differs by at most, and groups that a row is moved into before it is left out."""
+_KNOWN = 50_000
+"""Rows of members that are kept."""
 _DAYS = (dt.date(2024, 2, 29), dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date(2025, 1, 1))
 _MOMENTS = tuple(dt.datetime(d.year, d.month, d.day, h) for d in _DAYS for h in (0, 12))  # noqa: DTZ001
 _POOLS: dict[str, Sequence[Any]] = {
@@ -174,13 +176,23 @@ def frame_member(domain: dp.Domain) -> Callable[[Any], bool]:
         if name not in odd
     ]
     plain, margins = domains.lazyframe_domain(series) if series else None, margins_of(domain)
+    known: set[Row] = set()
+    """Rows of members: all but the margins is a fact of each row alone."""
+
+    def fits(frame: Any, rows: list[Row]) -> bool:
+        with contextlib.suppress(TypeError):  # cells that are lists
+            if known.issuperset(rows):
+                return True
+        inside = plain is None or bool(plain.member(frame.drop(odd)))
+        if inside and len(known) < _KNOWN:
+            with contextlib.suppress(TypeError):
+                known.update(rows)
+        return inside
 
     def member(frame: Any) -> bool:
-        if frame.collect_schema() != schema or not (plain is None or plain.member(frame.drop(odd))):
-            return False
-        if not (odd or margins):
-            return True
         data = frame.collect()
+        if data.schema != schema or not fits(frame, data.rows()):
+            return False
         if any(data[name].null_count() and not missing[name] for name in odd):
             return False
         return all(margin.holds(data.columns, data.rows()) for margin in margins)

@@ -139,10 +139,11 @@ def _narrow(value: Any, spots: Spots) -> Any:
 
 def differ(left: Any, right: Any) -> bool:
     """Say whether two datasets differ; large arrays are compared in full."""
-    return bool(_key(left) != _key(right))
+    return bool(data_key(left) != data_key(right))
 
 
-def _key(data: Any) -> Any:
+def data_key(data: Any) -> Any:
+    """Return a value that equal datasets share."""
     try:
         return pickle.dumps(data)
     except Exception:  # noqa: BLE001 - whatever cannot be pickled
