@@ -438,6 +438,10 @@ class Release(Questions):
         """
         return sum_of(self, other) if isinstance(other, Release) else NotImplemented
 
+    def __radd__(self, other: object) -> Release:
+        """Begin ``sum(releases)``, which adds to 0."""
+        return self if type(other) is int and other == 0 else NotImplemented
+
     # --- the file -------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 import opendp_sim as sim
 import opendp_sim.prelude
-from opendp_sim.accounting.release.release import Release, sum_of
+from opendp_sim.accounting.release.release import Release, _noise_of_sum, sum_of
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.mechanism import lookup
@@ -80,9 +80,9 @@ def test_one_cell_of_a_sum_is_held_as_often_as_it_says(confidence: float) -> Non
             laws = [law(*pair) for pair in zip(families, scales, strict=True)]
             total = np.convolve(*laws, mode="same")
             noises = [Noise(*pair) for pair in zip(families, scales, strict=True)]  # type: ignore[arg-type]
-            joint = (of(1, 3, noises[0]) + of(2, 3, noises[1])).header["noise"]
-            release = released(joint["family"], float.fromhex(joint["scale"]))[0]
-            assert release.noise is not None
+            joint = _noise_of_sum(*noises)
+            assert joint is not None
+            release = released(joint.family, joint.scale)[0]
             far = reach(release, confidence) * release.deviation + 0.5  # half a step more
             held = total[np.abs(FAR) <= far + 1e-9].sum()
             assert held >= confidence - 1e-12, (families, scales, held)
@@ -90,7 +90,7 @@ def test_one_cell_of_a_sum_is_held_as_often_as_it_says(confidence: float) -> Non
 
 def test_claims_stay_apart_and_survive_the_file(tmp_path: Path) -> None:
     parts = [of(seed, 30, GAUSS) for seed in (1, 2, 3)]
-    left, right = parts[0] + parts[1] + parts[2], parts[0] + (parts[1] + parts[2])
+    left, right = sum(parts), parts[0] + (parts[1] + parts[2])
     assert [holder["privacy"] for holder in left.header["privacy"]["holders"]] == [RHO] * 3
     assert left.header["privacy"] == right.header["privacy"]
     again = Release.load(left.save(tmp_path / "all.npz"))
@@ -160,8 +160,11 @@ def test_sums_beyond_int64_and_changed_arrays_are_refused() -> None:
 
 
 def test_other_objects_and_models_are_refused() -> None:
-    with pytest.raises(TypeError):
-        of(1, 30, GAUSS) + 1  # type: ignore[operator]
+    for other in (1, 0.0, "", None):
+        with pytest.raises(TypeError):
+            other + of(1, 30, GAUSS)  # type: ignore[operator]
+        with pytest.raises(TypeError):
+            of(1, 30, GAUSS) + other  # type: ignore[operator]
     with pytest.raises(ReleaseError, match="sum over records"):
         LINEAR + LINEAR
 
