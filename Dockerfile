@@ -2,6 +2,7 @@
 #   docker build -t opendp-sim .
 #   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges -p 127.0.0.1:8080:8080 \
 #     -v "$PWD/served:/srv/served" opendp-sim --name data.example.org
+# The folder belongs to the user below: chown -R 10001:10001 served
 FROM python:3.12-slim-bookworm AS made
 WORKDIR /made
 COPY . .
