@@ -49,7 +49,8 @@ def main() -> None:
     found = release.density({"east": queries[:, 0], "north": queries[:, 1]})
     true = true_density(places, queries)
     private, noise = found["density"], found["noise_error"]
-    print(f"mean error {np.abs(private - true).mean():.2f}, mean density {true.mean():.1f}")
+    most = np.quantile(np.abs(private - true), 0.95)
+    print(f"95% of answers within ±{most:.2f}, mean density {true.mean():.1f}")
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), sharey=True, constrained_layout=True)
     titles = f"True density of {len(places):,} cities", "Private answers at ε = 1"
     for ax, values, title in zip(axes, (true, private), titles, strict=True):
