@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,9 +23,10 @@ import numpy as np
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.templates import FirstLine, file_header
-from opendp_sim.core.errors import ParameterError, SimError
+from opendp_sim.core.errors import ParameterError, ReleaseError, SimError
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.files.paths import check_places
+from opendp_sim.dsl.files.staging import unfinished_run
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.reading import Finding, read_spec
@@ -32,6 +34,7 @@ from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.doctor import doctor
 from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, answer_lines, serve
 from opendp_sim.dsl.run.stores import sessions_of, store_path
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -67,6 +70,7 @@ _TICKET = 60.0
 """Seconds in which a link is used."""
 _NONCE = (16, 64)
 _FILES = ("report", "release", "certificate")
+_BEFORE = "paid for before; nothing was charged now"
 _EMPTY: Plain = {"session": None, "each": "Class", "parts": [], "sliders": []}
 """The view of a run without pictures."""
 
@@ -355,20 +359,22 @@ class Desk:
         view: Plain = done.body["view"]
         view |= _EMPTY | {"run": nonce, "takes": done.takes}
         self._done[nonce] = done
+        after = standing(laid.plan)
+        fresh = after is None or len(after.runs) > len(before.runs)
+        view["claim"] = tell(laid.plan).cost.value if fresh else _BEFORE
         if done.certificate is None:
-            after = standing(laid.plan)
-            fresh = after is None or after.runs != before.runs
-            told = tell(laid.plan).cost.value if fresh else "opened again, nothing was charged"
-            view |= {"claim": told, "left": ""} | self._opened(nonce)
+            view |= {"left": ""} | self._opened(nonce)
         else:
-            view |= {"claim": tell(laid.plan).cost.value} | _pictures(laid.plan, done)
+            view |= _pictures(laid.plan, done)
         return done.body, 200
 
     def _run(self, laid: Laid, nonce: str, head: str) -> Done:
         """Apply a plan, or open its session."""
         if not sessions_of(laid.plan):
-            into = self._into(laid.plan)
-            done = apply(laid.plan, into=into, charged=self._note, expected_head=head)
+            done = self._earlier(laid.plan, head)
+            if done is None:
+                into = self._into(laid.plan)
+                done = apply(laid.plan, into=into, charged=self._note, expected_head=head)
             ((output, file),) = done.files.items()
             body: Plain = done.plain() | {"file": file.name, "view": {"left": done.left or ""}}
             del body["files"], body["certificates"], body["stores"]  # paths of this machine
@@ -377,6 +383,19 @@ class Desk:
         self._sessions[nonce] = serve(laid.plan, charged=self._note, expected_head=head)
         store = store_path(laid.plan, typed)
         return Done(laid, output, store, None, {"file": store.name, "view": {}})
+
+    def _earlier(self, plan: Plan, head: str) -> Applied | None:
+        """Finish an interrupted run of this plan, or return None."""
+        begun = self._another(plan, "")
+        more = sorted(p for p in self.folder.iterdir() if p.name.startswith(begun) and p.is_dir())
+        for folder in (self.folder, *more):
+            reserve = unfinished_run(folder, plan.program.hash)
+            if reserve is not None:
+                with suppress(ReleaseError):  # it was finished, but for its own folder
+                    return apply(
+                        plan, into=folder, resume=reserve, charged=self._note, expected_head=head
+                    )
+        return None
 
     def _opened(self, run: str) -> Plain:
         """Return the view of an open session."""
@@ -402,9 +421,14 @@ class Desk:
         save = next(str(output.save) for output in plan.program.outputs)
         at, folder = 1, self.folder
         while any(os.path.lexists(p) for p in (folder / save, certificate_path(folder / save))):
-            folder = self.folder / f"{Path(save).stem}-{plan.program.hash[:8]}-{at}"
+            folder = self.folder / self._another(plan, str(at))
             at += 1
         return folder
+
+    def _another(self, plan: Plan, number: str) -> str:
+        """Return the name of a further folder for a plan's release."""
+        save = next(str(output.save) for output in plan.program.outputs)
+        return f"{Path(save).stem}-{plan.program.hash[:8]}-{number}"
 
     def look(self, body: Mapping[str, Any]) -> Answer:
         """Count dropped and clamped rows, for the curator alone."""

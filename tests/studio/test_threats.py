@@ -545,7 +545,7 @@ def test_a_session_is_charged_once_and_each_answer_once_a_nonce(studio):
     assert code(studio.api("end", run=run)) == (409, "run")
     assert studio.api("ask", run=run, at=at, nonce=uuid.uuid4().hex).status_code == 422
     opened = studio.spend(studio.planned(**SESSION)).json()["html"]
-    assert "opened again, nothing was charged" in opened
+    assert "paid for before; nothing was charged now" in opened
     run = opened.partition('data-run="')[2].partition('"')[0]
     third = studio.api("ask", run=run, at=at, nonce=uuid.uuid4().hex).json()
     assert third["small"].startswith("3 answered so far")

@@ -248,6 +248,15 @@ def listed_program(path: File, *, charged: bool = False) -> str | None:
     return None
 
 
+def unfinished_run(folder: File, program: str) -> int | None:
+    """Return the reserve of a program's charged run, or None."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if is_run_folder(path.name) and listed_program(path, charged=True) == program:
+            with suppress(OSError, ReleaseError):
+                return _listed(own_file(path / _LIST).read_bytes()).reserve
+    return None
+
+
 def _listed(text: bytes) -> _List:
     return read_strictly(_List, text, _changed)
 
