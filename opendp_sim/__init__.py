@@ -32,6 +32,7 @@ _WHERE = {
     "predict": "api.predict",
     "program": "dsl.builder",
     "quantiles": "api.quantiles",
+    "read": "accounting.release.release",
     "register": "prelude",
     "run": "api.verbs",
     "session": "api.verbs",

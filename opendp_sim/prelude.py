@@ -11,6 +11,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import opendp_sim
+from opendp_sim.accounting.release.release import read
 from opendp_sim.core.constructors import constructors, open_door
 from opendp_sim.core.context import register
 from opendp_sim.core.mechanism import REGISTRY, load_plugins
@@ -31,7 +32,9 @@ for _key, _cls in REGISTRY.items():
         globals()[f"make_{_key}"], globals()[f"then_{_key}"] = constructors(_cls)
 
 __all__ = sorted(  # noqa: PLE0605
-    name for name in globals() if name.startswith(("make_", "then_")) or name == register.__name__
+    name
+    for name in globals()
+    if name.startswith(("make_", "then_")) or name in (read.__name__, register.__name__)
 )
 
 

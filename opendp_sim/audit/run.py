@@ -54,10 +54,11 @@ from opendp_sim.audit.seeds.constants import Mined, is_query_plan, mined
 from opendp_sim.audit.size_limit import paced
 from opendp_sim.audit.state.reachable import arguments_of, functions_of
 from opendp_sim.audit.statistics.sampling import begin_coins, differ
-from opendp_sim.audit.subject import Subject, read_subject, resolved, rows_apart
+from opendp_sim.audit.subject import Subject, read_subject, rows_apart
 from opendp_sim.audit.trace.repeated_calls import repeated_releases
 from opendp_sim.audit.work import guard, guard_restored, guarded_out, invoked, metered, work_seconds
 from opendp_sim.core import dp
+from opendp_sim.core.bridge import resolved
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
 

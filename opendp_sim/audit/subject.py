@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,16 +102,6 @@ def rows_apart(subject: Subject) -> Subject:
         return min((n * g for by, n, g in map(rule, claim(distance)) if not by), default=math.inf)
 
     return replace(told, output_metric=frame_distance_of(metric), stability_map=most_rows)
-
-
-def resolved(obj: Any, d_in: Any) -> tuple[Any, Any]:
-    """Return a query's measurement and distance; other objects as they are."""
-    for home, name in (("extras.polars", "LazyFrameQuery"), ("context", "Query")):
-        kind = getattr(sys.modules.get(f"opendp.{home}"), name, None)
-        if kind is not None and isinstance(obj, kind):
-            asked = object.__getattribute__(obj, "_query") if "polars" in home else obj
-            return obj.resolve(), asked._d_in  # noqa: SLF001
-    return obj, d_in
 
 
 def read_subject(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from opendp._internal import (
 )
 from opendp._lib import AnyObjectPtr, CallbackFnPtr, FfiResult, lib, unwrap
 from opendp.core import new_queryable
+from opendp.domains import _lazyframe_from_domain
 from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
 from opendp.typing import RuntimeType
 
@@ -38,7 +41,7 @@ from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Privat
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.interrupts import catch_dropped, holding
-from opendp_sim.core.serialization import Chained, Note, SpaceNote, as_call, cannot_write
+from opendp_sim.core.serialization import CastNote, Chained, Note, SpaceNote, as_call, cannot_write
 from opendp_sim.core.space import Domain, Metric
 
 fill_bytes = _fill_bytes
@@ -179,6 +182,7 @@ _MEASURES: dict[str, Callable[[], dp.Measure]] = {
 }
 
 
+@cache
 def measure_to_dp(measure: str) -> dp.Measure:
     """Return OpenDP's measure of that name."""
     return _MEASURES[measure]()
@@ -186,8 +190,8 @@ def measure_to_dp(measure: str) -> dp.Measure:
 
 def measure_of(measurement: dp.Measurement) -> str:
     """Return our name of an OpenDP measurement's output measure."""
-    for name, make in _MEASURES.items():
-        if measurement.output_measure == make():
+    for name in _MEASURES:
+        if measurement.output_measure == measure_to_dp(name):
             return name
     raise SpaceError(
         "OS202", "output_measure", expected=", ".join(_MEASURES),
@@ -236,6 +240,40 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
     return _interactive(claim, key, domain, space)
 
 
+def cast_to(
+    note: CastNote,
+    space: tuple[Domain, Metric],
+    function: Callable[[Any], Any],
+    distance: Callable[[Any], int],
+) -> dp.Transformation:
+    """Return the transformation from the space of ``note`` to one of ours."""
+    made = _make_transformation(
+        to_dp_domain(note.domain) if isinstance(note.domain, Domain) else note.domain,
+        note.metric,
+        to_dp_domain(space[0]),
+        to_dp_metric(space[1]),
+        guarded(function, "cast"),
+        guarded(lambda d_in: bounded_int(distance(d_in), "cast.map", U32_MAX), "cast"),
+    )
+    return noted(made, note)
+
+
+def columns_of_frames(domain: dp.Domain) -> dict[str, Any]:
+    """Return the Polars dtypes of a domain of frames by name."""
+    return dict(_lazyframe_from_domain(domain).collect_schema())
+
+
+def query_of_frames(query: Any) -> Any:
+    """Return the query of a ``LazyFrameQuery``, after the plan written on it."""
+    plan, inner = query.polars_plan, query._query  # noqa: SLF001
+    domain, metric = inner._chain  # noqa: SLF001
+    unit = metric.inner_metric if isinstance(metric, dp.FrameDistance) else metric
+    by_person = {"MO": "FrameDistance<SymmetricDistance>"}  # what its truncation leads to
+    options = by_person if isinstance(unit, dp.SymmetricIdDistance) else {}
+    planned = dp.t.make_stable_lazyframe(domain, metric, plan, **options)
+    return inner.new_with(chain=planned)
+
+
 def _loss(claim: Private) -> Callable[[Any], Any]:
     """Return the map in OpenDP's form.
 
@@ -270,6 +308,44 @@ def construction(made: Any) -> tuple[str, dict[str, Any]]:
     told = getattr(made, "__opendp_dict__", {})
     known = told.get("__module__") == "measurements"
     return (told["__function__"], told["__kwargs__"]) if known else ("", {})
+
+
+RESTATED = (
+    *("make_fix_delta", "make_approximate", "make_pureDP_to_zCDP", "make_zCDP_to_approxDP"),
+    *("make_pureDP_to_approxDP", "make_fixed_approxDP_to_approxDP"),
+)
+"""OpenDP's constructors that state another claim of a measurement and leave its releases as they are."""
+
+
+def links(made: Any) -> Iterator[Any]:
+    """Yield a chain's parts in order.
+
+    A part is our note, or else OpenDP's object. What states a measure anew is left out.
+    """
+    told = getattr(made, "__opendp_dict__", {})
+    name, inner = told.get("__function__", ""), told.get("__kwargs__", {})
+    if (note := getattr(made, "sim_note", None)) is not None:
+        yield note
+    elif name == "make_chain_tt":
+        yield from links(inner["transformation0"])
+        yield from links(inner["transformation1"])
+    elif name == "make_chain_mt":
+        yield from links(inner["transformation0"])
+        yield from links(inner["measurement1"])
+    elif name in RESTATED:
+        yield from links(inner["measurement"])
+    else:
+        yield made
+
+
+def resolved(obj: Any, d_in: Any) -> tuple[Any, Any]:
+    """Return a query's measurement and distance; other objects as they are."""
+    for home, name in (("extras.polars", "LazyFrameQuery"), ("context", "Query")):
+        kind = getattr(sys.modules.get(f"opendp.{home}"), name, None)
+        if kind is not None and isinstance(obj, kind):
+            asked = object.__getattribute__(obj, "_query") if "polars" in home else obj
+            return obj.resolve(), asked._d_in  # noqa: SLF001
+    return obj, d_in
 
 
 def noise_parts(measurement: dp.Measurement) -> ReleaseParts | None:

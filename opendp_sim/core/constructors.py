@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from types import ModuleType
 from typing import Any
@@ -11,12 +13,21 @@ from typing import Any
 from opendp_sim.core import dp
 from opendp_sim.core.about import keyword_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.bridge import build, noted, then, to_dp_domain, to_dp_metric
-from opendp_sim.core.claims import Norm, norm_of
+from opendp_sim.core.bridge import build, cast_to, noted, then, to_dp_domain, to_dp_metric
+from opendp_sim.core.claims import Claim, Interactive, Norm, Private, Stable, norm_of
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, lookup
-from opendp_sim.core.serialization import DOOR, BoundNote, Unbound, from_plain
-from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
+from opendp_sim.core.serialization import DOOR, BoundNote, CastNote, Unbound, Unwritten, from_plain
+from opendp_sim.core.space import (
+    CAST_DOMAINS,
+    CAST_METRICS,
+    FOREIGN_DOMAINS,
+    FOREIGN_METRICS,
+    Domain,
+    DomainCast,
+    Metric,
+    MetricCast,
+)
 
 # --------------------------------------------------------------------------------------------------
 # OpenDP's own domains and metrics as descriptors of ours.
@@ -24,57 +35,154 @@ from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metr
 
 def adopt_domain(domain: dp.Domain | Domain) -> Domain:
     """Return our descriptor of an OpenDP domain, or our own domain."""
-    found: Domain = _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
+    found: Domain | None = _equal(domain, Domain, FOREIGN_DOMAINS)
+    if found is None:
+        raise _unknown(domain, "OS201", "input_domain")
     return found
 
 
 def adopt_metric(metric: dp.Metric | Metric) -> Metric:
     """Return our descriptor of an OpenDP metric."""
-    found: Metric = _adopt(metric, Metric, FOREIGN_METRICS, "OS202", "input_metric")
+    found: Metric | None = _equal(metric, Metric, FOREIGN_METRICS)
+    if found is None:
+        raise _unknown(metric, "OS202", "input_metric")
     return found
 
 
-def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -> Any:
+_last: dict[type, tuple[Any, Any]] = {}
+"""The object that was read last, and our descriptor: a search binds one space a hundred times."""
+
+
+def _equal(native: Any, kind: type, readers: list[Any]) -> Any:
     if isinstance(native, kind):
         return native
     descriptor = getattr(native, "descriptor", None)
     if isinstance(descriptor, kind):
         return descriptor
-    for read in readers:
-        if (found := read(native)) is not None:
-            return found
-    hint = (
-        "start from array2_domain(num_columns=..., nan=False, T=float) under "
-        "symmetric_distance(), or from a domain of opendp_sim."
-    )
-    if "FrameDomain" in str(native):
-        hint = (
-            "frames do not chain here: give Context `data=frame.select(columns).to_numpy()` and "
-            "`domain=array2_domain(...)`, or hand the frame itself to `sim.density` or `sim.apply`."
-        )
-    raise SpaceError(
+    before, found = _last.get(kind, (None, None))
+    if before is native and found is not None:
+        return found
+    found = next((found for read in readers if (found := read(native)) is not None), None)
+    _last[kind] = native, found
+    return found
+
+
+def _unknown(native: Any, code: str, where: str) -> SpaceError:
+    return SpaceError(
         code, where, expected=f"a {where.split('_')[1]} this package has a proof for",
-        got=str(native), hint=hint,
+        got=str(native), hint="start from array2_domain(num_columns=..., nan=False, T=float) under "
+        "symmetric_distance(), or from a domain of opendp_sim.",
     )  # fmt: skip
+
+
+def _space(
+    domain: Any, metric: Any, reads: frozenset[str] | None = None
+) -> tuple[Domain, Metric, dp.Transformation | None]:
+    """Return our space for one of OpenDP's, and the transformation between.
+
+    The transformation is None where they are equal.
+    The transformation goes row by row, and its map bounds our distance (``domains/casts.md``).
+    """
+    own, distance = _equal(domain, Domain, FOREIGN_DOMAINS), _equal(metric, Metric, FOREIGN_METRICS)
+    rows: DomainCast | None = None
+    steps: MetricCast | None = None
+    if own is None:
+        rows = next((cast for read in CAST_DOMAINS if (cast := read(domain)) is not None), None)
+        rows = rows if rows is None or reads is None else rows.only(reads)
+        own = adopt_domain(domain) if rows is None else rows.domain
+    if distance is None:
+        steps = next((bound for read in CAST_METRICS if (bound := read(metric)) is not None), None)
+        distance = adopt_metric(metric) if steps is None else steps.metric
+    if rows is None and steps is None:
+        return own, distance, None
+    native = to_dp_metric(metric) if isinstance(metric, Metric) else metric
+    note = CastNote(own if rows is None else domain, native, reads)
+    function = (lambda data: data) if rows is None else rows.function
+    made = cast_to(note, (own, distance), function, int if steps is None else steps.distance)
+    return own, distance, made
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-def bind_to_opendp(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = None) -> Any:
-    """Bind ``mechanism`` to a space, ours or OpenDP's, as OpenDP object."""
-    own_domain, own_metric = adopt_domain(domain), adopt_metric(metric)
+def bind_to_opendp(
+    mechanism: Mechanism,
+    domain: Any,
+    metric: Any,
+    norm: Norm | None = None,
+    refusal: ParameterError | None = None,
+) -> Any:
+    """Bind ``mechanism`` to a space, ours or OpenDP's, as OpenDP object.
+
+    With a ``refusal`` it has its map, and raises that instead of a release.
+    """
+    own_domain, own_metric, cast = _space(domain, metric)
     claim = mechanism.bind(own_domain, own_metric)
-    made = build(claim, mechanism.key, own_domain, own_metric, norm)
-    return noted(made, BoundNote(mechanism, own_domain, own_metric, norm))
+    if cast is not None and isinstance(claim, Stable) and claim.reads is not None:
+        own_domain, own_metric, cast = _space(domain, metric, claim.reads)
+        claim = mechanism.bind(own_domain, own_metric)
+    if refusal is not None:
+        made = build(_refusing(claim, refusal), mechanism.key, own_domain, own_metric, norm)
+    else:
+        made = build(claim, mechanism.key, own_domain, own_metric, norm)
+        made = noted(made, BoundNote(mechanism, own_domain, own_metric, norm))
+    return made if cast is None else cast >> made
 
 
-def unbound(mechanism: Mechanism, norm: Norm | None = None) -> Any:
+def unbound(
+    mechanism: Mechanism, norm: Norm | None = None, refusal: ParameterError | None = None
+) -> Any:
     """Return the partial constructor of ``mechanism``."""
     return then(
-        lambda domain, metric: bind_to_opendp(mechanism, domain, metric, norm),
-        Unbound(mechanism, norm),
+        lambda domain, metric: bind_to_opendp(mechanism, domain, metric, norm, refusal),
+        Unbound(mechanism, norm) if refusal is None else Unwritten(refusal.where),
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# OpenDP's searches evaluate a constructor at 0 first. Where that is refused they look for the end of the
+# refusals to the last bit: a thousand constructions, where the search itself takes sixty.
+
+
+def at_the_end(cls: type[Mechanism], params: dict[str, Any]) -> tuple[Any, ParameterError | None]:
+    """Return a record, with its refusal at a range's open end.
+
+    Of a measurement's scale 0, or rho or epsilon 0, the record has the least float above 0: no smaller
+    loss of the same mechanism, so a search is led as by the number that was given.
+    """
+    ends = {
+        name: math.nextafter(0.0, 1.0)
+        for name, info in cls.model_fields.items()
+        if cls.room == "measurements" and info.is_required() and _is_open_end(info, params, name)
+    }
+    if not ends:
+        return cls(**params), None
+    try:
+        return cls(**params), None
+    except ParameterError as refusal:
+        return cls(**{**params, **ends}), refusal.with_traceback(None)
+
+
+def _is_open_end(info: Any, params: dict[str, Any], name: str) -> bool:
+    return (
+        type(params.get(name)) in (int, float)
+        and params[name] == 0
+        and any(getattr(bound, "gt", None) == 0 for bound in info.metadata)
+    )
+
+
+def _refusing(claim: Claim, refusal: ParameterError) -> Claim:
+    """Return a measurement's claim without a release."""
+
+    def refuse(_: Any) -> Any:
+        raise refusal
+
+    if isinstance(claim, Interactive):
+        return replace(claim, start=refuse, resume=None)
+    if isinstance(claim, Private):
+        loss = claim.privacy_map if claim.native is None else claim.native.map
+        return replace(claim, privacy_map=loss, function=refuse, native=None, noise=None, core=None)
+    raise refusal
 
 
 def _norm(cls: type[Mechanism], params: dict[str, Any]) -> Norm | None:
@@ -115,12 +223,14 @@ def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[...
     def make_(input_domain: dp.Domain, input_metric: dp.Metric, *values: Any, **params: Any) -> Any:
         params = _named(cls, values, params)
         norm = _norm(cls, params)
-        return bind_to_opendp(cls(**params), input_domain, input_metric, norm)
+        record, refusal = at_the_end(cls, params)
+        return bind_to_opendp(record, input_domain, input_metric, norm, refusal)
 
     def then_(*values: Any, **params: Any) -> Any:
         params = _named(cls, values, params)
         norm = _norm(cls, params)
-        return unbound(cls(**params), norm)
+        record, refusal = at_the_end(cls, params)
+        return unbound(record, norm, refusal)
 
     # Those that must be given first: OpenDP's `Context` looks for what is missing up to a default.
     fields = sorted(cls.model_fields.items(), key=lambda field: not field[1].is_required())
@@ -166,6 +276,11 @@ def _read_space(descriptor: Any) -> Any:
     return to_dp_domain(found) if isinstance(found, Domain) else to_dp_metric(found)
 
 
+def _read_cast(input_domain: Any, input_metric: Any, reads: Any) -> Any:
+    domain = from_plain(input_domain) if isinstance(input_domain, dict) else input_domain
+    return _space(domain, input_metric, None if reads is None else frozenset(reads))[2]
+
+
 def open_door() -> None:
     """Make the readers visible to ``dp.deserialize``.
 
@@ -174,5 +289,6 @@ def open_door() -> None:
     """
     door = ModuleType(f"opendp.{DOOR}", "Reads what `dp.serialize` wrote of opendp_sim's objects.")
     readers = {"make": _read_make, "then": _read_then, "space": _read_space, "chain": _read_chain}
+    readers["cast"] = _read_cast
     vars(door).update(readers)
     sys.modules[door.__name__] = door

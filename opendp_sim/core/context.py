@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from opendp_sim.core.bridge import query_of_frames
 from opendp_sim.core.constructors import constructors, missing_parameter
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
@@ -30,13 +31,29 @@ def register() -> tuple[str, ...]:
         True
     """
     from opendp.context import register as hand_over  # noqa: PLC0415 - imports OpenDP's extras
+    from opendp.extras.polars import LazyFrameQuery  # noqa: PLC0415 - a stand-in without Polars
 
     for key, cls in REGISTRY.items():
         if cls.room != "queries" and key not in _done:
             make, _ = constructors(cls)
             hand_over(_searched(cls, make), name=f"{PREFIX}{key}")
+            setattr(LazyFrameQuery, f"{PREFIX}{key}", _on_frames(f"{PREFIX}{key}"))
             _done[key] = cls
     return tuple(f"{PREFIX}{key}" for key in _done)
+
+
+def _on_frames(name: str) -> Callable[..., Any]:
+    """Return the method that adds a step to a query of frames.
+
+    What Polars' own methods did before it (``select``, ``filter``, ``truncate_per_group``) is OpenDP's
+    ``make_stable_lazyframe``, with its map.
+    """
+
+    def method(query: Any, *values: Any, **params: Any) -> Any:
+        return getattr(query_of_frames(query), name)(*values, **params)
+
+    method.__name__ = method.__qualname__ = name
+    return method
 
 
 def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., Any]:

@@ -58,6 +58,24 @@ class BoundNote:
 
 
 @dataclass(frozen=True)
+class CastNote:
+    """Name a space of OpenDP's that is read as ours.
+
+    Its domain is ours where there is an equal one.
+    """
+
+    domain: Any
+    metric: Any
+    reads: frozenset[str] | None
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the constructor, the space, and the columns in it."""
+        domain = to_plain(self.domain) if isinstance(self.domain, Domain) else self.domain
+        space = {"input_domain": domain, "input_metric": self.metric}
+        return "cast", {**space, "reads": None if self.reads is None else sorted(self.reads)}
+
+
+@dataclass(frozen=True)
 class Unbound:
     """A mechanism without a space, as ``then_<key>`` returns it."""
 
@@ -67,6 +85,17 @@ class Unbound:
     def call(self) -> tuple[str, dict[str, Any]]:
         """Return the partial constructor, and the record as plain data."""
         return "then", _record(self.mechanism, self.norm)
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """Refuse to write a mechanism out of its range."""
+
+    where: str
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Refuse to be written (OS101)."""
+        raise cannot_write(f"`{self.where}` at the end of its range")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -94,4 +94,28 @@ class Metric(Descriptor):
 FOREIGN_DOMAINS: list[Callable[[dp.Domain], Domain | None]] = []
 """Readers of OpenDP's own domains; ``spaces`` adds one for each domain it understands."""
 FOREIGN_METRICS: list[Callable[[dp.Metric], Metric | None]] = []
+"""The same for metrics."""
+
+
+@dataclass(frozen=True)
+class DomainCast:
+    """Read an OpenDP domain's members as ours, row by row."""
+
+    domain: Domain
+    function: Callable[[Any], Any]
+    only: Callable[[frozenset[str]], DomainCast]
+    """The same of these columns alone: a row is dropped for what is looked at, and for nothing else."""
+
+
+@dataclass(frozen=True)
+class MetricCast:
+    """Bound a metric of ours by OpenDP's, through ``distance``."""
+
+    metric: Metric
+    distance: Callable[[Any], int]
+
+
+CAST_DOMAINS: list[Callable[[dp.Domain], DomainCast | None]] = []
+"""Readers of OpenDP's domains that equal none of ours (``domains/casts.md``)."""
+CAST_METRICS: list[Callable[[dp.Metric], MetricCast | None]] = []
 """The same for metrics."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from opendp_sim.core import dp
 from opendp_sim.core.claims import norm_of
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.space import FOREIGN_METRICS, Metric
+from opendp_sim.core.space import CAST_METRICS, FOREIGN_METRICS, Metric, MetricCast
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Symmetric(Metric):
 
     def native(self) -> dp.Metric:
         """Return OpenDP's ``symmetric_distance()``."""
-        return dp.symmetric_distance()
+        return _symmetric()
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,25 @@ class VectorNorm(Metric):
         """Return OpenDP's metric if there is an equal one."""
         if self.weights or self.steps or self.touched is not None:
             return None
-        if self.norm == "l1":
-            return dp.l1_distance(T="i64")
-        if self.norm == "l2":
-            return dp.l2_distance(T=float)
-        return dp.linf_distance(T="i64", monotonic=self.monotone)
+        return _native(self.norm, self.monotone)
+
+
+@cache
+def _symmetric() -> dp.Metric:
+    return dp.symmetric_distance()
+
+
+@cache
+def _native(norm: str, monotone: bool) -> dp.Metric:
+    if norm == "l1":
+        return dp.l1_distance(T="i64")
+    if norm == "l2":
+        return dp.l2_distance(T=float)
+    return dp.linf_distance(T="i64", monotonic=monotone)
 
 
 def _read(metric: dp.Metric) -> Metric | None:
-    if metric == dp.symmetric_distance():
+    if metric == _symmetric():
         return Symmetric()
     found = (
         VectorNorm("l1"),
@@ -120,3 +132,42 @@ def _read(metric: dp.Metric) -> Metric | None:
 
 
 FOREIGN_METRICS.append(_read)
+
+
+def _bound(metric: dp.Metric) -> MetricCast | None:
+    """Return symmetric distance bounded by another metric (``casts.md``, Lemma 1)."""
+    if metric in (dp.change_one_distance(), dp.hamming_distance()):
+        return MetricCast(Symmetric(), lambda d_in: 2 * int(d_in))
+    if metric == dp.insert_delete_distance():
+        return MetricCast(Symmetric(), int)
+    if isinstance(metric, dp.FrameDistance):
+        inner = metric.inner_metric
+        rows = MetricCast(Symmetric(), int) if inner == _symmetric() else _bound(inner)
+        return rows and MetricCast(rows.metric, lambda d_in: rows.distance(_rows_of(d_in)))
+    return None
+
+
+def _rows_of(bounds: Any) -> int:
+    """Return the rows by which frames differ (``casts.md``, Lemma 2)."""
+    whole = [b.per_group for b in bounds if not b.by and b.per_group is not None]
+    if not whole:
+        raise SpaceError(
+            "OS202", "cast.map", expected="a bound on the rows of a unit", got="bounds by group only",
+            hint="give `unit_of(contributions=k)`, or `truncate_per_group(k)` for an identifier.",
+        )  # fmt: skip
+    return int(min(whole))
+
+
+CAST_METRICS.append(_bound)
+
+
+def unit_of_distance(metric: dp.Metric, d_in: Any) -> dict[str, Any] | None:
+    """Return the unit that a distance between datasets protects."""
+    if metric in (dp.change_one_distance(), dp.hamming_distance()):
+        return {"replace": int(d_in), "of": "row"}
+    if metric in (_symmetric(), dp.insert_delete_distance()):
+        return {"add_remove": int(d_in), "of": "row"}
+    own = getattr(metric, "descriptor", None)
+    if isinstance(own, IdDistance):
+        return {"add_remove": int(d_in), "of": own.identifier_column}
+    return None

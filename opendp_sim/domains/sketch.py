@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,13 @@ class IntVector(Domain):
                 "OS103", "vector", expected="fewer than 2**31 cells, as OpenDP's vectors have",
                 got=f"{self.size:,} cells", hint="lower the sizes of the sketch, or the labels.",
             )  # fmt: skip
-        atom = dp.atom_domain(T="i64")
-        return dp.vector_domain(atom) if self.cells is None else dp.vector_domain(atom, self.cells)
+        return _native(self.cells)
+
+
+@lru_cache(256)
+def _native(cells: int | None) -> dp.Domain:
+    atom = dp.atom_domain(T="i64")
+    return dp.vector_domain(atom) if cells is None else dp.vector_domain(atom, cells)
 
 
 @dataclass(frozen=True)
@@ -118,14 +124,10 @@ class Sketch(Domain):
 
 
 def _read(domain: dp.Domain) -> Domain | None:
-    atom = dp.atom_domain(T="i64")
-    if domain == dp.vector_domain(atom):
-        return IntVector()
-    kind = getattr(domain.type, "origin", None)
-    size = getattr(domain, "size", None) if kind == "VectorDomain" else None
-    if isinstance(size, int) and domain == dp.vector_domain(atom, size):
-        return IntVector(size)
-    return None
+    if not isinstance(domain, dp.VectorDomain):
+        return None
+    size = domain.size
+    return IntVector(size) if domain == _native(size) else None
 
 
 FOREIGN_DOMAINS.append(_read)

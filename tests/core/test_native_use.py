@@ -13,7 +13,7 @@ from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 from opendp_sim.core import interrupts
 from opendp_sim.core.bridge import prepared
-from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.errors import ParameterError
 from tests.cases import cases
 
 dp.enable_features("contrib")
@@ -119,29 +119,6 @@ def test_register_is_idempotent_and_the_context_answers():
     assert query.param() == pytest.approx(8.0, rel=1e-6)
     released = query.release()
     assert len(released) == 16 * 32 + 1
-
-
-def test_frames_of_the_context_are_refused_at_once_with_what_to_do():
-    """Before any data: Polars' frames have another domain, of which nothing here is proved."""
-    sim.register()
-    frames = dp.lazyframe_domain([dp.series_domain("x", dp.atom_domain(T=float))])
-    with pytest.raises(SpaceError, match="OS201") as refused:
-        sim.make_quantize(frames, dp.symmetric_distance(), bits=12, bounds=(0.0, 1.0))
-    assert "to_numpy()" in refused.value.hint
-    assert "sim.density" in refused.value.hint
-    context = dp.Context.compositor(
-        data=ROWS,
-        domain=_space()[0],
-        privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=1.0),
-        split_evenly_over=1,
-    )
-    query = (
-        context.query()
-        .sim_quantize(bits=12, bounds=(-4.0, 4.0))
-        .sim_race_sketch(repetitions=4, buckets=8, family={"p_stable_l2": {"width": 1.0}}, seed=1)
-    )
-    assert len(query.laplace().release()) == 4 * 8 + 1
 
 
 @pytest.mark.parametrize("mask", [False, [[0, 0], [0, 1]]])

@@ -24,6 +24,7 @@ from opendp_sim.core.serialization import from_plain, to_plain
 from opendp_sim.domains.metrics import IdDistance, VectorNorm
 from opendp_sim.domains.rows import RealRows
 from opendp_sim.transformations.row_maps.quantize import Quantize
+from tests._plans import planned
 from tests.cases import cases
 
 dp.enable_features("contrib")
@@ -74,7 +75,7 @@ def equal(one: Any, two: Any) -> bool:
 def test_every_name_of_the_prelude_has_a_case() -> None:
     keys = {case.mechanism.key for case in CASES.values()}
     made = {f"{prefix}_{key}" for key in keys for prefix in ("make", "then")}
-    assert made | {"register"} == set(sim.__all__)
+    assert made | {"read", "register"} == set(sim.__all__)
 
 
 @pytest.mark.few(7)
@@ -236,7 +237,7 @@ def test_another_process_reads_it_once_the_prelude_is_there(
 
 
 def test_the_registry_has_what_the_prelude_offers() -> None:
-    assert len(sim.__all__) == 1 + 2 * sum(cls.room != "queries" for cls in REGISTRY.values())
+    assert len(sim.__all__) == 2 + 2 * sum(cls.room != "queries" for cls in REGISTRY.values())
 
 
 @pytest.mark.parametrize(
@@ -260,3 +261,14 @@ def test_a_text_whose_values_are_of_another_type_makes_no_domain(wrong):
     for name in ("lower", "ids"):
         with pytest.raises(ParameterError, match="OS101 deserialize"):
             from_plain(to_plain(domain) | {name: wrong})
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("spec", ["flights-dashboard", "five-systems", "digit-density"])
+def test_a_whole_program_comes_back(spec: str) -> None:
+    plan = planned(Path(__file__).parents[2] / "specs" / f"{spec}.yaml")
+    program, d_in = plan.to_opendp(), plan.privacy.unit.d_in
+    found = again(program)
+    assert found.map(d_in) == program.map(d_in)
+    assert found.map(2 * d_in) == program.map(2 * d_in)
+    assert found.input_space == program.input_space

@@ -31,19 +31,22 @@ from opendp_sim.accounting.file_schemas import Digest, Plain, Strict, is_heavy, 
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import answers_of, questions_of
 from opendp_sim.accounting.release.questions import Questions
+from opendp_sim.core.bridge import construction, links, measure_of, resolved
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.pipeline import bind_steps, on_queries
 from opendp_sim.core.randomness import fingerprint
+from opendp_sim.core.serialization import BoundNote, CastNote
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.npy import array_of, header_of
 from opendp_sim.core.system.regular_files import regular
+from opendp_sim.domains.metrics import unit_of_distance
 from opendp_sim.domains.released import NamedArrays, Released
 from opendp_sim.domains.serialize import from_json, to_json
-from opendp_sim.domains.sketch import Sketch
+from opendp_sim.domains.sketch import IntVector, Sketch
 
 # --------------------------------------------------------------------------------------------------
 # The header of a release, as a file holds it: every field and its type, and nothing else.
@@ -562,3 +565,109 @@ def _noise_from_json(value: Mapping[str, Any]) -> Noise:
         )
     except (TypeError, ValueError, ArithmeticError):
         raise foreign() from None
+
+
+# --------------------------------------------------------------------------------------------------
+# What a chain of OpenDP's returned, read as a release.
+
+_MEASURES = {
+    "max_divergence": "pure",
+    "zero_concentrated_divergence": "zcdp",
+    "approx_max_divergence": "approx",
+    "approx_zero_concentrated_divergence": "approx_zcdp",
+}
+_NATIVE: Mapping[str, Literal["discrete_laplace", "discrete_gaussian"]] = {
+    "make_laplace": "discrete_laplace",
+    "make_gaussian": "discrete_gaussian",
+}
+
+
+def read(measurement: Any, raw: Any, d_in: int | None = None) -> Release:
+    """Read what a measurement returned as a release that can be asked.
+
+    Args:
+        measurement: what was released: a chain of row maps, one sketch and one noise, of ours or
+            OpenDP's, or of a mechanism that can be asked; or the ``Query`` of ``dp.Context`` that was
+            released. Conversions of its measure may stand around it.
+        raw: what it returned, cells of shape (size,). Nothing else is read: no data, no budget.
+        d_in: the distance at which the claim is stated; a query's own by default, else 1.
+
+    Returns:
+        the release, whose claim is ``measurement.map(d_in)``. It can be asked and saved; the claim holds
+        if ``raw`` is this measurement's, which nobody can see from the cells.
+
+    Raises:
+        ReleaseError (OS702): another measurement, or cells of another number or type.
+
+    Example:
+        >>> import numpy as np, opendp.prelude as dp
+        >>> from opendp.extras.numpy import array2_domain
+        >>> import opendp_sim.prelude as sim
+        >>> dp.enable_features("contrib")
+        >>> space = array2_domain(num_columns=1, nan=False, T=float), dp.symmetric_distance()
+        >>> measure = (space >> sim.then_quantize(bits=8, bounds=(0.0, 1.0))
+        ...     >> sim.then_gauss_transform_sketch(bandwidth=0.3, order=3)
+        ...     >> dp.m.then_laplace(scale=0.01))
+        >>> release = sim.read(measure, measure(np.array([[0.5], [0.5]])))
+        >>> release.density([[0.5]])["density"].round(1).tolist()
+        [2.0]
+    """
+    measurement, asked = resolved(measurement, None)
+    d_in = (1 if asked is None else asked) if d_in is None else d_in
+    stages, noise = _chain_of(measurement)
+    made = _made_by(stages[-1]) if stages else None
+    if made is None or (noise is None and isinstance(made, Sketch)):
+        raise _no_chain()
+    cells = np.asarray(raw)
+    size = sum(math.prod(shape) for shape in made.shapes.values())
+    if cells.shape != (size,) or cells.dtype.kind not in "iuf":
+        raise ReleaseError(
+            "OS702", "read", expected=f"the {size:,} numbers that the measurement returned",
+            got="another value", hint="call the measurement once, and give what it returned.",
+        )  # fmt: skip
+    return Release.of_sketch(stages, cells, noise, _claim_of(measurement, d_in))
+
+
+def _chain_of(measurement: Any) -> tuple[list[Stage], Noise | None]:
+    """Return the stages and the noise of a chain, or refuse it."""
+    stages: list[Stage] = []
+    noise: Noise | None = None
+    for part in links(measurement):
+        if isinstance(part, CastNote):
+            continue
+        if noise is not None:
+            raise _no_chain()
+        if isinstance(part, BoundNote):
+            claim = part.mechanism.bind(part.domain, part.metric)
+            if isinstance(claim, Private) and not claim.capabilities:
+                noise = claim.noise if isinstance(claim.output, Sketch | IntVector) else None
+                if noise is None:
+                    raise _no_chain()
+            else:
+                stages.append(Stage(part.mechanism, part.domain, part.metric, claim))
+            continue
+        name, told = construction(part)
+        if name in _NATIVE and told.get("k") is None:
+            noise = Noise(_NATIVE[name], float(told["scale"]))
+        elif stages:
+            raise _no_chain()  # OpenDP's own steps before ours are no concern of a query
+    return stages, noise
+
+
+def _no_chain() -> ReleaseError:
+    return ReleaseError(
+        "OS702", "read", expected="a chain of row maps, one sketch and one noise, or a mechanism "
+        "whose release can be asked", got="another measurement",
+        hint="read each release of a composition by its own measurement.",
+    )  # fmt: skip
+
+
+def _claim_of(measurement: Any, d_in: Any) -> dict[str, Any]:
+    """Return a measurement's claim at a distance for a header."""
+    measure, loss = _MEASURES.get(measure_of(measurement)), measurement.map(d_in)
+    if measure is None:
+        return {}
+    total = list(loss) if isinstance(loss, tuple) else [loss]
+    claim = {"claim": [*total, 0.0][:2]} if measure in ("pure", "approx") else {}
+    unit = unit_of_distance(measurement.input_metric, d_in)
+    return {"measure": measure, "total": total, **claim, **({} if unit is None else {"unit": unit})}

@@ -14,13 +14,13 @@ from typing import Any
 
 from opendp_sim.audit.generators.copies import failed, own
 from opendp_sim.audit.instrument.deterministic_ops import (
-    AROUND,
     OF_A_USER,
     draws_nothing,
     has_maps,
     made_by,
 )
 from opendp_sim.core import dp
+from opendp_sim.core.bridge import RESTATED
 
 Run = Callable[[Any], Any]
 _WHOLE = {f"{sign}{bits}": (sign, bits) for sign in "iu" for bits in (8, 16, 32, 64)}
@@ -52,7 +52,7 @@ class TakenApart:
             self.functions.append(_shown(parts["postprocess1"]))
             shown = self._quoted(self.functions[-1])
             return _after(shown, self.measurement(parts["measurement0"]))
-        if name in AROUND and "measurement" in parts:
+        if name in RESTATED and "measurement" in parts:
             return self.measurement(parts["measurement"])
         if name == "make_composition" and isinstance(parts.get("measurements"), (list, tuple)):
             return partial(_all_of, [self.measurement(part) for part in parts["measurements"]])

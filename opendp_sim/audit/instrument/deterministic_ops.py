@@ -12,11 +12,6 @@ from typing import Any
 
 OF_A_USER = "make_user_transformation"
 _CHAIN = "make_chain_tt"
-AROUND = (
-    *("make_fix_delta", "make_approximate", "make_pureDP_to_zCDP", "make_zCDP_to_approxDP"),
-    *("make_pureDP_to_approxDP", "make_fixed_approxDP_to_approxDP"),
-)
-"""Constructors that state another claim of a measurement and leave its releases as they are."""
 _MAP = "HashMap"
 """How OpenDP names the type of a map, alone or in another type."""
 _NOTHING = frozenset(

@@ -23,8 +23,8 @@ from opendp import combinators, domains, measurements, measures, metrics, transf
 
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.frames import frame_facts, is_frame, rule
-from opendp_sim.audit.instrument.deterministic_ops import AROUND
 from opendp_sim.core import dp
+from opendp_sim.core.bridge import RESTATED
 
 _MOST, _NOTED = 512, 3
 """Objects that are kept, as scales that depend on the data are of no end; and what OpenDP notes on one:
@@ -38,7 +38,7 @@ _NOISE = (
 )
 READ = ("output_domain", "output_metric", "input_domain", "input_metric")
 """What chaining reads of a transformation."""
-_CHAINS = ("make_chain_mt", "make_chain_tt", "make_chain_pm", "make_composition", *AROUND)
+_CHAINS = ("make_chain_mt", "make_chain_tt", "make_chain_pm", "make_composition", *RESTATED)
 _DOMAINS = ("atom_domain", "vector_domain", "option_domain", "map_domain", "bitvector_domain")
 _SPACES = ("_distance", "_divergence")
 _OBJECTS = (dp.Domain, dp.Metric, dp.Measure, dp.Transformation, dp.Measurement, dp.Function)

@@ -20,9 +20,11 @@ from opendp_sim.accounting.measures.gaussian import delta_up, epsilon_within
 from opendp_sim.accounting.measures.second_opinion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.rounding import float_down, float_up, whole_distance
-from opendp_sim.core.bridge import build, curve_measurement
-from opendp_sim.core.claims import Interactive, Norm
+from opendp_sim.core.bridge import build, curve_measurement, noted
+from opendp_sim.core.claims import Claim, Interactive, Norm
 from opendp_sim.core.errors import BudgetError, InternalError, ParameterError, SimError
+from opendp_sim.core.serialization import BoundNote
+from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.grammar.program import Privacy, Program
 from opendp_sim.dsl.plan import losses
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
@@ -45,9 +47,17 @@ Steps = Sequence[tuple[str, dp.Transformation]]
 def steps_before(typed: Typed, norm: Norm | None) -> Steps:
     """Return the steps before a release."""
     return [
-        (s.mechanism.key, build(s.claim, s.mechanism.key, s.domain, s.metric, norm))
+        (s.mechanism.key, _made(s.mechanism, s.claim, s.domain, s.metric, norm))
         for s in typed.stages
     ]
+
+
+def _made(
+    record: Any, claim: Claim, domain: Domain, metric: Metric, norm: Norm | None = None
+) -> Any:
+    """Return a bound mechanism as an OpenDP object that can be written."""
+    made = build(claim, record.key, domain, metric, norm)
+    return noted(made, BoundNote(record, domain, metric, norm))
 
 
 def chain_steps(steps: Steps) -> dp.Transformation | None:
@@ -65,7 +75,7 @@ def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
 
 def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
     """Return one OpenDP measurement of steps and release."""
-    release: dp.Measurement = build(bound.claim, bound.record.key, bound.domain, bound.metric)
+    release: dp.Measurement = _made(bound.record, bound.claim, bound.domain, bound.metric)
     return release if before is None else before >> release
 
 

@@ -114,7 +114,9 @@ class Select(Mechanism):
             # A query has features only, and may lie outside the data's bounds.
             return Rows(_beside(data, features)) if isinstance(data, dict) else as_rows(data)
 
-        return Stable(output=output, function=rows, on_queries=queries)
+        reads = {column.name for column in features}
+        reads |= {name for name in (self.label, person) if name is not None}
+        return Stable(output=output, function=rows, on_queries=queries, reads=frozenset(reads))
 
     @property
     def _names(self) -> tuple[str, ...]:
