@@ -261,9 +261,12 @@ def _uses(key: str) -> Iterator[str]:
             keys = {stage.mechanism.key for stage in release.typed.stages}
             keys |= {post.key for post in output.decl.post}
             keys |= {release.record.key} if release.record is not None else set()
-            if key in keys and name in told:
-                claim = ", ".join(f"{part:.4g}" for part in plan.claim or plan.total)
-                rows.append(f"| `{program}` | {claim} | `{name}` | {told[name].line} |")
+            claim = ", ".join(f"{part:.4g}" for part in plan.claim or plan.total)
+            rows += [
+                f"| `{program}` | {claim} | `{of}` | {error.line} |"
+                for of, error in told.items()
+                if key in keys and (of == name or of.endswith(f" of {name}"))
+            ]
     if rows:
         yield "## What programs with it predict"
         head = "| program of `specs/` | epsilon, delta | output | how wrong, before data is read |"

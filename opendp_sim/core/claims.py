@@ -252,6 +252,27 @@ class Interactive:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantity:
+    """Hold the expected error of one of a question's several answers.
+
+    Attributes:
+        noise: deviation of the noise, in ``unit``; of a mean, that of the sum that is divided.
+        unit: what it is counted in.
+        moved: the most that the answer is moved by what is not noise; of a sum, with each record.
+        least: of a mean, the number of records that it is divided by at least; None for a sum.
+        divisor: of a mean, the deviation of the noisy number of records, independent of the sum's noise.
+        largest: of a mean, how far it is from the sum's centre at most.
+    """
+
+    noise: float
+    unit: str
+    moved: float = 0.0
+    least: float | None = None
+    divisor: float = 0.0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Post:
     """A pure function of what was released and of public things.
 
@@ -271,6 +292,8 @@ class Post:
     """The most that one record adds to the sum whose ``noise_error`` is expected; 0 where not known."""
     unit: str = ""
     """What an answer is counted in, for texts and axes: "records", "votes", "units of the columns"."""
+    quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    """The answers of a question that has several of different units, by name."""
 
 
 Claim = Stable | Private | Interactive | Post

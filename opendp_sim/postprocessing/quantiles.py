@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, IntervalCounts, Linear
-from opendp_sim.core.claims import Post
+from opendp_sim.core.claims import Post, Quantity
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.shared_parameters import Confidence
@@ -22,8 +22,8 @@ from opendp_sim.postprocessing._impl.noise_quantiles import reach
 COLUMNS = ("column", "share", "quantile", "lower", "upper", "rank_error")
 _CANDIDATES = 2**11
 """Most values of a column at which ranks are read, spread over its bounds."""
-_PLANNED = 64
-"""As many of them at which a plan looks at the noise."""
+_PLANNED = 251
+"""As many of them at which a plan looks at the noise: a prime, as dyadic places have the least."""
 _ROUNDING = 2.0**-40
 
 Floats = NDArray[np.float64]
@@ -119,6 +119,7 @@ class Quantiles(Mechanism):
             asks=False,
             of_a_record=1.0,
             unit="records",
+            quantities={"rank": Quantity(deviation * widest, "records")},
         )
 
 

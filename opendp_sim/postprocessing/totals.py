@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.class_means import ReleasedSums
 from opendp_sim.core.capabilities import Arrays, OffersClassMeans
-from opendp_sim.core.claims import Post
+from opendp_sim.core.claims import Post, Quantity
 from opendp_sim.core.mechanism import Mechanism, Proof, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
@@ -80,18 +80,46 @@ class Totals(Mechanism):
         empty = means.class_sums(
             {name: np.zeros(shape) for name, shape in sketch.shapes.items()}, release.deviation
         )
-        low, high = _from(empty.centre, rows)
-        farthest = np.maximum(-low, high)
-        smallest = float(farthest[farthest > 0].min(initial=np.inf))
         return Post(
             answer,
             takes="release",
             output=AnswerColumns(COLUMNS, means.labels),
-            expected={"noise_error": empty.of_sum / smallest},
+            expected={"noise_error": empty.of_count},
             asks=False,
             of_a_record=1.0,
             unit="records",
+            quantities=_expected(empty, rows),
         )
+
+
+def _expected(empty: ReleasedSums, rows: GridRows) -> dict[str, Quantity]:
+    """Return the largest errors of all columns (Lemmas 1, 2).
+
+    Of columns of different ranges in parts of each one's range.
+    """
+    start = rows.to_data(empty.centre[None, :])[0]
+    unit = rows.to_data(empty.centre[None, :] + 1.0)[0] - start
+    low, high = _from(empty.centre, rows)
+    span = (high - low) * unit
+    alike = bool(np.allclose(span, span[0], rtol=1e-9))
+    scale = np.ones_like(span) if alike else 1.0 / np.where(span > 0.0, span, np.inf)
+    own = "units of the rows" if rows.distortion else "units of the columns"
+    of = own if alike else "parts of the column's range"
+    of_sum = np.hypot(empty.of_count * start, empty.of_sum * unit)
+    rounded = float(np.max(rows.rounding * unit * scale))
+    mean = Quantity(
+        float(np.max(empty.of_sum * unit * scale)),
+        of,
+        rounded,
+        least_counted(empty.of_count),
+        empty.of_count,
+        float(np.max(np.maximum(-low, high) * unit * scale)),
+    )
+    return {
+        "mean": mean,
+        "sum": Quantity(float(np.max(of_sum * scale)), of, rounded),
+        "count": Quantity(empty.of_count, "records"),
+    }
 
 
 def _columns(found: ReleasedSums, rows: GridRows, far: float) -> dict[str, NDArray[Any]]:

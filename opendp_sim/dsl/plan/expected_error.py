@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opendp_sim.core.claims import Post
+from opendp_sim.core.claims import Post, Quantity
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import Released, asking
@@ -99,12 +99,15 @@ _NO_COEFFICIENT = (
 )
 DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
+_ASKED_LATER = ("totals", "quantiles", *sorted(DIRECT))
+"""Questions of a saved release that a plan states the errors of, tables of columns first."""
 ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
 """The same with those that need a parameter, or no question."""
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
+_VOTES = "votes"
 _UNKNOWN = "not known in advance: it depends on the data"
-ROWS, _SHARE = "rows", "share of all rows"
+ROWS, _SHARE, _RANGE = "rows", "share of all rows", "parts of "
 _ROWS = f"({BESIDE[0]} rows assumed)"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
@@ -123,11 +126,16 @@ def error_forecasts(plan: Planned) -> dict[str, ErrorForecast]:
 def how_wrong(plan: Planned) -> dict[str, ErrorForecast]:
     """Return each answered output's expected error, by name.
 
-    Noise is in records wherever it is known what one record can add: every reader has that scale.
+    Noise is in records wherever it is known what one record can add: every reader has that scale. A
+    question that answers with several quantities has an error for each, ``QUANTITY of OUTPUT``.
     """
-    told = {}
+    told: dict[str, ErrorForecast] = {}
     for name, output in plan.outputs.items():
-        found = _stated_error(output, plan.releases[output.stage.name])
+        release = plan.releases[output.stage.name]
+        if release.bound is not None and output.posts and output.posts[-1].quantities:
+            told |= _of_quantities(output.posts[-1], name)
+            continue
+        found = _stated_error(output, release)
         if found is not None:
             told[name] = found
     return told
@@ -143,9 +151,13 @@ def asked_later(plan: Planned) -> dict[str, ErrorForecast]:
         released = output.domain
         if output.posts or not isinstance(released, Released):
             continue
-        for key in sorted(DIRECT & set(asking(released.capabilities))):
+        offered = set(asking(released.capabilities))
+        for key in (key for key in _ASKED_LATER if key in offered):
             asked = lookup(key)()
             post = asked.bind(released, output.stage.metric)
+            if post.quantities:
+                told |= _of_quantities(post, output.decl.name)
+                continue
             found = next(_of_posts(replace(output, posts=(post,)), (post,), asked), None)
             told |= {} if found is None else {f"{key} of {output.decl.name}": found}
     return told
@@ -193,24 +205,70 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             )
 
 
+def _of_quantities(post: Post, output: str) -> dict[str, ErrorForecast]:
+    """State the error of each quantity in its own unit."""
+    return {f"{name} of {output}": _of_quantity(name, q) for name, q in post.quantities.items()}
+
+
+def _of_quantity(name: str, known: Quantity) -> ErrorForecast:
+    """State one quantity's error, of a mean at two sizes."""
+    whole = Whole(known.noise, {}, {"rounding": known.moved})
+    counts = known.unit == RECORDS
+    found = ErrorForecast("", unit=ROWS if counts else known.unit, errors=whole)
+    said = "" if counts or known.unit.startswith(_RANGE) else f", in {known.unit}"
+    if known.least is None:
+        value = _sized(WIDE * known.noise, known.unit)
+        moved = _sized(known.moved, known.unit).removeprefix("±")
+        each = f", and at most {moved} for each row by {BY_ROWS['rounding']}" if known.moved else ""
+        line = f"{WITHIN} of {name}s within {value}, however many rows"
+        return replace(found, line=line, more=f", by noise{said}{each}", value=value)
+    found = replace(
+        found, least=known.least, divisor=known.divisor, largest=known.largest, independent=True
+    )
+    few = f"{math.ceil(known.least):,}"
+    more = (
+        f"{said}: noise ±{size(WIDE * known.noise)} of the sum and ±{wide(known.divisor)} of the number "
+        f"of rows that it is divided by, for a {name} at an end of the bounds. A class of fewer than "
+        f"{few} rows is divided by that number: its {name} is too near to the middle"
+    )
+    first, second = (None if at is None else _sized(at, known.unit) for at in map(found.at, BESIDE))
+    if second is None:
+        return replace(found, line=f"under {few} rows only noise", more=more)
+    if first is None:
+        line = f"{WITHIN} within {second}, with {BESIDE[1]:,} rows; under {few} only noise"
+        return replace(found, line=line, more=more, value=second)
+    line, more = (
+        f"{WITHIN} of {name}s within {first} {_ROWS}",
+        f", {second} with {BESIDE[1]:,}{more}",
+    )
+    return replace(found, line=line, more=more, value=first)
+
+
+def _sized(value: float, unit: str) -> str:
+    """Return an error in rows, ranges, or units named beside it."""
+    if unit.startswith(_RANGE):
+        return f"±{_percent(value)} of the range" if value < 1.0 else f"±{few_digits(value)} ranges"
+    return f"±{few_digits(value)}{' rows' if unit == RECORDS else ''}"
+
+
 def _of_sums(
     whole: Whole, record: float, unit: str, *, direct: bool, can_predict: bool
 ) -> ErrorForecast:
     """State a sum's whole error, in its own unit, and its noise."""
     counted = "answers" if direct else "counts"
     decide = "" if direct else "; they decide the answer"
-    noise, counts = whole.noise, unit in ("", RECORDS)
-    rows = " rows" if counts else ""
+    noise, counts = whole.noise, unit in ("", RECORDS, _VOTES)
+    rows = "" if not counts else f" {_VOTES}" if unit == _VOTES else " rows"
     last = _worst(can_predict) if not counts else _LIKE if can_predict else ""
     last = f"{decide}{f'. {last}' if last else ''}"
     if not whole.has_parts:
         value = f"±{wide(noise)}{rows}"
         if counts:
             line = f"{WITHIN} of {counted} within {value}, however many there are"
-            return ErrorForecast(line, f", by noise{decide}", value, ROWS, whole)
+            return ErrorForecast(line, f", by noise{decide}", value, rows.strip(), whole)
         line = f"{WITHIN} of sums within {value}: what the {wide(noise / record)} farthest rows add"
         return ErrorForecast(line, f", by noise, in {unit}{last}", value, unit, whole)
-    found = ErrorForecast("", unit=ROWS if counts else unit, errors=whole)
+    found = ErrorForecast("", unit=rows.strip() or unit, errors=whole)
     first, second = (f"±{few_digits(found.at(of) or 0.0)}{rows}" for of in BESIDE)
     line = f"{WITHIN} of {counted} within {first} {_ROWS}"
     if not counts:

@@ -213,5 +213,6 @@ def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None)
         for name, later in asked_later(other).items():
             stage = other.outputs[name.partition(" of ")[2]].stage.name
             if later.errors is not None and stage not in asked:
-                found.setdefault(f"{name}: noise_error", []).append(later.errors.noise)
+                word = "noise_error" if later.least is None else "noise_error of the sum"
+                found.setdefault(f"{name}: {word}", []).append(later.errors.noise)
     return ErrorCurve(tuple(map(float, epsilon)), {k: tuple(v) for k, v in found.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opendp_sim.core.arithmetic.rounding import up_text
@@ -87,7 +87,8 @@ class ErrorForecast:
         errors: the parts of the error; None where nothing is known in advance.
         least: of a mean, the number of rows below which it is only noise; None for a sum.
         divisor: of a mean, the deviation of the noisy number of rows that it is divided by.
-        largest: the largest mean.
+        largest: the largest mean, from where the sum's terms are counted.
+        independent: whether the noises of sum and number are known to be independent.
         safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
     """
 
@@ -99,6 +100,7 @@ class ErrorForecast:
     least: float | None = None
     divisor: float = 0.0
     largest: float = 0.0
+    independent: bool = False
     safe_from: float | None = None
 
     @property
@@ -121,8 +123,8 @@ class ErrorForecast:
         """Bound 95% of the errors with ``records`` rows.
 
         A mean is a noisy sum by a noisy number: ``(S + X) / (N + Y)`` is off by ``(X - A Y) / N`` to
-        first order in Y / N, where A is the mean. X and Y may depend on each other, so their deviations
-        are added.
+        first order in Y / N, where A is the mean. Squares of the deviations of X and A Y are added where
+        they are independent, else the deviations.
 
         Args:
             records: the number of rows.
@@ -131,15 +133,14 @@ class ErrorForecast:
         Returns:
             The bound, in ``unit``; None where it is not known in advance, or the answer only noise.
         """
-        if self.errors is None:
-            return None
-        whole = self.errors.within(records)
-        if self.least is None:
-            return whole
+        if self.errors is None or self.least is None:
+            return None if self.errors is None else self.errors.within(records)
         if records < max(self.least, 1.0):
             return None
-        size_of = self.largest if answer is None else abs(answer)
-        return (whole + WIDE * self.divisor * size_of) / records
+        own = self.divisor * (self.largest if answer is None else abs(answer))
+        alone = self.errors.noise
+        noise = math.hypot(alone, own) if self.independent else alone + own
+        return replace(self.errors, noise=noise).within(records) / records
 
     def plain(self) -> dict[str, Any]:
         """Return the numbers and the line as plain JSON."""
