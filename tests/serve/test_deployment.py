@@ -6,7 +6,9 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,43 @@ def test_systemd_accepts_the_unit(tmp_path):
     assert done.returncode == 0, done.stderr
     assert unit.name not in done.stderr  # no word of warning about it
     assert "SuccessExitStatus=143" in UNIT
+
+
+@pytest.mark.long
+def test_the_page_s_commands_give_an_answer(tmp_path):
+    """A stranger's way: run a spec, draw a token, serve, ask by curl and from Python."""
+    pytest.importorskip("httpx", reason="the extra `dev`")
+    page = (ROOT / "docs/serve.md").read_text("utf-8")
+    begun, asked = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[:2]
+    python = re.search(r"```py\n(.*?)```", page, re.DOTALL).group(1)
+    shutil.copytree(ROOT / "specs", tmp_path / "specs", ignore=shutil.ignore_patterns("out"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    begun = begun.replace(
+        "opendp-sim serve specs/out", f"exec opendp-sim serve specs/out --port {port}"
+    )
+    begun = begun.replace("opendp-sim ", f"{sys.executable} -m opendp_sim ")
+    server = subprocess.Popen(["sh", "-ec", begun], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        while not (line := server.stdout.readline()).startswith("serving"):
+            assert line
+        asked = asked.replace("8080", port)
+        (tmp_path / "ask.py").write_text(python)
+        found = subprocess.run(
+            ["sh", "-ec", f'{asked}\necho\n"{sys.executable}" ask.py'],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+    answer, listed, columns = found.stdout.splitlines()
+    densities = json.loads(answer)["columns"]["density"]
+    assert len(densities) == 2
+    assert listed.startswith("cities-lattice ['density', ")
+    assert str(densities[0])[:10] in columns  # of two queries the last bit may differ
+    assert server.returncode == 143
