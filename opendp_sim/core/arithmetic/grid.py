@@ -138,6 +138,12 @@ class PhaseProjection:
         ids &= modulus - 1
         return ids
 
+    def signs(
+        self, values: NDArray[np.float64], matrix: NDArray[np.float64], room: Room
+    ) -> NDArray[np.bool_]:
+        """Return whether phases reach zero, ``ids >= base``, shape (C, n)."""
+        return self._product(values, matrix, room) > (self.base - 0.5)[:, None]
+
     def count(
         self,
         values: NDArray[np.float64],
@@ -147,14 +153,16 @@ class PhaseProjection:
         matrix: NDArray[np.float64],
         room: Room,
         modulus: int = 2**51,
-        group: int = 1,
-        starts: NDArray[np.int64] | None = None,
     ) -> None:
         """Add one to ``out[c, label, id]`` for each column and row."""
         compiled = COUNTED.after(len(matrix) * len(values))
         if compiled is None:
-            ids = self.ids(values, matrix, modulus=modulus, starts=starts, room=room)
-            count_ids(ids, labels, out, group)
+            group, starts = _groups(out)
+            free = starts if modulus == 2**51 else None  # a mask would take them off again
+            ids = self.ids(values, matrix, modulus=modulus, starts=free, room=room)
+            if free is None and group > 1:
+                ids += starts[:, None]
+            _count_groups(ids, labels, out, group)
             return
         product, own = self._product(values, matrix, room), _own(labels)
         known = labels is None or len(own) == len(values)
@@ -245,25 +253,44 @@ class UniversalHash:
 
 
 def count_ids(
-    ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64], group: int = 1
+    ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64]
 ) -> None:
     """Add one to ``out[c, label, id]`` for each column and row.
 
-    May overwrite ``ids`` when labelled.
+    May overwrite ``ids``.
 
     Args:
         ids: shape (C, n), below ``out.shape[2]``.
         labels: shape (n,), integers below ``out.shape[1]`` of any width; None for one class.
         out: shape (C, L, T).
-        group: how many columns to count in one go; the i-th of a group has ``i * L * T`` added.
     """
-    compiled = TALLIED.after(ids.size) if group == 1 else None
+    compiled = TALLIED.after(ids.size)
     if compiled is not None:
         own = _own(labels)
         known = len(ids) <= len(out) and len(own) in (0 if labels is None else -1, ids.shape[1])
         if not known or compiled(ids, own, out):
             raise IndexError  # numpy would refuse or miscount; guarded, so nothing of it is seen
         return
+    group, starts = _groups(out)
+    if group > 1:
+        ids += starts[: len(ids), None]
+    _count_groups(ids, labels, out, group)
+
+
+def _groups(out: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Return how many columns fit the cache, and where each starts.
+
+    Counters are (C, L, T). A group is counted in one call, with one turn of the interpreter's lock.
+    """
+    columns, width = len(out), out.shape[1] * out.shape[2]
+    group = max(1, min(columns, _COUNTERS // max(width, 1)))
+    return group, np.arange(columns) % group * width
+
+
+def _count_groups(
+    ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64], group: int
+) -> None:
+    """Add one to ``out[c, label, id]``, where ids begin at their column's start."""
     width = out.shape[1] * out.shape[2]
     if labels is not None:
         ids += labels.astype(np.int64, copy=False) * out.shape[2]  # a narrow product would wrap
@@ -276,13 +303,3 @@ def count_ids(
 def _own(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return labels as contiguous int64 for compiled code."""
     return np.zeros(0, np.int64) if labels is None else np.array(labels, dtype=np.int64)
-
-
-def group_starts(columns: int, width: int) -> tuple[int, NDArray[np.int64]]:
-    """Return a group size that fits the cache, and column starts.
-
-    Each of C columns has ``width`` L * T counters. Long runs matter for threads too: between two counts
-    a worker needs the interpreter's lock.
-    """
-    group = max(1, min(columns, _COUNTERS // max(width, 1)))
-    return group, np.arange(columns) % group * width

@@ -15,7 +15,7 @@ from opendp_sim.core.arithmetic.grid import (
     UniversalHash,
     chunks,
     count_ids,
-    group_starts,
+    room_for,
 )
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.transformations.row_maps.jl_projection import signed_hadamard
@@ -158,23 +158,53 @@ def test_universal_hash_collides_as_often_as_it_says() -> None:
         assert abs(met - mean) < 6 * (mean * (1 - 1 / buckets)) ** 0.5
 
 
+@pytest.mark.parametrize("modulus", [2**51, 8])
 @pytest.mark.parametrize(("columns", "classes"), [(1, 1), (7, 2), (300, 3)])
-def test_grouped_counts_are_the_plain_ones(columns: int, classes: int) -> None:
+def test_grouped_counts_are_those_of_one_column_after_another(
+    columns: int, classes: int, modulus: int
+) -> None:
     generator = np.random.default_rng(columns)
     projection = PhaseProjection.fit(
         generator.normal(size=(3, columns)) * 0.05, generator.random(columns), 100, "test"
     )
     values = generator.integers(-100, 101, size=(50, 3)).astype(float)
-    labels = generator.integers(0, classes, size=50)
-    width = int(2 * projection.base.max())
-    plain, grouped = (np.zeros((columns, classes, width), dtype=np.int64) for _ in range(2))
-    count_ids(projection.ids(values), labels, plain)
-    group, starts = group_starts(columns, classes * width)
-    assert group * classes * width <= 2**11 or group == 1
-    count_ids(projection.ids(values, starts=starts), labels, grouped, group)
-    assert np.array_equal(grouped, plain)
-    far = np.full(columns, 2**49)
+    labels = generator.integers(0, classes, size=50).astype(np.int8)
+    width = min(modulus, int(2 * projection.base.max()))
+    ids = projection.ids(values, modulus=modulus)
+    plain = np.stack(
+        [np.bincount(labels.astype(int) * width + c, minlength=classes * width) for c in ids]
+    )
+    straight, counted = (np.zeros((columns, classes, width), dtype=np.int64) for _ in range(2))
+    room, matrix = room_for(50, 3, columns), projection.workspace()
+    projection.count(values, labels, straight, matrix=matrix, room=room, modulus=modulus)
+    count_ids(ids, labels, counted)
+    for found in (straight, counted):
+        assert np.array_equal(found.reshape(columns, -1), plain)
+
+
+def test_starts_are_added_to_ids() -> None:
+    generator = np.random.default_rng(5)
+    projection = PhaseProjection.fit(generator.normal(size=(3, 9)), generator.random(9), 99, "test")
+    values = generator.integers(-99, 100, size=(50, 3)).astype(float)
+    far = np.full(9, 2**49)
     assert np.array_equal(projection.ids(values, starts=far) - 2**49, projection.ids(values))
+
+
+def test_signs_are_those_of_the_floors() -> None:
+    """On zero, a step beside it, and at the bound."""
+    generator = np.random.default_rng(6)
+    matrix = np.concatenate([generator.normal(size=(2, 9)), np.ones((2, 2)), -np.ones((2, 2))], 1)
+    for scale, magnitude in ((1.0, 4), (2.0**-30, 2**12), (1 / 3, 2**20)):
+        offset = generator.choice([0.0, 2.0**-44, -(2.0**-44), -0.5], size=matrix.shape[1])
+        projection = PhaseProjection.fit(matrix * scale, offset, magnitude, "test")
+        near = [[0, 0], [1, -1], [0, 1], [-1, 0], [magnitude, -magnitude], [-magnitude] * 2]
+        values = np.array(near, dtype=float)
+        room = room_for(len(values), 2, projection.columns)
+        ids = projection.ids(values)
+        signs = projection.signs(values, projection.workspace(), room)
+        assert np.array_equal(signs, ids >= projection.base[:, None])
+        assert signs.any()
+        assert not signs.all()
 
 
 def test_chunks_cover_all_rows_once() -> None:

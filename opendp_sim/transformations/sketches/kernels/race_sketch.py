@@ -16,7 +16,6 @@ from opendp_sim.core.arithmetic.grid import (
     chunks,
     chunks_in_room,
     count_ids,
-    group_starts,
 )
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
@@ -214,17 +213,15 @@ class RaceReader(PerClassReader):
     def _counted(self, rows: Rows, labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
         width = self._table or self.mechanism.buckets
         raw = np.zeros((self.mechanism.repetitions, self.classes, width), dtype=np.int64)
-        matrix = self.projection.workspace()
-        group, starts = 1, None
-        if self._table:
-            group, starts = group_starts(self.mechanism.repetitions, self.classes * width)
+        projection, matrix = self.projection, self.projection.workspace()
         for part, room in chunks_in_room(len(rows), rows.values.shape[1], len(matrix)):
             values, own = rows.values[part], None if labels is None else labels[part]
             if self._table:
-                more: Any = {"group": group, "starts": starts}
-                self.projection.count(values, own, raw, matrix=matrix, room=room, **more)
+                projection.count(values, own, raw, matrix=matrix, room=room)
+            elif self._coded(self.mechanism):
+                count_ids(self._of_signs(projection.signs(values, matrix, room)), own, raw)
             else:
-                count_ids(self._buckets(self.projection.ids(values, matrix, room=room)), own, raw)
+                count_ids(self._buckets(projection.ids(values, matrix, room=room)), own, raw)
         return raw
 
     @cached_property
@@ -237,15 +234,24 @@ class RaceReader(PerClassReader):
 
     def _buckets(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ids (R * m, n) to buckets (R, n). Overwrites ``ids``."""
-        tuples = ids.reshape(self.mechanism.repetitions, self.mechanism.family.projections, -1)
-        if self._coded(self.mechanism):
-            # Floor lies in [-base, base) and is -1 or 0: the sign is whether it reached base.
-            powers = 2 ** np.arange(tuples.shape[1], dtype=np.int64)
-            signs = tuples >= self.projection.base.reshape(tuples.shape[:2])[:, :, None]
-            tuples = (signs * powers[:, None]).sum(axis=1, keepdims=True)
-            if not self.rehashed:
-                return np.ascontiguousarray(tuples[:, 0])
-        return self.rehash(tuples)
+        if self._coded(self.mechanism):  # floors lie in [-base, base) and are -1 or 0
+            return self._of_signs(ids >= self.projection.base[:, None])
+        return self.rehash(ids.reshape(self._joined))
+
+    @property
+    def _joined(self) -> tuple[int, int, int]:
+        """The shape of columns by repetition, any number of rows."""
+        return self.mechanism.repetitions, self.mechanism.family.projections, -1
+
+    def _of_signs(self, signs: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Signs (R * m, n) to buckets (R, n)."""
+        bits = signs.view(np.uint8).reshape(self._joined)
+        codes = bits[:, -1].astype(np.uint16)  # of at most 16 signs
+        for at in range(bits.shape[1] - 2, -1, -1):
+            codes += codes
+            codes |= bits[:, at]
+        found = codes.astype(np.int64)
+        return self.rehash(found[:, None]) if self.rehashed else found
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -87,6 +87,19 @@ def test_both_counting_paths_are_the_same_integers(family: Any, monkeypatch: Any
     assert np.array_equal(whole.arrays["counts"], again.arrays["counts"])
 
 
+@pytest.mark.parametrize("buckets", [128, 5])
+def test_a_code_of_signs_is_the_sum_of_their_powers(buckets: int) -> None:
+    """With as many buckets as codes, and rehashed."""
+    release, reader = built(repetitions=20, buckets=buckets, family=FAMILIES[-1], seed=4)
+    rows = release.queries(DATA).values
+    ids = reader.projection.ids(rows).reshape(20, 7, len(rows))
+    signs = ids >= reader.projection.base.reshape(20, 7, 1)
+    codes = (signs * 2 ** np.arange(7)[:, None]).sum(axis=1, keepdims=True)
+    cells = codes[:, 0] if buckets == 128 else reader.rehash(codes)
+    counts = [np.bincount(row, minlength=buckets) for row in cells]
+    assert np.array_equal(release.arrays["counts"][0], counts)
+
+
 def test_a_query_meets_its_own_record() -> None:
     """The same grid row hashes to the same bucket on the private and on the public path."""
     release, reader = built(repetitions=50, buckets=64, family=FAMILIES[0], seed=2)
