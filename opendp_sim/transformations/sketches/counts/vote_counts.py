@@ -33,6 +33,7 @@ from opendp_sim.transformations.sketches.counts._impl.vote_table import (
     TextCodes,
     bounded,
     by_user,
+    single_votes,
 )
 
 # --------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ class Counting:
 
         def vote(state: ItemVotes, block: Any) -> None:
             items = codes.of(np.asarray(block[self.item.name]))
-            state.add(items[self._inside(items, codes)])
+            state.add(*single_votes(items[self._inside(items, codes)]))
 
         return _added([state.total() for state in crew.gather(ItemVotes, vote)])
 
@@ -90,7 +91,7 @@ class Counting:
             by, items = pairs.distinct()
             if self.max_items is not None:
                 items = bounded(by, items, self.max_items, self.seed, users, codes)
-            return _added([(items, np.ones(len(items), dtype=np.int64))])
+            return single_votes(items)
 
         return _added(crew.each(votes, by_user(crew.gather(Pairs, pair), crew)))
 

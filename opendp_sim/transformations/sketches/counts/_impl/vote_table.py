@@ -205,6 +205,13 @@ def _starts(values: Ints) -> NDArray[np.bool_]:
     return new
 
 
+def single_votes(items: Ints) -> tuple[Ints, Ints]:
+    """Return the items that occur, sorted by number, and how often."""
+    items = np.sort(items)
+    first = np.flatnonzero(_starts(items))
+    return items[first], np.diff(first, append=len(items))
+
+
 class ItemVotes:
     """Votes per item number, in memory of the distinct items."""
 
@@ -213,10 +220,10 @@ class ItemVotes:
         self._votes: list[Ints] = []
         self._pending = self._kept = 0
 
-    def add(self, items: Ints, votes: Ints | None = None) -> None:
-        """Add a vote for each entry, or as many as ``votes`` says."""
+    def add(self, items: Ints, votes: Ints) -> None:
+        """Add as many votes for each item as ``votes`` has for it."""
         self._items.append(items)
-        self._votes.append(np.ones(len(items), dtype=np.int64) if votes is None else votes)
+        self._votes.append(votes)
         self._pending += len(items)
         if self._pending > max(self._kept, _SLACK):
             self.total()
