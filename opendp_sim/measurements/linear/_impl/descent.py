@@ -140,13 +140,21 @@ def _add_products(
     digits: NDArray[np.float32], rows: NDArray[np.float32], total: NDArray[np.float64]
 ) -> None:
     """Add digits (2 K, n) times rows (n, d)."""
+    # Every partial sum is an integer below 2**24, and their total one below 2**53.
+    if len(rows) > max(total.size, 2 * _FEW):  # small products: one call for all of them
+        times = len(rows) // _FEW
+        cut = times * _FEW
+        left = digits[:, :cut].reshape(len(digits), times, _FEW).swapaxes(0, 1)
+        parts = matrix_product(left, rows[:cut].reshape(times, _FEW, rows.shape[1]))
+        total += parts.sum(axis=0, dtype=np.float64)
+        total += matrix_product(digits[:, cut:], rows[cut:])
+        return
     few = _SMALL // max(total.size, 1)
     few = min(few, _FEW) if few >= _FEWEST else _FEW
     together = _FEW // few * few
     part = np.empty(total.shape, dtype=np.float32)
     for start in range(0, len(rows), together):
         stop = min(start + together, len(rows))
-        # Every partial sum is an integer below 2**24, and their total one below 2**53.
         summed = matrix_product(
             digits[:, start : min(start + few, stop)], rows[start : min(start + few, stop)]
         )
@@ -469,11 +477,11 @@ class Descent:
         """Return the mean weights of the last half, (d + 1, K)."""
         shape = self.scaled.width, self.classes
         weights, moved, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        last = self.steps - self.steps // 2
+        last, scale, norm_squared = self.steps - self.steps // 2, self.scale, self.norm_squared
         sums = DeviceGradients(device_in_use(), seen.rows, seen.labels, self.classes)
         for step in range(self.steps):
-            whole, f = whole_weights(weights, self.norm_squared)
-            noisy = noise(sums(whole, f), self.scale)
+            whole, f = whole_weights(weights, norm_squared)
+            noisy = noise(sums(whole, f), scale)
             moved = _MOMENTUM * moved - rate * noisy
             weights = weights + moved
             if step >= self.steps - last:
