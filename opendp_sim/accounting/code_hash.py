@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import ModuleType
 from typing import Any
 
 _PROSE = frozenset({"expected", "hint", "unit"})
@@ -220,8 +220,8 @@ def runs_as_written(module: str) -> bool:
 def _made_in(loaded: Any, path: tuple[str, ...]) -> str | None:
     """Return the file of a function's code."""
     found: Any = loaded
-    for name in path:
-        found = inspect.getattr_static(found, name, None)
+    for name in path:  # where it is defined, so without what a class inherits
+        found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
     for name in ("fget", "__func__", "func", "__wrapped__"):
         code = getattr(found, "__code__", None)
         if code is None or code.co_filename == contextlib.__file__:

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -291,6 +292,7 @@ def load_plugins() -> None:
             ) from error  # fmt: skip
 
 
+@cache
 def page_beside(cls: type[Mechanism]) -> Traversable | None:
     """Return the proof page beside a mechanism's module, or None."""
     package, _, module = cls.__module__.rpartition(".")

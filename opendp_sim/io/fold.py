@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -213,12 +214,17 @@ class _Blas:
         self._lock, self._users = threading.Lock(), 0
         self._limits: Any = None
 
-    def __enter__(self) -> None:
-        from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+    @cached_property
+    def _libraries(self) -> Any:
+        """The BLAS of numpy, which multiplies records, found once."""
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - it looks at what is loaded
 
+        return ThreadpoolController()
+
+    def __enter__(self) -> None:
         with self._lock:
             if not self._users:
-                self._limits = threadpool_limits(limits=1, user_api="blas")
+                self._limits = self._libraries.limit(limits=1, user_api="blas")
             self._users += 1
 
     def __exit__(self, *_: object) -> None:

@@ -10,6 +10,7 @@ import sys
 from copy import deepcopy
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -159,6 +160,24 @@ def test_a_module_without_source_is_of_no_code():
 @pytest.mark.parametrize("key", sorted(REGISTRY))
 def test_the_functions_of_every_mechanism_are_seen_in_its_files(key):
     assert all(runs_as_written(m) for m in closure(REGISTRY[key].__module__))
+
+
+def test_a_method_that_was_taken_away_is_not_the_one_that_is_inherited():
+    """Both are of one file, so its name alone does not tell them apart."""
+
+    class Above:
+        def step(self):
+            return 1
+
+    class Own(Above):
+        def step(self):
+            return 2
+
+    loaded = ModuleType("loaded")
+    loaded.Own = Own
+    assert hashing._made_in(loaded, ("Own", "step")) == __file__
+    del Own.step
+    assert hashing._made_in(loaded, ("Own", "step")) is None
 
 
 def test_the_record_has_a_line_a_mechanism_and_is_made_of_the_rows():
