@@ -42,7 +42,7 @@ def _beside(direction: NDArray[np.float64], cells: NDArray[np.float64]) -> NDArr
     mirror = direction / max(float(np.linalg.norm(direction)), 2.0**-60)
     mirror[-1] += math.copysign(1.0, mirror[-1])  # Householder's, that turns it into the last one
     mirror /= np.linalg.norm(mirror)
-    turned: NDArray[np.float64] = cells - 2.0 * np.outer(mirror, mirror @ cells)
+    turned: NDArray[np.float64] = cells - 2.0 * np.outer(mirror, mirror.dot(cells))
     return turned[:-1]
 
 
@@ -78,7 +78,7 @@ class LinearReader:
         square = float(np.square(cells).sum())
         long = float(special.gammaincc(few * many / 2.0, square / 2.0))
         # Of lengths that differ by direction: the likelihood ratio of one covariance against all.
-        inner = cells.T @ cells if cells.shape[1] == few else cells @ cells.T
+        inner = cells.T.dot(cells) if cells.shape[1] == few else cells.dot(cells.T)
         values = np.maximum(np.linalg.eigvalsh(inner) / many, 1e-300)
         own = float((values - np.log(values)).sum())
         draw = public_generator(0, "linear_model", "noise alone")
