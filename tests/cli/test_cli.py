@@ -93,8 +93,8 @@ def test_a_plan_says_first_who_is_protected_how_well_and_how_wrong_answers_are(s
     errors = [line[9:] for line in lines[at:-2]]
     assert len(errors) >= min(len(plan.outputs), 12)
     for name in list(plan.outputs)[:12]:
-        own = (name[:5], "density:")
-        assert [one for one in errors if one.startswith(own)], name
+        of = (name[:5], "density:"), f" of {name[:5]}"
+        assert [one for one in errors if one.startswith(of[0]) or of[1] in one], name
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if "…" in line.replace("…:", ":")]
     lines = [line for line in lines if line[:9].strip()]
