@@ -219,6 +219,28 @@ def test_quantiles_and_a_regression_by_clicking(page):
 
 
 @pytest.mark.long
+def test_a_first_line_of_texts_is_asked_about(browser, tmp_path):
+    (tmp_path / "t.csv").write_text("Ann,Paris,nurse\nBo,Rome,cook\n", encoding="utf-8")
+    for answer, shown in (("record", False), ("names", True)):
+        with serving(tmp_path / "t.csv") as visitor:
+            browser.open(visitor.server.address)
+            browser.wait("!document.querySelector('#named').hidden")
+            assert "Paris" not in browser.ask("document.body.textContent")
+            looked(browser, "first-line", sizes=SIZES[:1] + SIZES[3:])
+            browser.ask(f"document.querySelector('[name=first][value={answer}]').click()")
+            browser.wait(
+                f"document.querySelector('#namesbox').hidden === {str(shown).lower()}"
+                f" && !!document.querySelector('#cols li') === {str(shown).lower()}"
+            )
+            assert ("Paris" in browser.ask("document.body.textContent")) is shown
+            if not shown:
+                chosen(browser, names="who, where, job")
+                browser.wait("document.querySelectorAll('#cols li').length === 3")
+            assert not browser.complaints
+            browser.open("about:blank")  # nothing is asked of a server that ends
+
+
+@pytest.mark.long
 def test_a_session_by_clicking(page):
     """Nothing is asked by moving a slider: each answer costs."""
     filled(page)

@@ -164,6 +164,7 @@ $("typed").addEventListener("input", check);
 function door(text, open) { $("door").textContent = text; $("door").classList.toggle("open", open); }
 $("sure").addEventListener("close", async () => {
   if ($("sure").returnValue !== "yes") return;
+  $("sure").returnValue = "no"; // one click is one spend, also where two closings are told together
   const { plan: key, head } = $("sure").dataset, body = { plan: key, head, nonce: crypto.randomUUID() };
   door("Reading the data", true); $("spend").disabled = true; $("spend").textContent = "Spending";
   let got, ok, lost = false;
@@ -187,6 +188,7 @@ function listen() {
       if (once && !asking) break;
       const [got, ok] = await call("ask", { run: box.dataset.run, at, ...(once && { nonce: asking }) });
       if (!ok) { if (once) $("small").textContent = got.error.text ?? got.error.expected; break; }
+      if (!box.isConnected) break; // another result took its place
       $("answer").textContent = got.big; $("small").textContent = got.small; $("each").hidden = !got.rows.length;
       $("each").tBodies[0].replaceChildren(...got.rows.map(([name, text]) => el("tr", {}, el("th", { scope: "row", textContent: name }), el("td", { textContent: text }))));
     }
@@ -217,6 +219,7 @@ $("look").addEventListener("click", () => {
 });
 $("open").addEventListener("close", async () => {
   if ($("open").returnValue !== "yes") return;
+  $("open").returnValue = "no";
   door("Data open", true); $("look").disabled = true;
   const [got, ok] = await call("look", { plan: $("open").dataset.plan });
   $("look").disabled = false;
