@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from opendp_sim.dsl import apply, plan_file
 from tests._browser import CHROMIUM, Browser
+from tests.serve._folder import made
+from tests.serve.conftest import served_house
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
 SHOTS = os.environ.get("SERVE_SHOTS")
@@ -137,3 +140,34 @@ def looked(page, name):
             if SHOTS:
                 page.shot(Path(SHOTS) / f"{name}-{width}-{'dark' if dark else 'light'}.png")
     page.look(1280)
+
+
+@pytest.mark.long
+def test_names_that_are_markup_or_a_command_stay_text(browser, tmp_path):
+    """A column's name is text in the page, and one word for the shell that gets the command."""
+    bad = "<img src=x onerror=alert(1)>'$(touch broken)"
+    folder = made(tmp_path, run=())
+    spec, data = folder / "places.yaml", folder / "places.csv"
+    data.write_text(data.read_text().replace("a,b\n", f"{bad},b\n", 1))
+    text = spec.read_text().replace("{a: {dtype", '{"%s": {dtype' % bad)  # noqa: UP031
+    spec.write_text(text.replace("[a, b]", f'["{bad}", b]'))
+    apply(plan_file(spec))
+    with served_house(folder) as house:
+        browser.open(f"http://{house.host}/")
+        browser.ask("sessionStorage.clear()")
+        browser.open(f"http://{house.host}/")
+        opened(browser, house)
+        assert browser.ask("document.querySelector('#columns label').textContent") == bad
+        assert browser.ask("document.querySelectorAll('img').length") == 0
+        command = browser.ask("document.getElementById('curl').textContent")
+        found = subprocess.run(
+            ["sh", "-c", command],
+            env=os.environ | {"TOKEN": token(house)},
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        assert bad in json.loads(found.stdout)["columns"]
+        assert not (tmp_path / "broken").exists()
+        assert browser.complaints == []
+        browser.open("about:blank")

@@ -23,6 +23,7 @@ from opendp_sim.serve.application import WorkQueue  # noqa: E402
 from opendp_sim.serve.folder import list_folder  # noqa: E402
 from opendp_sim.serve.tokens import Tokens, issue, read_tokens  # noqa: E402
 from opendp_sim.web.guard import HttpRefusal  # noqa: E402
+from tests._cli import run  # noqa: E402
 from tests.serve.conftest import ASK  # noqa: E402
 
 QUESTION = "/v1/releases/places/density"
@@ -430,3 +431,33 @@ def test_work_whose_request_ended_is_never_begun():
         return done, desk.waiting
 
     assert asyncio.run(tried()) == ([], 0)
+
+
+def test_a_file_that_is_exchanged_later_changes_nothing(house):
+    file = house.folder / "places.npz"
+    kept, before = file.read_bytes(), house.post(QUESTION, QUERY)
+    try:
+        file.write_bytes(b"PK")
+        again = house.post(QUESTION, QUERY)
+        assert (again.content, again.headers["etag"]) == (before.content, before.headers["etag"])
+    finally:
+        file.write_bytes(kept)
+
+
+def test_what_a_proxy_says_of_a_host_or_a_caller_is_not_read(house):
+    told = {
+        "x_forwarded_host": "evil.example",
+        "x_forwarded_for": "10.0.0.1",
+        "forwarded": "host=x",
+    }
+    plain = house.post(QUESTION, QUERY)
+    answer = house.post(QUESTION, QUERY, **told)
+    assert (answer.status_code, answer.content) == (200, plain.content)
+    lied = {"host": "evil.example", "x-forwarded-host": house.host} | house.roles["analyst"]
+    assert house.client.get("/v1/releases", headers=lied).status_code == 421
+
+
+def test_another_address_needs_the_names_that_clients_use(house):
+    found = run("serve", house.folder, "--host", "192.0.2.1", "--port", "0")
+    assert found.exit_code != 0
+    assert "--name" in found.stderr
