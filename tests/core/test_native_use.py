@@ -185,8 +185,8 @@ SOLVED = sorted(
 )
 
 
-UNSOLVED = {"top_stable"}
-"""Their least number is refused, and beside it one construction takes seconds."""
+UNSOLVED = {"top_stable", "linear_model", "linear_regression"}
+"""Their least number is refused: beside it one construction takes seconds, or no sampler holds the noise."""
 
 
 @pytest.mark.few(3)
