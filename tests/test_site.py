@@ -141,7 +141,7 @@ def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(mad
     for part in (
         "$$\nL_1 = R + w",
         "**Lemma 1 (stability).**",
-        "95% of answers within ±14 rows (100 rows assumed)",
+        "95% of answers within ±14 rows (if there are 100 rows)",
         "## What was measured",
         "| what | value | base | command |",
         "```yaml\nsketch:\n  from: vectors\n",

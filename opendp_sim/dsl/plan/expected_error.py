@@ -108,7 +108,7 @@ _SHARES = {"density", "outliers"}
 _VOTES = "votes"
 _UNKNOWN = "not known in advance: it depends on the data"
 ROWS, _SHARE, _RANGE = "rows", "share of all rows", "parts of "
-_ROWS = f"({BESIDE[0]} rows assumed)"
+_ROWS = f"(if there are {BESIDE[0]} rows)"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
     "Noise is that of the query where it is largest; column `noise_error` has each answer's own"

@@ -266,7 +266,7 @@ def _errors(errors: Mapping[str, ErrorForecast], others: Sequence[str]) -> Itera
     shown = shown[: len(shown) - left]
     for at, (name, error) in enumerate(shown):
         line = f"{_short(name)}: {error.line}"
-        short = line.replace(" rows assumed", " rows")
+        short = line.replace("(if there are ", "(at ")
         cut = f"{_short(name, max(LINE - len(error.line) - 2, _LEAST))}: {error.line}"
         fits = first_that_fits(line, short, cut)
         value = f"{error.value[:1].upper()}{error.value[1:]}"
