@@ -83,6 +83,10 @@ _BEFORE = _certificates()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all but ``n`` evenly spread cases of a test that is marked ``few(n)`` as `long`."""
     cases = defaultdict(list)
+    if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(
+            f"a name with an address, another one in each worker: {unstable[0]}"
+        )
     for item in items:
         few = item.get_closest_marker("few")
         if few and not any(map(item.get_closest_marker, ("long", "deep", "gpu", "engines"))):

@@ -281,7 +281,7 @@ def test_no_cell_is_in_the_message_of_a_frame_that_fails():
         ({"contributions": 2, "ordered": True}, lambda query: query, 2),
         ({"contributions": 2, "identifier": "s"}, lambda q: q.truncate_per_group(3), 6),
     ],
-    ids=str,
+    ids=["one row", "filtered", "changed", "ordered", "by person"],
 )
 def test_columns_of_frames_become_rows_after_what_polars_did(unit, plan, rows):
     """The scale is that of so many rows: OpenDP's truncation and filters keep their own maps."""
