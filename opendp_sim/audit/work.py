@@ -144,6 +144,7 @@ def invoked(measurement: Any) -> Callable[[Any], Any]:
         charge(_CALL + _CELL * _length(data))
         return release(data)
 
+    run.raw = measurement  # type: ignore[attr-defined]
     return run
 
 

@@ -78,6 +78,10 @@ def natively() -> list[str]:
     return list(sim.register())
 
 
+def chained(measurement: Any, data: Any) -> sim.Release:
+    return sim.read(measurement, measurement(data), d_in=1)
+
+
 def audited(measurement: Any) -> str:
     report = sim.audit.audit(measurement, 1, budget="quick")
     return str(report)

@@ -204,7 +204,9 @@ def chained_function(
     ``None`` unless its parts do the same. What is called instead of a transformation must equal it, on
     equal tapes of several datasets.
     """
-    raw = getattr(subject.run, "raw", subject.run)
+    raw: Any = subject.run
+    while hasattr(raw, "raw"):
+        raw = raw.raw
     if raw is not subject.outer:
         return _conversation(tape, subject, getattr(raw, "drive", None), space, rng)
     found = taken_apart(subject.outer)

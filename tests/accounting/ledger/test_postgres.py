@@ -400,7 +400,7 @@ def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server)
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
     before = standing(plan)
     assert before is not None
-    assert (before.head, before.runs) == (None, ())
+    assert (before.head, before.runs) == ("", ())
     assert head_of(place) is None
     assert not is_there(place)
     apply(plan)
