@@ -22,7 +22,7 @@ from opendp_sim.core.bridge import prepared
 
 _RUN, _LINE, _RECORD, _LOOK = 1e-5, 1e-7, 1e-7, 5e-6
 """Nominal seconds of a run, of a line that it executes, of a record, and of a look at the work done."""
-_CALL, _CELL = 1.6e-4, 1.5e-6
+_CALL, _CELL = 1.2e-4, 1.5e-6
 """Nominal seconds of a call of OpenDP's and of a record that it converts."""
 _UNCOUNTED = 5e-5
 """Nominal seconds of a run whose lines are not metered yet."""
