@@ -29,7 +29,7 @@ _UNCOUNTED = 5e-5
 _COUNTED = frozenset({2, 40})
 """Runs of one size whose lines are metered; the first one may load what later ones do not."""
 _MOST_LINES = 1_000_000
-_GUARD = 6.0
+_GUARD = 12.0
 """CPU seconds for each nominal second of a budget, after which the budget counts as spent."""
 _LOOKS, _OVER = 32, 1e9
 """Looks at the work done for each look at the guard, and nominal seconds that no budget has."""

@@ -266,8 +266,9 @@ def _errors(errors: Mapping[str, ErrorForecast], others: Sequence[str]) -> Itera
     shown = shown[: len(shown) - left]
     for at, (name, error) in enumerate(shown):
         line = f"{_short(name)}: {error.line}"
-        short = line.replace("(if there are ", "(at ")
-        cut = f"{_short(name, max(LINE - len(error.line) - 2, _LEAST))}: {error.line}"
+        brief = error.line.replace("(if there are ", "(")
+        short = f"{_short(name)}: {brief}"
+        cut = f"{_short(name, max(LINE - len(brief) - 2, _LEAST))}: {brief}"
         fits = first_that_fits(line, short, cut)
         value = f"{error.value[:1].upper()}{error.value[1:]}"
         last = at == len(shown) - 1 and not left
