@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -29,7 +29,7 @@ from pydantic_core import core_schema
 from opendp_sim.core.about import errors_of, parameters_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.claims import Claim
-from opendp_sim.core.errors import Given, InternalError, ParameterError
+from opendp_sim.core.errors import Given, InternalError, ParameterError, array_like
 from opendp_sim.core.space import Domain, Metric
 
 
@@ -56,6 +56,10 @@ MISSING, TOO_FEW = "nothing", "too few entries"
 """What came where a parameter, or an entry of a list, is missing: words of ours, which are not quoted."""
 
 
+_QUOTED = 4
+"""Entries of a list that a message repeats at most."""
+
+
 class _Record(BaseModel):
     """An immutable, serialisable record whose refusals are coded and name the parameter."""
 
@@ -68,7 +72,7 @@ class _Record(BaseModel):
         except ValidationError as error:
             # An unknown name first: a misspelt one is also missing under its right name.
             found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-            raise self._explain(found[0]) from None
+            raise self._explain(found[0], data) from None
 
     @classmethod
     def problems(cls, params: dict[str, Any]) -> list[ParameterError]:
@@ -77,10 +81,10 @@ class _Record(BaseModel):
             found = errors_of(cls, {name: frozen(value) for name, value in params.items()})
         except ParameterError as error:
             return [error]
-        return [cls._explain(each) for each in found]
+        return [cls._explain(each, params) for each in found]
 
     @classmethod
-    def _explain(cls, first: Any) -> ParameterError:
+    def _explain(cls, first: Any, given: Mapping[str, Any]) -> ParameterError:
         name = str(first["loc"][0]) if first["loc"] else ""
         if name and name not in cls.model_fields:
             return cls.unknown(name, cls.model_fields)
@@ -90,6 +94,9 @@ class _Record(BaseModel):
                 hint=f"see `opendp-sim explain {cls.key}`.",
             )  # fmt: skip
         got = Given(first["input"]) if isinstance(first["input"], str) else first["input"]
+        several = isinstance(got, list | tuple)
+        if array_like(given.get(name)) or (several and len(got) > _QUOTED):
+            got = f"a {type(given.get(name, got)).__name__}"  # which may be of private rows
         if first["type"] == "missing":
             got = MISSING if len(first["loc"]) == 1 else TOO_FEW
         about = parameters_of(cls)[name]

@@ -166,10 +166,11 @@ class Application:
     def close(self) -> None:
         """Finish what was begun, close sessions; what waits is not charged."""
         self._ready = False
+        self._operator.close()  # a start that goes on opens its session first
         with ExitStack() as stack:
             for desk in self._desks.values():
                 stack.push(desk.served)
-            for queue in (self._operator, self._pool, *self._desks.values()):
+            for queue in (self._pool, *self._desks.values()):
                 stack.callback(queue.close)
 
     def _count(self, endpoint: str, status: int, seconds: float) -> None:
@@ -278,7 +279,8 @@ class Application:
         self._tokens.caller(request, *_READERS, "operator")
         spec = self._named(request)
         found = await self._operator.do(partial(standing, spec.plan))
-        about = {**self._told(spec.name), "paid": is_started(spec), "head": None, "ledger": None}
+        paid = spec.name in self._desks or await self._operator.do(partial(is_started, spec))
+        about = {**self._told(spec.name), "paid": paid, "head": None, "ledger": None}
         if found is not None:
             plain = found.plain() | {"file": Path(found.file).name}
             about |= {"head": found.head, "ledger": plain}

@@ -8,19 +8,22 @@ held in memory with its file's sha256: a file that is exchanged later changes no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from opendp_sim.accounting.certificate.certificate import digest_of
+from opendp_sim.accounting.ledger.ledger import Ledger, is_there
 from opendp_sim.accounting.release.query import features_of
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.accounting.session.postgres import mark_at
-from opendp_sim.core.errors import DataError, ReleaseError, SimError
+from opendp_sim.core.errors import BudgetError, DataError, ReleaseError, SimError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.records import ledger_path
 from opendp_sim.dsl.run.certificate import certificate_path
+from opendp_sim.dsl.run.charge import is_paid
 from opendp_sim.dsl.run.stores import sessions_of, store_path
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.verification.verify import load_checked, verify
@@ -163,6 +166,14 @@ _NOT_STARTED = (
 
 
 def is_started(session: SpecSession) -> bool:
-    """Return whether a session's store is there."""
+    """Return whether a session's store was paid for.
+
+    By its ledger, where there is one.
+    """
     plan = session.plan
-    return mark_at(store_path(plan, plan.outputs[session.output])) is not None
+    mark, path = mark_at(store_path(plan, plan.outputs[session.output])), ledger_path(plan)
+    if mark is None or path is None or not is_there(path):
+        return mark is not None and path is None
+    with Ledger.open(path) as ledger, suppress(BudgetError):  # which opening it reports
+        return is_paid(ledger, mark)
+    return True

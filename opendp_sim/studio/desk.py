@@ -297,7 +297,7 @@ class Desk:
                 )  # fmt: skip
             query = {name: float(at[name]) for name in names}
             found = served.ask([query], key=nonce, caller="studio")
-            return _votes(found, served)
+            return _votes(found, served, self._done[run].laid.plan)
 
     def end(self, body: Mapping[str, Any]) -> Answer:
         """Close a session; its store can be opened again."""
@@ -577,10 +577,12 @@ def _quantiles_at(release: Release, share: float) -> dict[str, Any]:
     return {"big": f"{100 * share:.3g}%", "small": "of the records are below", "rows": each}
 
 
-def _votes(found: Any, served: Served) -> Plain:
+def _votes(found: Any, served: Served, plan: Plan) -> Plain:
     """Return a session's answer, its label and noisy votes."""
     (line,) = answer_lines(found)
-    label = next(c for c in served.records.columns if c.keys)
+    stages = next(iter(plan.releases.values())).typed.stages
+    named = next(one.mechanism.label for one in stages if getattr(one.mechanism, "label", None))
+    label = next(column for column in served.records.columns if column.name == named)
     each = [
         (str(name), "not asked" if vote is None else f"{vote:,.3g} votes")
         for name, vote in zip(label.keys[:_CLASSES], line["votes"], strict=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,18 @@ def test_the_certificate_of_another_program_whose_file_is_away_is_kept(tmp_path)
         sim.apply(str(spec))
     assert beside.read_bytes() == before
     assert sim.apply(str(spec), replace=True).files
+
+
+def test_a_release_that_names_no_program_is_no_free_one(tmp_path):
+    """What a chain returned and a sum of holders' releases are of no program, and were paid for."""
+    spec = write_small(tmp_path)
+    done = sim.apply(str(spec))
+    place = next(file for file in map(Path, done.files.values()) if file.suffix == ".npz")
+    release = sim.load(place)
+    claim = {"measure": "pure", "epsilon": 1.0}
+    for file in (place, place.with_name(f"{place.name}.certificate.json")):
+        file.unlink()
+    replace(release, header={**release.header, "privacy": claim}).save(place)
+    with pytest.raises(DataError, match="another program"):
+        sim.apply(str(spec))
+    assert sim.load(place).header["privacy"] == claim

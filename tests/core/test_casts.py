@@ -143,8 +143,24 @@ def test_a_mechanism_that_can_be_asked_is_read_without_a_sketch():
     made = sim.make_linear_regression(case.domain, case.metric, **dict(case.mechanism))
     shapes = case.mechanism.bind(case.domain, case.metric).output.shapes.values()
     size = sum(map(math.prod, shapes))
-    release = sim.read(made, np.zeros(size))
+    release = sim.read(made, np.zeros(size, dtype=np.int64))
     assert "predict" in release.ops or "regress" in release.ops
+
+
+def test_cells_have_one_form_so_that_noise_is_known_again():
+    """Cells of another type had another digest, and the same noise was added twice."""
+    chain = (ARRAYS, dp.symmetric_distance()) >> sim.then_quantize(bits=8, bounds=(-1.0, 1.0))
+    noisy = chain >> sim.then_race_sketch(**RACE) >> dp.m.then_laplace(18.0)
+    raw = np.array(noisy(np.zeros((30, 2))))
+    first = sim.read(noisy, raw)
+    for kind in ("int32", "float64", ">i8"):
+        with pytest.raises(ReleaseError, match="made apart"):
+            first + sim.read(noisy, raw.astype(kind))
+    for other in (raw + 0.4, np.full(raw.shape, np.nan), np.full(raw.shape, np.inf)):
+        with pytest.raises(ReleaseError, match="whole numbers"):
+            sim.read(noisy, other)
+    with pytest.raises(ParameterError, match="at least 1"):
+        sim.read(noisy, raw, d_in=0)
 
 
 def test_another_measurement_or_other_cells_are_refused():

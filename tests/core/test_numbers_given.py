@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pickle
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays, integer_dtypes
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.errors import ParameterError, SimError
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl import program
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.transformations.row_maps.quantize import Quantize
@@ -155,3 +158,24 @@ def test_a_column_that_yaml_reads_as_no_text_is_to_be_quoted(tmp_path, word):
         spec = write_small(tmp_path, ("features: x,", f"features: {name},"))
         said = run("check", spec).stderr
         assert f'write it in quotes, "{word}"' in " ".join(said.split())
+
+
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_no_value_of_a_column_is_in_a_record_s_refusal(key):
+    """A private column by mistake: an array became a tuple, and a message repeated every value."""
+    record, messages = REGISTRY[key], []
+    for name, wrong in product(record.model_fields, COLUMNS):
+        try:
+            record(**{name: wrong})
+        except SimError as error:
+            messages.append(str(error))
+    assert [m for m in messages if any(value in m for value in ("123456", "Alice"))] == []
+
+
+COLUMNS = (
+    np.full(6, 123456.75),
+    np.array([123456.75, 1.0]),
+    [123456.75] * 6,
+    pd.Series(["Alice", "b"]),
+    np.array(["Alice"] * 6),
+)

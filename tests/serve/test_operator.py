@@ -12,6 +12,7 @@ pytest.importorskip("httpx", reason="the extra `dev`")
 pytest.importorskip("starlette", reason="the extra `studio`")
 
 from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.serve.folder import list_folder
 from tests.serve._folder import made
 from tests.serve.conftest import served_house
 
@@ -120,3 +121,13 @@ def test_what_is_no_start_is_refused(closed, body):
     assert closed.post("/v1/sessions/..%2fnear/start", {}, "operator").status_code == 404
     assert closed.post("/v1/sessions/near.yaml/start", {}, "operator").status_code == 404
     assert code(closed.post(STOP, {"x": 1}, "operator")) == (422, "json")
+
+
+def test_a_store_that_this_ledger_did_not_pay_for_is_not_started_unasked(tmp_path):
+    """A copied store beside a new ledger: starting the server charged it, and nobody had confirmed."""
+    folder = made(tmp_path, run=("near.yaml",))
+    for beside in folder.glob("people.ledger*"):
+        beside.unlink()
+    found = list_folder(folder)
+    assert (list(found.sessions), list(found.startable)) == ([], ["near"])
+    assert not (folder / "people.ledger").exists()

@@ -551,6 +551,36 @@ def test_a_session_is_charged_once_and_each_answer_once_a_nonce(studio):
     assert third["small"].startswith("3 answered so far")
 
 
+def test_votes_are_named_by_the_label_and_no_other_category(tmp_path):
+    lines = [f"{at % 10 / 10},{'PQR'[at % 3]},{'good' if at % 2 else 'bad'}" for at in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,town,kind", *lines]) + "\n")
+    with Desk(tmp_path / "t.csv") as desk:
+        found = desk.plan({"yaml": TWO_CATEGORIES})
+        body = {"plan": found["plan"], "nonce": "n" * 20, "head": found["view"].standing.head}
+        assert desk.spend(body)[1] == 200
+        answer = desk.ask({"run": "n" * 20, "at": {"x": 0.5}, "nonce": "q" * 20})
+    assert [name for name, _ in answer["rows"]] == ["bad", "good"]
+
+
+TWO_CATEGORIES = """
+spec: opendp_sim/2
+name: votes
+data:
+  t:
+    source: {csv: t.csv}
+    ledger: {file: t.ledger, limit: {mu: 3.0}}
+    columns:
+      x: {dtype: float64, bounds: [0, 1]}
+      town: {dtype: category, keys: [P, Q, R]}
+      kind: {dtype: category, keys: [bad, good]}
+privacy: {unit: {add_remove: 1, of: row}, measure: gdp, budget: {mu: 0.9}}
+flow:
+  rows: {from: t, steps: [select: {features: [x], label: kind}, quantize: {bits: 8}]}
+  near: {from: rows, release: {mechanism: {ind_knn: {queries: 20, size: 60, threshold: 0.3, centre: false}}, spend: 100%}}
+outputs: {o: {from: near, serve: session, store: s.session}}
+"""
+
+
 @pytest.mark.long
 def test_a_stopped_studio_closes_its_session(tmp_path):
     file = write_table(tmp_path / "trips.csv")

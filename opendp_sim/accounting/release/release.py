@@ -33,7 +33,7 @@ from opendp_sim.accounting.release.query import answers_of, questions_of
 from opendp_sim.accounting.release.questions import Questions
 from opendp_sim.core.bridge import construction, links, measure_of, resolved
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
-from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.core.errors import ParameterError, ReleaseError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.pipeline import bind_steps, on_queries
@@ -614,15 +614,23 @@ def read(measurement: Any, raw: Any, d_in: int | None = None) -> Release:
     """
     measurement, asked = resolved(measurement, None)
     d_in = (1 if asked is None else asked) if d_in is None else d_in
+    if isinstance(d_in, int | float) and not d_in >= 1:
+        raise ParameterError(
+            "OS101", "d_in", expected="a distance of at least 1", got=d_in,
+            hint="state the claim for neighbours that differ.",
+        )  # fmt: skip
     stages, noise = _chain_of(measurement)
     made = _made_by(stages[-1]) if stages else None
     if made is None or (noise is None and isinstance(made, Sketch)):
         raise _no_chain()
-    cells = np.asarray(raw)
+    given = np.asarray(raw)
     size = sum(math.prod(shape) for shape in made.shapes.values())
-    if cells.shape != (size,) or cells.dtype.kind not in "iuf":
+    fits = given.shape == (size,) and given.dtype.kind in "iuf"
+    with np.errstate(invalid="ignore"):
+        cells = given.astype(np.int64) if fits else np.zeros(0, np.int64)
+    if not fits or not np.array_equal(cells, given):  # one form, so that a release is known again
         raise ReleaseError(
-            "OS702", "read", expected=f"the {size:,} numbers that the measurement returned",
+            "OS702", "read", expected=f"the {size:,} whole numbers that the measurement returned",
             got="another value", hint="call the measurement once, and give what it returned.",
         )  # fmt: skip
     return Release.of_sketch(stages, cells, noise, _claim_of(measurement, d_in))

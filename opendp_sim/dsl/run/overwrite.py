@@ -161,4 +161,6 @@ def _maker(path: File) -> str | None:
     with suppress(SimError):
         if not claims and path.suffix == ".npz":
             claims.append(Release.load(path).header["privacy"])
-    return str(claims[0].get("program", _FREE)) if claims else None
+    if not claims:
+        return None
+    return str(claims[0].get("program", _FREE if claims[0].get("public") else "another"))
