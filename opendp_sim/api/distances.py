@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, grid
@@ -50,7 +50,8 @@ def distances(
         "l1": [{"threshold_sketch": {"thresholds": _THRESHOLDS, "per_label": label is not None}}],
         "l2": [{"slice_sketch": {"seed": seed, "per_label": label is not None}}],
     }
-    if norm not in steps:
+    given: Any = norm  # whatever a caller writes
+    if not isinstance(given, str) or given not in steps:
         raise ParameterError(
             "OS101", "norm", expected="l1 or l2", got=scalar_text(norm, 40),
             hint="of squared distances `sim.means` is for.",

@@ -11,7 +11,7 @@ from opendp_sim.accounting.budget import Limit
 from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import ParameterError, repr_text, scalar_text
+from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
     FREQUENCIES,
     frequencies_of,
@@ -43,9 +43,11 @@ def kernel_steps(
             )  # fmt: skip
     rows: StepDicts = [grid(columns)]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
-    if not all(isinstance(h, int | float) and 0.0 < h <= sys.float_info.max for h in widths):
+    fits = [isinstance(h, int | float) and 0.0 < h <= sys.float_info.max for h in widths]
+    if not all(fits):
         raise ParameterError(
-            "OS101", "bandwidth", expected="finite numbers above 0", got=repr_text(bandwidth, 60),
+            "OS101", "bandwidth", expected="finite numbers above 0",
+            got=scalar_text(widths[fits.index(False)], 60),
             hint="the distance at which two records count as near, from public knowledge.",
         )  # fmt: skip
     lengths = {name: high - low for name, (low, high) in bounds_of(columns).items()}

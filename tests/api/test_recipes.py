@@ -766,3 +766,14 @@ def test_a_recipe_reads_its_file(tmp_path, monkeypatch):
 def test_a_wrong_source_is_refused(call, code):
     with pytest.raises(SimError, match=code):
         call()
+
+
+@pytest.mark.parametrize("wrong", [[31.5, 44.5], (31.5, 44.5), {"x": [31.5]}, [np.array([31.5])]])
+def test_a_column_given_as_a_bandwidth_or_a_norm_is_in_no_refusal(wrong):
+    """A list, and a list in a mapping: both were repeated, and a list as a norm was no coded refusal."""
+    with pytest.raises(SimError) as refused:
+        sim.density({"x": (0, 1)}, bandwidth=wrong)
+    assert "31.5" not in str(refused.value)
+    with pytest.raises(SimError) as refused:
+        sim.distances({"x": (0, 1)}, norm=wrong)
+    assert "31.5" not in str(refused.value)
