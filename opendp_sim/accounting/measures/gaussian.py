@@ -27,6 +27,12 @@ _DIGITS = 40
 """Binary digits of an inverse: answers lie on this grid, so that every machine finds the same one."""
 _STRIDE = 16
 """Powers of two that a search for a power of two passes over at most."""
+_WIDER = 1 + Fraction(1, 2**_GAP)
+"""No upper end of a bracket is farther, relatively, from the curve."""
+_GUESSED, _HALVINGS = (2.0**-60, 2.0**9), 60
+"""Where a guess is looked for, and how closely."""
+_REACH = 2**10
+"""Steps of the grid from a guess that are tried."""
 _FLAT = 256
 """From this epsilon on a pure loss is counted at its simple bound: 8 epsilon."""
 
@@ -92,10 +98,11 @@ def epsilon_up(m: Fraction, delta: float) -> float:
     if target <= 0:
         return math.inf
 
-    def fits(epsilon: Fraction) -> bool:
-        return delta_bounds(m, epsilon)[1] <= target
+    def curve(epsilon: Fraction) -> tuple[Fraction, Fraction]:
+        return delta_bounds(m, epsilon)
 
-    return float_up(_least(fits))
+    ends = _around(curve, target, _guess(lambda e: _rough_delta(m, e) <= delta), falls=True)
+    return float_up(_least(lambda e: curve(e)[1] <= target) if ends is None else ends[1])
 
 
 def epsilon_within(m: Fraction, delta: float, limit: float | None) -> float:
@@ -111,10 +118,12 @@ def mu_squared_down(epsilon: float, delta: float) -> Fraction:
     """Return the greatest m of 40 digits with ``delta(epsilon) <= delta``, certified (Lemma N4)."""
     target, at = Fraction(delta), Fraction(epsilon)
 
-    def fails(m: Fraction) -> bool:
-        return delta_bounds(m, at)[1] > target
+    def curve(m: Fraction) -> tuple[Fraction, Fraction]:
+        return delta_bounds(m, at)
 
-    return _least(fails, below=True)
+    guess = _guess(lambda m: _rough_delta(m, epsilon) > delta)
+    ends = _around(curve, target, guess, falls=False)
+    return _least(lambda m: curve(m)[1] > target, below=True) if ends is None else ends[0]
 
 
 @lru_cache(maxsize=1024)
@@ -138,6 +147,67 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
     return _least(fits)
 
 
+def _rough_delta(m: Fraction | float, epsilon: float) -> float:
+    """Return the curve in floats, for a guess alone."""
+    mu, root = math.sqrt(m), math.sqrt(2.0)
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    return (math.erfc(a / root) - math.exp(epsilon) * math.erfc(b / root)) / 2
+
+
+def _guess(holds: Callable[[float], bool]) -> float:
+    """Return a float near the start of ``holds``, or 0."""
+    low, high = _GUESSED
+    try:
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if holds(middle) else (middle, high)
+    except ArithmeticError:
+        return 0.0
+    return high
+
+
+def _around(
+    curve: Callable[[Fraction], tuple[Fraction, Fraction]],
+    target: Fraction,
+    guess: float,
+    *,
+    falls: bool,
+) -> tuple[Fraction, Fraction] | None:
+    """Return the neighbours of 40 digits between which a curve certainly crosses.
+
+    They are the last two of ``_least``'s search (Lemma N4), whatever the guess is; a guess far away costs
+    time, and the answer None.
+    """
+
+    def side(at: int) -> int:
+        low, high = curve(at * step)
+        if low > target:
+            return -1 if falls else 1
+        return 0 if high * _WIDER > target else 1 if falls else -1
+
+    if not guess:
+        return None
+    mantissa, exponent = math.frexp(guess)
+    at, step = int(math.ldexp(mantissa, _DIGITS + 1)), Fraction(2) ** (exponent - 1 - _DIGITS)
+    first = now = side(at)
+    if first > 0 and at == 1 << _DIGITS:  # its neighbour below is half as far
+        at, step = 2 * at, step / 2
+    last, stride = at, 1  # strides double until the other side is met
+    while now == first and stride < _REACH:
+        last, at, stride = at, at - first * stride, 2 * stride
+        now = side(at)
+    low, high = sorted((last, at))
+    if first * now != -1 or low < 1 << _DIGITS or high > 2 << _DIGITS:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        now = side(middle)
+        if now == 0:
+            return None
+        low, high = (low, middle) if now > 0 else (middle, high)
+    return low * step, high * step
+
+
 def _exponent(holds: Callable[[Fraction], bool]) -> int:
     """Return the e where ``holds`` starts between 2**e and 2**(e + 1).
 
@@ -158,7 +228,7 @@ def _exponent(holds: Callable[[Fraction], bool]) -> int:
 def _least(holds: Callable[[Fraction], bool], *, below: bool = False) -> Fraction:
     """Return the least 40-digit number where ``holds`` starts, or ``below``.
 
-    Bisection over dyadic numbers, with no float and no guess: the answer is a function of the question.
+    Bisection over dyadic numbers, with no float and no guess.
     """
     step = Fraction(2) ** (_exponent(holds) - _DIGITS)
     low, high = 1 << _DIGITS, 2 << _DIGITS  # fails, holds: in steps

@@ -255,10 +255,44 @@ def test_two_cells_keep_the_curve_too(moves):
     assert ratios[1] > 1.0
 
 
-def test_inverses_need_no_float_guess():
-    """The same answer whatever a machine's libm does: no float function is called on the way."""
-    used = set(gaussian_curve.__dict__) | set(normal_tail.__dict__)
-    assert not used & {"np", "scipy", "erfc", "erfcx", "ndtr"}
+@pytest.mark.parametrize("guessed", [lambda x: x * (1 + 2.0**-38), lambda _: 1e-7, lambda _: 0.0])
+def test_an_inverse_is_the_same_for_every_guess(guessed, monkeypatch):
+    """Certificates are checked bit for bit: no machine's libm decides an answer."""
+    cases = [(0.7, 1e-6), (1.0, 1e-5), (1e-3, 0.5), (40.0, 1e-30)]
+    inverses = mu_squared_down.__wrapped__, epsilon_up.__wrapped__
+
+    def answers():
+        found = [(inverses[0](e, d), d) for e, d in cases]
+        return found, [inverses[1](Fraction(m), d) for m, d in [*found, (1, 1e-6), (16, 2.0**-20)]]
+
+    asked, plain = [], gaussian_curve.delta_bounds
+    monkeypatch.setattr(gaussian_curve, "delta_bounds", lambda *at: asked.append(at) or plain(*at))
+    near, guess = answers(), gaussian_curve._guess
+    few = len(asked)
+    monkeypatch.setattr(gaussian_curve, "_guess", lambda holds: guessed(guess(holds)))
+    assert answers() == near
+    monkeypatch.setattr(gaussian_curve, "_around", lambda *_, **__: None)
+    assert answers() == near
+    assert few < 10 * 10  # ten inverses, each of which a bisection asks about 45 times
+
+
+@pytest.mark.parametrize(
+    ("target", "guess", "found"),
+    [
+        (Fraction(1, 3), 1.6, True),
+        (Fraction(1, 3), 1.67, True),
+        (Fraction(1, 2), 1.5, False),  # within the width of a bracket of the curve
+        (Fraction(1, 3), 1.0, False),  # far away
+        (Fraction(5), 1.5, False),  # which holds everywhere
+        (Fraction(-5), 1.5, False),  # and which nowhere
+    ],
+)
+def test_neighbours_are_returned_where_a_curve_certainly_crosses(target, guess, found, monkeypatch):
+    monkeypatch.setattr(gaussian_curve, "_REACH", 2**37)
+    ends = gaussian_curve._around(lambda x: (2 - x, 2 - x), target, guess, falls=True)
+    assert (ends is not None) == found
+    if ends:
+        assert ends[0] < 2 - target < ends[1] == ends[0] + Fraction(1, 2**40)
 
 
 @pytest.mark.parametrize("below", [False, True])
