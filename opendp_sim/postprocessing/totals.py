@@ -107,6 +107,7 @@ def _expected(empty: ReleasedSums, rows: GridRows) -> dict[str, Quantity]:
     of = own if alike else "parts of the column's range"
     of_sum = np.hypot(empty.of_count * start, empty.of_sum * unit)
     rounded = float(np.max(rows.rounding * unit * scale))
+    middles = start if alike else -low / np.where(high > low, high - low, np.inf)
     mean = Quantity(
         float(np.max(empty.of_sum * unit * scale)),
         of,
@@ -114,6 +115,7 @@ def _expected(empty: ReleasedSums, rows: GridRows) -> dict[str, Quantity]:
         least_counted(empty.of_count),
         empty.of_count,
         float(np.max(np.maximum(-low, high) * unit * scale)),
+        (float(np.min(middles)), float(np.max(middles))),
     )
     return {
         "mean": mean,

@@ -223,7 +223,12 @@ def _of_quantity(name: str, known: Quantity) -> ErrorForecast:
         line = f"{WITHIN} of {name}s within {value}, however many rows"
         return replace(found, line=line, more=f", by noise{said}{each}", value=value)
     found = replace(
-        found, least=known.least, divisor=known.divisor, largest=known.largest, independent=True
+        found,
+        least=known.least,
+        divisor=known.divisor,
+        largest=known.largest,
+        centres=known.centres,
+        independent=True,
     )
     few = f"{math.ceil(known.least):,}"
     more = (

@@ -88,6 +88,7 @@ class ErrorForecast:
         least: of a mean, the number of rows below which it is only noise; None for a sum.
         divisor: of a mean, the deviation of the noisy number of rows that it is divided by.
         largest: the largest mean, from where the sum's terms are counted.
+        centres: of a mean, from where they are counted: the least and the greatest of its columns.
         independent: whether the noises of sum and number are known to be independent.
         safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
     """
@@ -100,6 +101,7 @@ class ErrorForecast:
     least: float | None = None
     divisor: float = 0.0
     largest: float = 0.0
+    centres: tuple[float, float] = (0.0, 0.0)
     independent: bool = False
     safe_from: float | None = None
 
@@ -123,12 +125,13 @@ class ErrorForecast:
         """Bound 95% of the errors with ``records`` rows.
 
         A mean is a noisy sum by a noisy number: ``(S + X) / (N + Y)`` is off by ``(X - A Y) / N`` to
-        first order in Y / N, where A is the mean. Squares of the deviations of X and A Y are added where
-        they are independent, else the deviations.
+        first order in Y / N, where A is the mean, counted as S is: from the middle of a column's bounds.
+        Squares of the deviations of X and A Y are added where they are independent, else the deviations.
 
         Args:
             records: the number of rows.
-            answer: of a mean, its size A; left out for the largest.
+            answer: of a mean, itself, in ``unit`` (parts of a range from the lower bound); left out for
+                the one that errs most.
 
         Returns:
             The bound, in ``unit``; None where it is not known in advance, or the answer only noise.
@@ -137,10 +140,14 @@ class ErrorForecast:
             return None if self.errors is None else self.errors.within(records)
         if records < max(self.least, 1.0):
             return None
-        own = self.divisor * (self.largest if answer is None else abs(answer))
+        own = self.divisor * (self.largest if answer is None else self._from_centre(answer))
         alone = self.errors.noise
         noise = math.hypot(alone, own) if self.independent else alone + own
         return replace(self.errors, noise=noise).within(records) / records
+
+    def _from_centre(self, answer: float) -> float:
+        """Return how far a mean is from the farthest centre, within bounds."""
+        return min(max(abs(answer - centre) for centre in self.centres), self.largest)
 
     def plain(self) -> dict[str, Any]:
         """Return the numbers and the line as plain JSON."""
@@ -152,6 +159,7 @@ class ErrorForecast:
             "least": self.least,
             "divisor": None if self.least is None else WIDE * self.divisor,
             "largest": None if self.least is None else self.largest,
+            "centres": None if self.least is None else list(self.centres),
             "safe_from": self.safe_from,
             "line": self.line,
         }
