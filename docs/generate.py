@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from mechanism_pages import PACKAGE, ROOT, mechanism_page, predictions, summary
+from mechanism_pages import PACKAGE, ROOT, mechanism_page, predictions, recommended, summary
 from python_pages import DOORS, python_pages
 from typer.testing import CliRunner
 
@@ -53,6 +53,7 @@ def generate(into: Path) -> None:
     _index(into / "python", "Python", about, list(DOORS))
     (into / "parts").mkdir()
     (into / "parts" / "predictions.txt").write_text(predictions(), encoding="utf-8")
+    (into / "parts" / "recommended.txt").write_text(recommended(), encoding="utf-8")
     (into / "extra").mkdir()
     page = page_of(ROOT / "specs" / "digit-density.yaml")
     (into / "extra" / "report.html").write_text(page, encoding="utf-8")

@@ -7,12 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from opendp_sim.accounting.evidence import tier
+from opendp_sim.api.recommend import recommend
 from opendp_sim.core.about import parameters_of
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, page_beside
 from opendp_sim.core.system.docstrings import doc_of
@@ -249,6 +251,24 @@ def predictions() -> str:
         for error, value in output.expected.items()
     ]
     return "\n".join(["| program | output | error | value |", "|---|---|---|---|", *rows]) + "\n"
+
+
+_ASKED = (("density", (1, 2, 5)), ("distances", (1, 5)), ("means", (5,)), ("quantiles", (1,)))
+"""Questions whose errors are known in advance, with numbers of columns."""
+
+
+def recommended() -> str:
+    """Return a table of the least predicted errors, by question and columns."""
+    rows = []
+    for (question, widths), pure in product(_ASKED, (False, True)):
+        for columns in widths:
+            words: dict[str, Any] = {"measure": "pure"} if pure else {}
+            best = recommend(question, columns, size=20_000, **words).best
+            rows.append(
+                f"| {question} | {columns} | {'pure' if pure else '1e-6'} | {best.name} | {best.size} |"
+            )
+    head = "| question | columns | delta | first | 95% within, memory |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows]) + "\n"
 
 
 def _uses(key: str) -> Iterator[str]:

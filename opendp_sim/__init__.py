@@ -32,6 +32,7 @@ _WHERE = {
     "predict": "api.predict",
     "program": "dsl.builder",
     "quantiles": "api.quantiles",
+    "recommend": "api.recommend",
     "read": "accounting.release.release",
     "register": "prelude",
     "run": "api.verbs",

@@ -20,6 +20,7 @@ from opendp_sim.api.predict import predict as predict
 from opendp_sim.dsl.builder import program as program
 from opendp_sim.api.quantiles import quantiles as quantiles
 from opendp_sim.accounting.release.release import read as read
+from opendp_sim.api.recommend import recommend as recommend
 from opendp_sim.prelude import register as register
 from opendp_sim.api.verbs import run as run
 from opendp_sim.api.verbs import session as session

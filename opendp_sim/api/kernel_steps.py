@@ -9,8 +9,8 @@ from typing import Any
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.api.columns import Bounds, bounds_of, grid
+from opendp_sim.api.recipe import size_of
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
-from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
     FREQUENCIES,
@@ -34,13 +34,7 @@ def kernel_steps(
     ``size``: about how many records, from public knowledge; it and ``privacy``, the recipe's words,
     choose the number of frequencies.
     """
-    if size is not None:
-        size = python_value(size)
-        if type(size) is not int or size < 1:
-            raise ParameterError(
-                "OS101", "size", expected="a whole number from 1, or None", got=scalar_text(size, 60),
-                hint="about how many records there are, from public knowledge, such as 20_000.",
-            )  # fmt: skip
+    size = None if size is None else size_of(size)
     rows: StepDicts = [grid(columns)]
     widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
     fits = [isinstance(h, int | float) and 0.0 < h <= sys.float_info.max for h in widths]

@@ -9,16 +9,14 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, bounds_of, grid
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
-
-_LEVELS = 10
-"""1,024 leaves a column: below the rank's noise of most tables of up to a million records."""
+from opendp_sim.dsl.plan.kernel_choice import LEVELS
 
 
 @recipe_function(PrivacyOptions, 'quantiles({"age": (0, 120), "income": (0, 200_000)})')
 def quantiles(
     columns: Bounds,
     *,
-    levels: int = _LEVELS,
+    levels: int = LEVELS,
     label: str | None = None,
     keys: Sequence[str | int] = (),
     **privacy: Unpack[PrivacyOptions],

@@ -14,8 +14,9 @@ import numpy as np
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.certificate.certificate import read_certificate
 from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.device import Device
-from opendp_sim.core.errors import DataError, ParameterError, SimError, repr_text
+from opendp_sim.core.errors import DataError, ParameterError, SimError, repr_text, scalar_text
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import Plan
@@ -48,6 +49,17 @@ def check_word(
         raise ParameterError(
             "OS101", name, expected=expected, got=type(value).__name__[:40], hint=hint
         )
+
+
+def size_of(given: Any) -> int:
+    """Return a public number of records (OS101)."""
+    size = python_value(given)
+    if type(size) is not int or size < 1:
+        raise ParameterError(
+            "OS101", "size", expected="a whole number from 1", got=scalar_text(given, 60),
+            hint="about how many records there are, from public knowledge, such as 20_000.",
+        )  # fmt: skip
+    return size
 
 
 def check_privacy_words(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:

@@ -179,6 +179,7 @@ flow:
 outputs:
 <OUTPUTS>\
 # first, the data's curator: opendp-sim doctor FILE --private-look -o MENDED (it needs no bounds)
+# other mechanisms by predicted error: <RECOMMEND>
 # then: opendp-sim check FILE; opendp-sim plan FILE; opendp-sim apply FILE
 #       <THEN>
 """
@@ -485,9 +486,20 @@ def recipe_text(recipe: str, data: str | None, blank: str, header: Header | None
             "MEASURE": form.measure,
             "FLOW": _put(form.flow, steps),
             "OUTPUTS": form.outputs,
+            "RECOMMEND": _recommended(recipe, len(shown)),
             "THEN": form.then or "the file out/release.json is the answer",
         },
     )
+
+
+_ASKED = {"dashboard": "density", "audit": "means"}
+"""Questions of recipes that have another name."""
+
+
+def _recommended(recipe: str, width: int) -> str:
+    """Return the command that ranks a recipe's mechanisms."""
+    columns = "" if recipe == "top" else f" --columns {width}"
+    return f"opendp-sim recommend {_ASKED.get(recipe, recipe)}{columns} --size HOW_MANY"
 
 
 def _put(text: str, parts: Mapping[str, str]) -> str:

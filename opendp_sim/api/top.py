@@ -126,12 +126,19 @@ def _persons_needed(made: Builder, most: int | None, guess: int) -> tuple[float,
     that item's come on top.
     """
     bound = made.plan().releases["noisy"].bound
-    expected = {} if bound is None else bound.claim.expected
+    votes, above = votes_needed({} if bound is None else bound.claim.expected)
+    return votes * max(1.0, guess / (most or guess)), above
+
+
+def votes_needed(expected: Mapping[str, Any]) -> tuple[float, int]:
+    """Return the votes that an item needs, and above which rank.
+
+    Rank 0 is of votes in all; infinite votes where none are stated.
+    """
     name = next((name for name in _NEEDED if name in expected), None)
     votes = math.inf if name is None else float(expected[name])
     before = _NEEDED.get(name or "")
-    above = 0 if before is None else int(expected.get(before, 0)) + 1
-    return votes * max(1.0, guess / (most or guess)), above
+    return votes, 0 if before is None else int(expected.get(before, 0)) + 1
 
 
 def _order(persons: float, above: int) -> tuple[float, bool, float]:

@@ -262,7 +262,7 @@ class Quantity:
         least: of a mean, the number of records that it is divided by at least; None for a sum.
         divisor: of a mean, the deviation of the noisy number of records, independent of the sum's noise.
         largest: of a mean, how far it is from the sum's centre at most.
-        centres: of a mean, the least and the greatest centre of its columns' sums, in ``unit``.
+        centres: of a mean, the centre of each column's sum, in ``unit``; one where all are alike.
     """
 
     noise: float
@@ -271,7 +271,7 @@ class Quantity:
     least: float | None = None
     divisor: float = 0.0
     largest: float = 0.0
-    centres: tuple[float, float] = (0.0, 0.0)
+    centres: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def _expected(empty: ReleasedSums, rows: GridRows) -> dict[str, Quantity]:
         least_counted(empty.of_count),
         empty.of_count,
         float(np.max(np.maximum(-low, high) * unit * scale)),
-        (float(np.min(middles)), float(np.max(middles))),
+        tuple(map(float, middles if np.ptp(middles) else middles[:1])),
     )
     return {
         "mean": mean,

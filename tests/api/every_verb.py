@@ -41,7 +41,7 @@ def recipes(folder: Path, table: Mapping[str, Any]) -> sim.Release:
     model = sim.predict(bounds, label="kind", keys=["a", "b"], epsilon=1.0)
     model.apply(table, into=folder / "predict").predict([[0.5, 0.5]])
     sets = sim.labels("kind", question="task", questions=["a"], keys=["a", "b"], unit="who")
-    print(sets.plan)
+    print(sets.plan, sim.recommend("means", bounds, size=100).best.plan)
     return release
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from opendp_sim.core.claims import Post, Quantity
-from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import Released, asking
 from opendp_sim.dsl.plan.records import Planned
@@ -153,14 +153,22 @@ def asked_later(plan: Planned) -> dict[str, ErrorForecast]:
             continue
         offered = set(asking(released.capabilities))
         for key in (key for key in _ASKED_LATER if key in offered):
-            asked = lookup(key)()
-            post = asked.bind(released, output.stage.metric)
-            if post.quantities:
-                told |= _of_quantities(post, output.decl.name)
-                continue
-            found = next(_of_posts(replace(output, posts=(post,)), (post,), asked), None)
-            told |= {} if found is None else {f"{key} of {output.decl.name}": found}
+            told |= error_of(output, lookup(key)())
     return told
+
+
+def error_of(output: OutputType, asked: Mechanism) -> dict[str, ErrorForecast]:
+    """Return the errors of one question to a saved release, by name.
+
+    Nothing where none is known in advance; a ``SimError`` where the release cannot be asked it.
+    """
+    post = None if output.domain is None else asked.bind(output.domain, output.stage.metric)
+    if not isinstance(post, Post):
+        return {}
+    if post.quantities:
+        return _of_quantities(post, output.decl.name)
+    found = next(_of_posts(replace(output, posts=(post,)), (post,), asked), None)
+    return {} if found is None else {f"{asked.key} of {output.decl.name}": found}
 
 
 def _stated_error(output: OutputType, release: ReleasePlan) -> ErrorForecast | None:

@@ -14,6 +14,8 @@ from opendp_sim.core.errors import BudgetError
 KernelSketch = Literal["fourier", "gauss_transform"]
 FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, where no size is declared."""
+LEVELS = 10
+"""Of a tree of intervals: 1,024 leaves are below the rank's noise of most tables of up to a million."""
 _FEWEST_FREQUENCIES, _MOST_FREQUENCIES = 500, 8000
 """Of a declared size: fewer tell too little of their own error, more were not measured."""
 _STEPS = 0.036

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from opendp_sim.core.arithmetic.rounding import up_text
 
@@ -88,7 +90,7 @@ class ErrorForecast:
         least: of a mean, the number of rows below which it is only noise; None for a sum.
         divisor: of a mean, the deviation of the noisy number of rows that it is divided by.
         largest: the largest mean, from where the sum's terms are counted.
-        centres: of a mean, from where they are counted: the least and the greatest of its columns.
+        centres: of a mean, from where they are counted, column by column; one where all are alike.
         independent: whether the noises of sum and number are known to be independent.
         safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
     """
@@ -101,7 +103,7 @@ class ErrorForecast:
     least: float | None = None
     divisor: float = 0.0
     largest: float = 0.0
-    centres: tuple[float, float] = (0.0, 0.0)
+    centres: tuple[float, ...] = (0.0,)
     independent: bool = False
     safe_from: float | None = None
 
@@ -121,7 +123,7 @@ class ErrorForecast:
         """
         return {} if self.errors is None else dict(self.errors.parts())
 
-    def at(self, records: int, answer: float | None = None) -> float | None:
+    def at(self, records: int, answer: float | Sequence[float] | None = None) -> float | None:
         """Bound 95% of the errors with ``records`` rows.
 
         A mean is a noisy sum by a noisy number: ``(S + X) / (N + Y)`` is off by ``(X - A Y) / N`` to
@@ -130,8 +132,8 @@ class ErrorForecast:
 
         Args:
             records: the number of rows.
-            answer: of a mean, itself, in ``unit`` (parts of a range from the lower bound); left out for
-                the one that errs most.
+            answer: of a mean, itself, in ``unit`` (parts of a range from the lower bound), or one for
+                each column, of which the one that errs most counts; left out for the largest error.
 
         Returns:
             The bound, in ``unit``; None where it is not known in advance, or the answer only noise.
@@ -145,9 +147,10 @@ class ErrorForecast:
         noise = math.hypot(alone, own) if self.independent else alone + own
         return replace(self.errors, noise=noise).within(records) / records
 
-    def _from_centre(self, answer: float) -> float:
-        """Return how far a mean is from the farthest centre, within bounds."""
-        return min(max(abs(answer - centre) for centre in self.centres), self.largest)
+    def _from_centre(self, answer: float | Sequence[float]) -> float:
+        """Return how far a mean is from its centre, within bounds."""
+        far = np.abs(np.asarray(answer, dtype=float) - np.array(self.centres))
+        return min(float(np.max(far)), self.largest)
 
     def plain(self) -> dict[str, Any]:
         """Return the numbers and the line as plain JSON."""
