@@ -400,16 +400,20 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _is_apart(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a first line is unlike the lines below it."""
-    found = False
+    """Return whether a first line is unlike the lines below it.
+
+    It is where at least two columns hold numbers, and each of these has a name above it. One
+    column is not enough: a record may lack its number.
+    """
+    named = []
     for at, name in enumerate(header):
         below = [row[at] for row in rows if len(row) == len(header)]
         if name and name in below:
             return False
         given = [cell for cell in below if cell.lower() not in _NO_VALUE]
-        plain = name.lower() not in _NO_VALUE and not _COUNTED.fullmatch(name)
-        found |= plain and bool(given) and all(map(_COUNTED.fullmatch, given))
-    return found
+        if given and all(map(_COUNTED.fullmatch, given)):
+            named.append(name.lower() not in _NO_VALUE and not _COUNTED.fullmatch(name))
+    return len(named) > 1 and all(named)
 
 
 def _stored_names(file: Path, kind: str) -> tuple[str, ...]:

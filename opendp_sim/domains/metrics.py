@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -147,9 +148,13 @@ def _bound(metric: dp.Metric) -> MetricCast | None:
     return None
 
 
+def _bounds_of(d_in: Any) -> Sequence[Any]:
+    return d_in if isinstance(d_in, list | tuple) else (d_in,)
+
+
 def _rows_of(bounds: Any) -> int:
     """Return the rows by which frames differ (``casts.md``, Lemma 2)."""
-    whole = [b.per_group for b in bounds if not b.by and b.per_group is not None]
+    whole = [b.per_group for b in _bounds_of(bounds) if not b.by and b.per_group is not None]
     if not whole:
         raise SpaceError(
             "OS202", "cast.map", expected="a bound on the rows of a unit", got="bounds by group only",
@@ -170,4 +175,9 @@ def unit_of_distance(metric: dp.Metric, d_in: Any) -> dict[str, Any] | None:
     own = getattr(metric, "descriptor", None)
     if isinstance(own, IdDistance):
         return {"add_remove": int(d_in), "of": own.identifier_column}
+    if isinstance(metric, dp.FrameDistance):
+        whole = [b.per_group for b in _bounds_of(d_in) if not b.by and b.per_group is not None]
+        return unit_of_distance(metric.inner_metric, min(whole)) if whole else None
+    if isinstance(metric, dp.SymmetricIdDistance):
+        return {"add_remove": int(d_in), "of": metric.identifier.meta.output_name()}
     return None

@@ -189,6 +189,17 @@ def test_a_first_line_that_may_be_a_record_is_no_header(line, tmp_path):
     assert file_header(tmp_path / "none.csv").names == ()
 
 
+def test_one_odd_cell_does_not_make_a_record_a_header(tmp_path):
+    """A first record whose only number was missing became the names of columns."""
+    (tmp_path / "t.csv").write_text("Alice Smith,declined\nBob Li,41\nCy Roe,7\n")
+    assert file_header(tmp_path / "t.csv").names == ()
+    assert file_header(tmp_path / "t.csv").unsure
+    (tmp_path / "two.csv").write_text("who,age,size\nBob Li,41,2\nCy Roe,7,3\n")
+    assert file_header(tmp_path / "two.csv").names == ("who", "age", "size")
+    (tmp_path / "odd.csv").write_text("Alice Smith,declined,4\nBob Li,41,2\nCy Roe,7,3\n")
+    assert file_header(tmp_path / "odd.csv").names == ()
+
+
 def test_a_stated_record_leaves_room_for_names(tmp_path):
     (tmp_path / "t.csv").write_text("Ann,Paris\nBo,Rome\n")
     run = CliRunner().invoke(app, ["init", str(tmp_path / "a.yaml"), "--data", "t.csv"])

@@ -16,7 +16,7 @@ import opendp_sim.prelude as sim
 from opendp_sim.core.bridge import to_dp_domain
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, ReleaseError, SpaceError
-from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.metrics import Symmetric, unit_of_distance
 from tests.cases import cases
 
 dp.enable_features("contrib")
@@ -317,6 +317,22 @@ def test_a_unit_of_frames_without_a_bound_on_rows_is_refused():
     assert rows.map([bound(by=[], per_group=3), bound(by=["e"], per_group=1)]) == 3
     with pytest.raises(dp.OpenDPException, match="OS202"):
         rows.map([bound(by=["e"], per_group=1)])
+
+
+def test_the_unit_of_a_frame_is_the_bound_on_its_whole():
+    """A query over a frame or an identifier was read without its unit."""
+    bound = dp.polars.Bound
+    rows = dp.frame_distance(dp.symmetric_distance())
+    persons = dp.symmetric_id_distance("name")
+    whole, group = bound(per_group=3), bound(by=["kind"], per_group=2)
+    assert unit_of_distance(rows, [group, whole]) == {"add_remove": 3, "of": "row"}
+    assert unit_of_distance(rows, whole) == {"add_remove": 3, "of": "row"}
+    assert unit_of_distance(rows, [group]) is None
+    assert unit_of_distance(dp.frame_distance(persons), [bound(per_group=2)]) == {
+        "add_remove": 2,
+        "of": "name",
+    }
+    assert unit_of_distance(persons, 2) == {"add_remove": 2, "of": "name"}
 
 
 # --- searches --------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from opendp_sim.dsl.plan.accountant import target_of
 from opendp_sim.transformations.row_maps.quantize import Quantize
 from tests._small import write_small
 
+SPECS = Path(__file__).parents[2] / "specs"
 RELEASE, BUDGET = (
     "{noise: gaussian, scale: solve, spend: 100%}",
     "budget: {epsilon: 1.0, delta: 1.0e-6}",
@@ -139,3 +143,16 @@ flow:
     release: {noise: gaussian, scale: solve, spend: 100%}
 outputs: {sums: {from: rows, save: sums.npz}}
 """
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    "name", sorted((path.stem for path in SPECS.glob("*.yaml")), key="bright-pixels".__ne__)
+)
+def test_a_spec_of_a_budget_beyond_sense_is_planned_or_refused(name, tmp_path):
+    """The second opinion ended its search at epsilon 1,024 and took OpenDP's answer for wrong."""
+    text = (SPECS / f"{name}.yaml").read_text().replace("data/", f"{SPECS}/data/")
+    far = re.sub(r"\bepsilon: *[\d.e+-]+", "epsilon: 2000", text)
+    (tmp_path / "far.yaml").write_text(far)
+    with suppress(Refused):  # an InternalError is none
+        plan_file(tmp_path / "far.yaml")

@@ -62,8 +62,10 @@ def _on_curve(square: Fraction, delta: float) -> ExactLoss:
 def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
     """Return the least epsilon at which the curve is at most ``delta``."""
     low, high = 0.0, 1.0
-    while curve(high) > delta and high < 2.0**10:
+    while curve(high) > delta:
         high *= 2
+        if math.isinf(high):
+            return high
     if curve(0.0) <= delta:
         return 0.0
     return least(lambda epsilon: curve(epsilon) <= delta, low, high)
