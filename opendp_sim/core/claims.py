@@ -206,6 +206,27 @@ def _rounded_deviation(scale: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Word one fact of a release's claim as its expected error.
+
+    A mechanism names such facts (``Mechanism.stated_errors``). In its texts ``{up}`` is the fact in few
+    digits, not below it, ``{near}`` the nearest such number, ``{wide}`` what 95% of errors of that
+    standard deviation are within, ``{share}`` that in percent; other facts of the claim stand by name.
+
+    Attributes:
+        line: one line, such as "the rank is off by {up} rows or less in 95% of runs".
+        value: the number alone, with its unit.
+        more: what follows the line.
+        unit: what the fact is counted in.
+    """
+
+    line: str
+    value: str
+    more: str = ""
+    unit: str = "votes"
+
+
+@dataclass(frozen=True, slots=True)
 class Private:
     """Claim privacy of a measurement.
 
@@ -229,6 +250,8 @@ class Private:
     """Proved Gaussian DP, and how much: mu**2 at distance 1 (it grows with the distance squared)."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """What can be asked of the release, by name, as of a sketch's; ``output`` then names its arrays."""
+    again: Callable[[int], Sequence[Fraction]] | None = None
+    """The loss at a distance, computed exactly and without OpenDP; a plan compares the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +309,7 @@ class Post:
     takes: Literal["release", "answer"] = "release"
     output: Domain | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    """Deviations of noise: ``noise_error`` in an answer, ``noise of THE THING`` behind one."""
     asks: bool = True
     """Whether it needs queries; without, ``function(arrays, None)`` answers (modes, coefficients)."""
     by_query: bool = True

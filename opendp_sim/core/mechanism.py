@@ -28,7 +28,7 @@ from pydantic_core import core_schema
 
 from opendp_sim.core.about import errors_of, parameters_of
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.claims import Claim
+from opendp_sim.core.claims import Accuracy, Claim
 from opendp_sim.core.errors import Given, InternalError, ParameterError, array_like
 from opendp_sim.core.space import Domain, Metric
 
@@ -236,6 +236,9 @@ class Mechanism(_Record):
     """Which of these this query asks a release for: the parameters or the release decide which one."""
     by_class: ClassVar[bool] = False
     """Whether this query chooses among the classes of a release."""
+
+    stated_errors: ClassVar[Mapping[str, Accuracy]] = {}
+    """How facts of a release's claim (``expected``) state its error, the most telling first."""
 
     any_units: ClassVar[bool] = False
     """Whether it takes every column by its own bounds, so that the units of columns do not matter."""

@@ -109,9 +109,14 @@ def _listed(words: list[str]) -> str:
     return ", ".join(words[:-1]) + (" or " if words[1:] else "") + words[-1] if words else "nothing"
 
 
+_ERRORS = ("noise_error", "lower", "upper")
+
+
 @dataclass(frozen=True)
 class AnswerColumns(Domain):
     """A table of answers, one row a query.
+
+    Columns ``noise_error``, ``lower`` and ``upper`` are about the column before the first of them.
 
     Args:
         columns: names of the arrays.
@@ -124,6 +129,12 @@ class AnswerColumns(Domain):
     labels: tuple[str | int, ...] | None = None
     normalised: bool = False
     places: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> str:
+        """The column that errors and intervals are about, or an empty text."""
+        first = next((i for i, name in enumerate(self.columns) if name in _ERRORS), 0)
+        return self.columns[first - 1] if first else ""
 
     def without_classes(self, value: Any) -> Any:
         """Return answers without the axis of classes, where there are none.

@@ -30,7 +30,7 @@ from opendp_sim.report.maps import column_tables, shown_classes, shown_density
 
 _FREE = "To read this again costs no privacy; a new run does."
 VALUE_COLUMNS = ("density", "distance", "score", "prediction", "probability", "count")
-"""Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
+"""Columns that hold answers where none has a stated error, the most telling first."""
 _SHOWN = 10
 _LONG, _WIDE, _MOST = 6, 4, 20
 """Rows and columns of a table, and items of a list, that a page shows."""
@@ -71,7 +71,8 @@ def released_parts(plan: Plan, output: str, file: Path) -> list[Part]:
     if found is not None and found[1]:
         asked = plan.outputs[found[0]].decl.post
         sure = next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
-        drawn = _bars(found[1], sure, unit_of_answers(plan, found[0]))
+        values = _values_of(plan, found[0])
+        drawn = _bars(found[1], values, sure, unit_of_answers(plan, found[0], values[0]))
         table = _table(found[1])
         return [*([drawn] if drawn else []), *([table] if table else [])]
     return [] if release is None else [_numbers(release)]
@@ -167,12 +168,21 @@ def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
         yield {name: str(column[i]) for name, column in flat.items()}
 
 
+def _values_of(plan: Plan, output: str) -> Sequence[str]:
+    """Return the columns to draw, the measured one alone if any."""
+    measured = getattr(plan.outputs[output].domain, "measured", "")
+    return (measured,) if measured else VALUE_COLUMNS
+
+
 def _bars(
-    rows: Sequence[Mapping[str, str]], confidence: float = 0.0, unit: str = ""
+    rows: Sequence[Mapping[str, str]],
+    values: Sequence[str] = VALUE_COLUMNS,
+    confidence: float = 0.0,
+    unit: str = "",
 ) -> Part | None:
     if not rows:
         return None
-    for value in VALUE_COLUMNS:
+    for value in values:
         names = [k.partition(":")[2] for k in rows[0] if k.startswith(f"{value}:")]
         if names:
             bars = [_bar(name, rows[0], value, f":{name}") for name in names]
@@ -288,7 +298,7 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
         below = sum(lead < safe for lead in leads)
         told = f"{below:,} of {len(leads):,} leads here are below the safe lead: noise may have decided"
         return {found[0]: f"{told}."}
-    values, noise = _column(rows, VALUE_COLUMNS), _column(rows, (_NOISE,))
+    values, noise = _column(rows, _values_of(plan, found[0])), _column(rows, (_NOISE,))
     if not values or not noise or median(values) <= 0 or median(noise) <= 0:
         return {}
     middle, share = size(median(values)), 100 * WIDE * median(noise) / median(values)

@@ -53,6 +53,7 @@ def run(line):
     assert done.exit_code == 0, done.output
     return done.output
 
+assert "95% of answers within ±" in run("plan corners.yaml"), run("plan corners.yaml")
 run("apply corners.yaml")
 release = sim.load("out/corners.npz")
 assert release.ops == ("corner_size",), release.ops
@@ -75,6 +76,9 @@ except sim.SimError as error:
     assert "corner_size" in str(error), error
 else:
     raise AssertionError("a release of corners answers no density")
+
+run("report out/sizes.csv.certificate.json -o page.html --force")
+assert "size, in records" in open("page.html").read()
 
 listed = {entry["key"]: entry for entry in json.loads(run("ops --json"))}
 assert listed["corner_counts"]["with"] == ["corner_size"]
@@ -185,7 +189,9 @@ def run(line, code=0):
     assert done.exit_code == code, (done.exit_code, done.output)
     return done.output
 
-plan = run("plan native.yaml")
+plan = " ".join(run("plan native.yaml").split())
+assert "95% of counts within ±1.5 rows" in plan, plan  # 2.12 sqrt(2) / 2
+assert "the rank is off by" in plan and "rows or less in 95% of runs" in plan, plan
 assert "epsilon 4" in plan or "(4, 0)" in plan, plan
 done = json.loads(run("apply native.yaml --json"))
 found = {name: json.loads(pathlib.Path(f"out/{name}.json").read_text()) for name in ("number", "median")}
@@ -194,12 +200,35 @@ for certificate in done["certificates"].values():
     run(f"verify {certificate} --spec native.yaml")
     run(f"report {certificate} -o page.html --force")
     assert "native_chain" in pathlib.Path("page.html").read_text()
+import native_chain
+from dataclasses import replace
+from fractions import Fraction
+from opendp_sim.core.errors import SimError
+from opendp_sim.dsl.plan.plan import plan_file
+
+def refused(code):
+    try:
+        plan_file("native.yaml").forecast()
+    except SimError as error:
+        return error.code == code
+    return False
+
+kept = native_chain.NativeChain._again
+native_chain.NativeChain._again = lambda self: lambda d_in: (Fraction(d_in) / Fraction(self.scale) / 2,)
+assert refused("OS901"), "OpenDP's map and another computation disagree"
+native_chain.NativeChain._again = kept
+kept = dict(native_chain.NativeChain.stated_errors)
+for name, told in kept.items():
+    native_chain.NativeChain.stated_errors = kept | {name: replace(told, line="{no_such_fact}")}
+    assert refused("OS903"), "a text that names no fact"
+native_chain.NativeChain.stated_errors = kept
 text = pathlib.Path("native.yaml").read_text()
 pathlib.Path("people.npz").unlink()  # what follows is refused before data is looked for
 for old, new, code in (
     ("t.count", "t.cuont", "OS101"),
     ("t.count: {}", "t.count: {size: 3}", "OS101"),
     ("t.count: {}", "t.user_transformation: {}", "OS101"),
+    ("t.count: {}", "t.sum: {}", "OS101"),  # of floats it adds 2**20 records at most
     ("{t.count: {}}, ", "", "OS201"),
     (", {m.laplace: {}}", "", "OS201"),
     ("[10, 20, 30, 40, 50]", "[50, 40]", "OS101"),

@@ -96,8 +96,12 @@ class CornerSize(Mechanism):
         offer: CornerSizes = sizes
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
-            return {"size": offer.size(released, check_queries(release, queries))}
+            sizes = offer.size(released, check_queries(release, queries))
+            return {"size": sizes, "noise_error": np.full(len(sizes), release.deviation)}
 
         return Post(
-            answer, output=AnswerColumns(("size",)), expected={"noise of a size": release.deviation}
+            answer,
+            output=AnswerColumns(("size", "noise_error")),
+            expected={"noise_error": release.deviation},
+            unit="records",
         )

@@ -6,12 +6,15 @@ Its lemma is in ``native_chain.md``, beside this file.
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import measure_of
-from opendp_sim.core.claims import Private
+from opendp_sim.core.claims import Accuracy, Private
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
@@ -39,6 +42,17 @@ class NativeChain(Mechanism):
     key: ClassVar[str] = "native_chain"
     source: ClassVar[Proof] = Proof(key="own", where="Lemma")
     room = "measurements"
+    stated_errors: ClassVar[Mapping[str, Accuracy]] = {
+        "rank_for_95_percent": Accuracy(
+            "the rank is off by {up} rows or less in 95% of runs",
+            "{up} rows",
+            ", beyond that of the nearest of {candidates:.0f} candidates",
+            "rows",
+        ),
+        "deviation_of_a_count": Accuracy(
+            "95% of counts within ±{wide} rows", "±{wide} rows", "", "rows"
+        ),
+    }
 
     chain: Annotated[
         tuple[dict[str, Any], ...],
@@ -80,8 +94,30 @@ class NativeChain(Mechanism):
             measure=measure_of(native),
             privacy_map=native.map,
             function=lambda data: native(as_rows(data).values[:, 0].astype(float).tolist()),
+            expected=self._expected(),
             reason=f"OpenDP's own {names}",
+            again=self._again(),
         )
+
+    def _again(self) -> Callable[[int], Sequence[Fraction]] | None:
+        """Return the loss by hand (Lemma 2), or None for a chain that the lemma does not cover."""
+        *before, (last, given) = [pair for step in self.chain for pair in step.items()]
+        scale = Fraction(self.scale)
+        if last == "m.private_quantile":
+            share = Fraction(round(given["alpha"] * 10_000), 10_000)
+            return lambda d_in: (2 * d_in * max(share, 1 - share) / scale,)
+        if last == "m.laplace" and [name for name, _ in before][-1:] == ["t.count"]:
+            return lambda d_in: (d_in / scale,)
+        return None
+
+    def _expected(self) -> dict[str, float]:
+        ((last, given),) = self.chain[-1].items()
+        if last == "m.private_quantile":
+            number = len(given["candidates"])
+            rank = self.scale * math.log(number / 0.05)
+            return {"rank_for_95_percent": rank, "candidates": float(number)}
+        counted = any("t.count" in step for step in self.chain)
+        return {"deviation_of_a_count": math.sqrt(2.0) * self.scale} if counted else {}
 
     def _longer(self, made: Any, place: int) -> Any:
         """Return the chain with its next constructor, by OpenDP's own check of the types."""

@@ -429,11 +429,11 @@ def test_an_answer_is_drawn_from_its_own_columns():
         "lower:b": "0.5",
         "upper:b": "1.5",
     }
-    part = _bars([row], 0.95)
+    part = _bars([row], confidence=0.95)
     assert part.body.count("<rect") == 2
     assert "In 95% of runs the exact answer lies on the line" in part.note
-    assert "density, in records" in _bars([row], 0.95, "records").body
-    assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], 0.0, "records").body
+    assert "density, in records" in _bars([row], unit="records").body
+    assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], unit="records").body
     assert _bars([{"coefficient": "1"}]) is None
     assert _bars([{"distance": "nan"}]) is None
 

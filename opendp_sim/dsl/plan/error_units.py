@@ -10,6 +10,8 @@ from opendp_sim.dsl.types.error_terms import BESIDE
 
 _OF_MEANS = {"noise_error of the sum", "noise_error times records"}
 """Errors of sums that a mean divides: what is drawn is the mean's, for a stated number of records."""
+_OWN = "units of the column"
+"""The unit of answers about columns of several ranges, whose errors are stated in parts of a range."""
 _SUMS = {
     "noise of a sum of products": "sums of products, to which a record adds at most 1",
     "noise of the summed loss": "the summed loss",
@@ -17,10 +19,21 @@ _SUMS = {
 """Errors of sums that have a unit of their own, whatever the answers are counted in."""
 
 
-def unit_of_answers(plan: Planned, output: str) -> str:
-    """Return the unit of an output's answers, or an empty text."""
-    if output not in plan.outputs:  # a question asked later
+def unit_of_answers(plan: Planned, output: str, column: str = "") -> str:
+    """Return the unit of an output's answers, or an empty text.
+
+    Args:
+        plan: the plan.
+        output: the output's name, or that of a question asked later.
+        column: of answers in several units, the column meant.
+    """
+    if output not in plan.outputs:
         return error_forecasts(plan)[output].unit
+    own = next(
+        (q for q in (p.quantities.get(column) for p in plan.outputs[output].posts) if q), None
+    )
+    if own is not None:
+        return _OWN if own.unit.startswith("parts of ") else own.unit
     return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
 
 

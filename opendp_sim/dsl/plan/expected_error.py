@@ -17,6 +17,7 @@ from opendp_sim.dsl.types.error_terms import (
     BESIDE,
     BY_ROWS,
     RECORDS,
+    ROWS,
     WIDE,
     WITHIN,
     ErrorForecast,
@@ -101,13 +102,13 @@ DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
 _ASKED_LATER = ("totals", "quantiles", *sorted(DIRECT))
 """Questions of a saved release that a plan states the errors of, tables of columns first."""
-ANSWERING_KINDS = DIRECT | {"interval_count", "counts"}
-"""The same with those that need a parameter, or no question."""
+_DECIDING = {"classify", "modes", "outliers", "sample"}
+"""Questions whose answers are decided by the sums that their error is of."""
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _VOTES = "votes"
 _UNKNOWN = "not known in advance: it depends on the data"
-ROWS, _SHARE, _RANGE = "rows", "share of all rows", "parts of "
+_SHARE, _RANGE = "share of all rows", "parts of "
 _ROWS = f"(if there are {BESIDE[0]} rows)"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
@@ -175,7 +176,7 @@ def _stated_error(output: OutputType, release: ReleasePlan) -> ErrorForecast | N
     if release.bound is None:
         none = Whole(0.0, {}, {})
         return ErrorForecast("no noise: the data is public", "", "none", errors=none)
-    stated = of_release(release.bound.claim.expected)
+    stated = of_release(release.bound.claim.expected, release.bound.record)
     if output.posts:
         return (
             next(_of_posts(output, output.posts, output.decl.post[-1]), None)
@@ -201,16 +202,31 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             yield _of_shares(whole, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
             yield _of_means(whole, expected, record, unit, can_predict=likes)
-        yield _of_sums(whole, record, unit, direct=last.key in ANSWERING_KINDS, can_predict=likes)
+        yield _of_sums(whole, record, unit, direct=last.key not in _DECIDING, can_predict=likes)
     for name, value in expected.items():
         near = wide(value)
         if name == _SUMS_OF_PRODUCTS:
             line = f"not known in advance; sums behind the fit: ±{near} rows' worth"
             yield ErrorForecast(line, f", by noise: not of a coefficient. {_NO_COEFFICIENT}")
-        if name.startswith((_NOISY, "noise")):
-            yield ErrorForecast(
-                f"not known in advance; noise in the fitted loss: ±{near}", f" in {WITHIN} of runs"
-            )
+        elif name == _NOISY:
+            yield _of_answers(value, next((post.unit for post in reversed(posts) if post.unit), ""))
+        elif name.startswith("noise"):
+            named = name.replace("_", " ")
+            yield ErrorForecast(f"not known in advance; {named}: ±{near}", f" in {WITHIN} of runs")
+
+
+def _of_answers(noise: float, unit: str) -> ErrorForecast:
+    """State the noise of answers of which no more is known."""
+    counts = unit == RECORDS
+    value = f"±{wide(noise)}{f' {ROWS}' if counts else ''}"
+    more = f", by noise{f', in {unit}' if unit and not counts else ''}"
+    return ErrorForecast(
+        f"{WITHIN} of answers within {value}",
+        more,
+        value,
+        ROWS if counts else unit,
+        Whole(noise, {}, {}),
+    )
 
 
 def _of_quantities(post: Post, output: str) -> dict[str, ErrorForecast]:

@@ -41,6 +41,8 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
             return "zero_concentrated_divergence", (rho,)
     if sensitivity is not None and bound.norm is not None:
         value = claim.privacy_map(sensitivity.bound(bound.norm, d_in))
+    elif (again := getattr(claim, "again", None)) is not None:
+        return claim.measure, tuple(again(d_in * typed.stability))
     else:
         value = claim.privacy_map(d_in * typed.stability)
     if claim.measure == "smoothed_max_divergence":

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.core.claims import Accuracy
+from opendp_sim.core.errors import InternalError
+from opendp_sim.core.mechanism import Mechanism
 
-RECORDS = "records"
+RECORDS, ROWS = "records", "rows"
 NEGATIVE = (
     "A count, a sum or a mean may be below 0: noise of both signs is added, and the result is not cut "
     "off at 0. Cut off, small numbers would be too large on average, and nobody would be protected "
@@ -208,12 +211,12 @@ def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Er
 _VOTES = "{up} votes"
 _NEAR = "±{wide} votes"
 STATED = {
-    "votes_to_be_listed": (
+    "votes_to_be_listed": Accuracy(
         "an item with {up} votes or more is listed in 95% of runs",
         _VOTES,
         ", unless others take all places",
     ),
-    "votes_for_95_percent": (
+    "votes_for_95_percent": Accuracy(
         "items {up} votes above no. {ranks} are listed in 95% of runs",
         _VOTES,
         (
@@ -222,28 +225,27 @@ STATED = {
             "behind them by more than noise explains; a missing item counts as one with 0 votes"
         ),
     ),
-    "gap_for_95_percent": (
+    "gap_for_95_percent": Accuracy(
         "sets {up} votes ahead pass the test in 95% of runs",
         _VOTES,
         ": their last item is so far ahead of the next one",
     ),
-    "drop_for_95_percent": (
+    "drop_for_95_percent": Accuracy(
         "of two gaps, one {up} votes larger wins in 95% of runs",
         _VOTES,
         "; a gap is by how many votes an item is ahead of the next one",
     ),
-    "lead_for_95_percent": (
-        "items {up} votes above no. {places} are listed in 95% of runs",
-        _VOTES,
-        "",
+    "lead_for_95_percent": Accuracy(
+        "items {up} votes above no. {places} are listed in 95% of runs", _VOTES, ""
     ),
-    "deviation": ("95% of vote counts, not released, within ±{wide} votes", _NEAR, ""),
-    "relative_vote_noise": (
+    "deviation": Accuracy("95% of vote counts, not released, within ±{wide} votes", _NEAR, ""),
+    "relative_vote_noise": Accuracy(
         "95% of vote counts within ±{share}, when about {neighbours:.0f} rows vote",
         "±{share} of votes",
         ": an estimate; with fewer voters the share is larger",
+        ROWS,
     ),
-    "noise_of_votes": (
+    "noise_of_votes": Accuracy(
         "95% of vote counts within ±{wide} votes, of {neighbours:.0f} neighbours",
         _NEAR,
         (
@@ -251,66 +253,74 @@ STATED = {
             "weighs depends on the data, so no share is stated"
         ),
     ),
-    "vote_noise": ("95% of vote counts within ±{wide} of at most {voters:.0f} votes", _NEAR, ""),
-    "threshold": (
+    "vote_noise": Accuracy(
+        "95% of vote counts within ±{wide} of at most {voters:.0f} votes", _NEAR, ""
+    ),
+    "threshold": Accuracy(
         "not known in advance; leads under {near} votes mostly unanswered",
         "{near} votes",
         ". How often what is answered is right depends on how votes agree",
     ),
-    "records_of_a_rare_class": (
+    "records_of_a_rare_class": Accuracy(
         "not known in advance; classes under {near} rows seldom predicted",
         "not known",
         (
             ". Where classes are far apart smaller ones are found. To see how often it is right, run the "
             "same steps on public rows like the data and count, class by class"
         ),
+        ROWS,
     ),
-    "noise_of_a_residual_sum_in_records": (
+    "noise_of_a_residual_sum_in_records": Accuracy(
         "not known in advance; sums behind the fit: ±{wide} rows' worth",
         "not known",
         (
             ", by noise, in each step; of the largest residual that counts. How far the line is off "
             "depends on the true slopes, which nothing released bounds"
         ),
+        ROWS,
     ),
-    "noise_of_a_gradient_in_records": (
-        "95% of parts of a step within ±{wide} rows",
-        "±{wide} rows",
-        "",
+    "noise_of_a_gradient_in_records": Accuracy(
+        "95% of parts of a step within ±{wide} rows", "±{wide} rows", "", ROWS
     ),
 }
-"""What a release states of its own accuracy: line, value and more, the most telling first."""
-_FACTS = ("neighbours", "voters")
-"""Other facts of a release that such a sentence names."""
+"""How a release's facts are stated as its error, the most telling first; a mechanism adds its own."""
 
 
-def accuracy_of(expected: Mapping[str, Any]) -> dict[str, float]:
+def accuracy_of(expected: Mapping[str, Any], record: Mechanism) -> dict[str, float]:
     """Return what a release states of its own accuracy, by name."""
-    names = {*STATED, "order_for_95_percent", "deviation_of_counts"}
+    names = {*record.stated_errors, *STATED, "order_for_95_percent", "deviation_of_counts"}
     return {name: float(value) for name, value in expected.items() if name in names}
 
 
-def of_release(expected: Mapping[str, Any]) -> ErrorForecast | None:
-    """Return a release's most useful error fact, or None."""
-    for name, (line, number, more) in STATED.items():
-        if name in expected:
-            value = float(expected[name])
-            facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
-            facts |= {of: f"{int(expected.get(of, 0)) + 1:,}" for of in ("ranks", "places")}
-            facts |= {"up": at_least(value), "near": few_digits(value)}
-            facts |= {"wide": wide(value), "share": f"{WIDE * value:.0%}"}
-            told = f"{more}{_ranked(expected)}"
-            errors = Whole(value, {}, {}) if "{wide}" in line else None
-            safe = value if "{up}" in line else None
-            return ErrorForecast(
-                line.format(**facts),
-                told,
-                number.format(**facts),
-                "rows" if "rows" in line else "votes",
-                errors,
-                safe_from=safe,
-            )
-    return None
+def of_release(expected: Mapping[str, Any], record: Mechanism) -> ErrorForecast | None:
+    """Return a release's most useful error fact, or None.
+
+    Raises:
+        InternalError (OS903): a mechanism's text names a fact that its claim does not state.
+    """
+    known = {**record.stated_errors, **STATED}
+    name = next((name for name in known if name in expected), None)
+    return None if name is None else _worded(name, known[name], expected, record.key)
+
+
+def _worded(name: str, told: Accuracy, expected: Mapping[str, Any], key: str) -> ErrorForecast:
+    value = float(expected[name])
+    facts: dict[str, Any] = {fact: float(number) for fact, number in expected.items()}
+    facts |= {of: f"{int(expected.get(of, 0)) + 1:,}" for of in ("ranks", "places")}
+    facts |= {"up": at_least(value), "near": few_digits(value)}
+    facts |= {"wide": wide(value), "share": f"{WIDE * value:.0%}"}
+    try:
+        line, number, more = (part.format(**facts) for part in (told.line, told.value, told.more))
+    except (KeyError, IndexError, ValueError) as error:
+        raise InternalError(
+            "OS903", f"{key}.stated_errors", expected=f"texts of {name} that name facts of the claim",
+            got=f"{type(error).__name__}: {error}", hint="the package that brings it has to be mended.",
+        ) from None  # fmt: skip
+    errors = Whole(value, {}, {}) if "{wide}" in told.line else None
+    safe = value if "{up}" in told.line else None
+    return ErrorForecast(
+        line, f"{more}{_ranked(expected)}", number, told.unit, errors, safe_from=safe
+    )
 
 
 def _ranked(expected: Mapping[str, Any]) -> str:

@@ -212,7 +212,7 @@ def _from_stage(
     if bound is None and typed.release.kind != "none":
         bound = bind_release(typed, release_record(typed.release, probe=True))
         bounds[typed.name] = bound  # many outputs may be of one release
-    told = {} if bound is None else accuracy_of(bound.claim.expected)
+    told = {} if bound is None else accuracy_of(bound.claim.expected, bound.record)
     asked = bound is not None and isinstance(bound.claim, Interactive)
     return OutputType(decl, typed, (), released_domain(typed, bound), told, asked)
 
