@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 _PROSE = frozenset({"expected", "hint", "unit"})
@@ -219,7 +219,10 @@ def runs_as_written(module: str) -> bool:
 
 def _made_in(loaded: Any, path: tuple[str, ...]) -> str | None:
     """Return the file of a function's code."""
-    found: Any = loaded
+    found: Any = vars(loaded).get(path[0]) if len(path) == 1 else None
+    if type(found) is FunctionType and found.__code__.co_filename != contextlib.__file__:
+        return found.__code__.co_filename  # most are plain functions
+    found = loaded
     for name in path:  # where it is defined, so without what a class inherits
         found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
     for name in ("fget", "__func__", "func", "__wrapped__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,10 +19,12 @@ from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError, ParameterError, SimError, repr_text, scalar_text
 from opendp_sim.dsl.builder import Builder
-from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.grammar.program import Program
 from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.run.inputs import check_forms
+from opendp_sim.dsl.run.overwrite import is_program
 from opendp_sim.io.columns import stored_as
 from opendp_sim.io.file_spec import kind_by_name
 
@@ -184,7 +187,8 @@ class Recipe(Generic[T]):
         folder = self._own_folder() if into is None else Path(into)
         memory = self._memory(data)
         check_forms(self.plan, memory)
-        self._check_place(folder / self._file)
+        if into is not None or folder != Path():  # that one was looked at when it was chosen
+            self._check_place(folder / self._file)
         found = apply(self.plan, memory=memory, into=folder, device=device)
         result = found.results[self._output]
         released: T = result if self._read is None else self._read(result)
@@ -214,7 +218,7 @@ class Recipe(Generic[T]):
 
     def _is_free(self, place: Path) -> bool:
         """Return whether no other program's release is at a place."""
-        return not place.exists() or _program_of(place) == self.plan.program.hash
+        return not place.exists() or _is_from(self.plan.program, place)
 
     def _check_place(self, place: Path) -> None:
         """Refuse to replace another program's release."""
@@ -260,15 +264,14 @@ class Recipe(Generic[T]):
         return self.plan._repr_html_() + note
 
 
-def _program_of(place: Path) -> Any:
-    """Return the program's hash in a release, or None."""
-    try:
+def _is_from(program: Program, place: Path) -> bool:
+    """Return whether a file is a release of this program."""
+    with suppress(SimError):
         if place.suffix == ".npz":
-            return Release.load(place).header["privacy"].get("program")
-        record, _ = read_certificate(place.with_name(f"{place.name}.certificate.json"))
-        return draft_of(record.program, folder=str(place.parent)).program.hash
-    except SimError:
-        return None
+            return bool(Release.load(place).header["privacy"].get("program") == program.hash)
+        record, _ = read_certificate(certificate_path(place))
+        return is_program(program, record.program, str(place.parent))
+    return False
 
 
 def _type_of(table: Any, name: str) -> str:

@@ -55,17 +55,14 @@ class Column(Descriptor):
             self._check_bounds(*self.bounds)
         if (self.dtype == "category") != bool(self.keys):
             raise self._refuse("public keys exactly for a category", self.keys)
-        if any(key != "" and canonical_cell(key) != key for key in self.keys) or not all(
-            isinstance(key, str | int) for key in self.keys
-        ):
+        keys = tuple("" if key == "" else canonical_cell(key) for key in self.keys)
+        if keys != tuple(self.keys) or not all(isinstance(key, str | int) for key in self.keys):
             raise self._refuse(
                 "keys that are whole numbers, or texts without blanks around", self.keys
             )
         if any(isinstance(key, int) and abs(key) >= _MOST_KEY for key in self.keys):
             raise self._refuse("keys of at most 1,000 digits", "a longer one")
-        object.__setattr__(
-            self, "keys", tuple("" if k == "" else canonical_cell(k) for k in self.keys)
-        )
+        object.__setattr__(self, "keys", keys)
         if len(set(self.keys)) != len(self.keys):
             raise self._refuse("each key once", self.keys)
         if self.role and self.dtype not in ("int64", "str", "category"):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.category_codes import TEXTS, int64_of, key_indices, stripped
+from opendp_sim.domains.category_codes import TEXTS, int64_of, key_indices
 from opendp_sim.domains.cell import MISSING, is_int64, listed, object_array, reals, texts, wholes
 from opendp_sim.domains.column import Column
 from opendp_sim.domains.encoded import ENCODED, days, truths
@@ -49,7 +49,7 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
         keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + TEXTS
         if keyed:
             _check_labels(array, column)
-        found = key_indices(stripped(array), column.keys) if keyed else array
+        found = key_indices(array, column.keys) if keyed else array
     elif column.dtype in ENCODED and not indices:
         found = days(array) if column.dtype == "date" else truths(array)
     elif column.dtype == "str":

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -777,3 +778,18 @@ def test_a_column_given_as_a_bandwidth_or_a_norm_is_in_no_refusal(wrong):
     with pytest.raises(SimError) as refused:
         sim.distances({"x": (0, 1)}, norm=wrong)
     assert "31.5" not in str(refused.value)
+
+
+def test_a_repeated_run_parses_no_program_and_seals_nothing_without_a_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate of the run before states this program as this version writes it."""
+    monkeypatch.chdir(tmp_path)
+    ready = sim.top("item", k=1, keys=["a", "b"])
+    assert ready.plan.program.hash is ready.plan.program.hash
+    table = {"item": ["a", "b", "a"]}
+    ready.apply(table)
+    for name in ("opendp_sim.dsl.run.overwrite.draft_of", "opendp_sim.dsl.files.staging.Seal"):
+        monkeypatch.setattr(name, lambda *_a, **_k: pytest.fail("needless"))
+    ready.apply(table)
+    assert [file.name for file in tmp_path.iterdir() if file.is_dir()] == []

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.domains.category_codes import key_indices
+from opendp_sim.domains.category_codes import NumberPlaces, key_indices
 from opendp_sim.domains.cell import (
     LONGEST_TEXT,
     MISSING,
@@ -409,3 +409,16 @@ def test_a_text_that_no_key_is_may_be_a_number_that_one_is() -> None:
     cells = np.array(["a", "7", " 7 ", "8", "", None, 7, 7.0, 7.5], dtype=object)
     assert key_indices(cells, ("a", 7, "8")).tolist() == [0, 1, 1, 2, -1, -1, 1, 1, -1]
     assert key_indices(np.array([7, 8]), ("a", 7, "8")).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("apart", [1, 3, 10**6, 2**57])
+def test_places_of_numbers_are_those_of_a_dictionary(apart: int) -> None:
+    """In a table and by binary search, at the ends of 64 bits too."""
+    ends = (MISSING + 1, MISSING + 2, 2**63 - 1)
+    for low in (0, MISSING + 1, 2**63 - 1 - 40 * apart):
+        places = {low + apart * n: 39 - n for n in range(40)}
+        found = NumberPlaces(places)
+        near = [key + step for key in places for step in (-1, 0, 1)]
+        asked = [n for n in (*near, *ends, MISSING, 0) if MISSING <= n < 2**63]
+        assert found.of(np.array(asked)).tolist() == [places.get(n, -1) for n in asked]
+    assert NumberPlaces({}).of(np.array([0, 1])).tolist() == [-1, -1]

@@ -984,7 +984,7 @@ def test_assume_looks_at_structure_only() -> None:
 @pytest.mark.parametrize(
     ("given_keys", "expected"),
     [
-        (np.array(["3", "a", "b", " a"]), [1, 0, -1, -1]),
+        (np.array(["3", "a", "b", " a"]), [1, 0, -1, 0]),
         (np.array([3, 4]), [1, -1]),
         (np.array([3.0, 3.5, np.nan, np.inf]), [1, -1, -1, -1]),
         (np.array([3, "a", None], dtype=object), [1, 0, -1]),

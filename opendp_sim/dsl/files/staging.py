@@ -16,6 +16,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path as File
 from typing import Any, Literal, Self
 
@@ -65,8 +66,6 @@ class RunFolder:
     def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
         self.listed: _List | None = None
-        self.seal = Seal()
-        """Its digest is in the ledger before the run; it is closed over the list of the files."""
 
     @classmethod
     def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
@@ -89,6 +88,14 @@ class RunFolder:
             made.release()
             raise
         return made
+
+    @cached_property
+    def seal(self) -> Seal:
+        """Return the seal of the files' list.
+
+        A ledger has its digest before the run; without a ledger there is none.
+        """
+        return Seal()
 
     @property
     def token(self) -> str:
@@ -120,8 +127,11 @@ class RunFolder:
             files=list(files),
         )
         text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
-        with fresh(self.path / _SEAL) as stream:
-            stream.write(self.seal.close(text.encode()))
+        if (
+            ledger is not None
+        ):  # without one nothing holds the seal's digest, and no list is taken up
+            with fresh(self.path / _SEAL) as stream:
+                stream.write(self.seal.close(text.encode()))
         with replacing(self.path / _LIST, "w") as stream:
             stream.write(text)
         sync_folder(self.path.parent)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.dsl.grammar.about import Provenance
@@ -130,12 +131,12 @@ class Program:
             found |= {name: one.plain()} if one is not None else {}
         return found
 
-    @property
+    @cached_property
     def canonical(self) -> str:
-        """The canonical JSON text."""
+        """The canonical JSON text, made once."""
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Return the sha256 of the canonical JSON, which plans and charges contain."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()

@@ -432,7 +432,7 @@ def make_run(
 
     with run_folder(plan, run.folder, public.queries) as waiting:
         token = waiting.token if waiting else secrets.token_hex(8)
-        seal = waiting.seal.public if waiting else None
+        seal = waiting.seal.public if waiting and transaction.ledger is not None else None
         transaction.reserve(token=token, stores=names, seal=seal)
         inputs, sums, failed = _gated(plan, run, memory, public)
         _standing(transaction.ledger, done, places, transaction.reserved)

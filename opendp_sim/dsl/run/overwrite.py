@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.dsl.files.paths import beside, one_file
 from opendp_sim.dsl.files.write import check_writable, unwritable
+from opendp_sim.dsl.grammar.program import Program
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import certificate_path
@@ -53,12 +55,22 @@ def earlier_of(plan: Plan, into: str | None) -> Earlier:
 
 def _ran(plan: Plan, file: File) -> bool:
     """Say whether a file's certificate is of this program."""
-    try:
+    with suppress(SimError):
         record, _ = read_certificate(certificate_path(file))
-        draft = draft_of(record.program, folder=str(plan.program.folder))
-    except SimError:
-        return False
-    return draft.program.hash == plan.program.hash
+        return is_program(plan.program, record.program, plan.program.folder)
+    return False
+
+
+def is_program(program: Program, stated: Any, folder: str) -> bool:
+    """Return whether a certificate's program is this one.
+
+    Raises:
+        SimError: it is no program.
+    """
+    text = json.dumps(stated, sort_keys=True, separators=(",", ":"))
+    if text == program.canonical:  # as this version writes it: nothing to parse
+        return True
+    return draft_of(stated, folder=folder).program.hash == program.hash
 
 
 # --------------------------------------------------------------------------------------------------

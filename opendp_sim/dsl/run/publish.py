@@ -111,7 +111,7 @@ def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) ->
             }
             stated = statement(plan, name, about, time=time, ledger=part)
             with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
-                json.dump(stated, stream)
+                stream.write(json.dumps(stated))  # in C; `dump` writes piece by piece
             written.append(
                 Saved(
                     output=name,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.system.executor import Workers
+from opendp_sim.domains.category_codes import NumberPlaces
 from opendp_sim.domains.cell import exact, hashes, wholes
 from opendp_sim.domains.ids import mix_hashes
 
@@ -86,22 +87,17 @@ class Listed:
     ) -> None:
         self._catalogue = catalogue
         self._place = {name: at for at, name in enumerate(catalogue)}
-        self._numbers: Ints | None = None
-        self._of_key = np.array([self._place.get(key, -1) for key in keys], dtype=np.int64)
-        if not keys and all(type(name) is int for name in catalogue):
-            self._numbers = np.array(sorted(self._place), dtype=object).astype(np.int64)
-            self._at = np.array([self._place[n] for n in self._numbers.tolist()], dtype=np.int64)
+        self._numbers: NumberPlaces | None = None
+        if keys:
+            named = {at: self._place.get(key, -1) for at, key in enumerate(keys)}
+            self._numbers = NumberPlaces(named)
+        elif all(type(name) is int for name in catalogue):
+            self._numbers = NumberPlaces({int(name): at for name, at in self._place.items()})
 
     def of(self, values: NDArray[Any]) -> Ints:
         """Return each name's place; -1 for what is not in the list."""
-        if len(self._of_key):
-            codes = values.astype(np.int64, copy=False)
-            inside = (codes >= 0) & (codes < len(self._of_key))
-            return np.where(inside, self._of_key[np.where(inside, codes, 0)], -1)
         if self._numbers is not None:
-            found = Integers().of(values)
-            near = np.minimum(np.searchsorted(self._numbers, found), len(self._numbers) - 1)
-            return np.where(self._numbers[near] == found, self._at[near], -1)
+            return self._numbers.of(Integers().of(values))
         cells = exact(values.tolist())
         return np.fromiter((self._place.get(c, -1) for c in cells), np.int64, len(cells))
 
