@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -82,7 +83,9 @@ class Browser:
 
     def _next(self) -> dict:
         while b"\0" not in self._left:
-            part = os.read(self._process.stdout.fileno(), 1 << 20)
+            pipe = self._process.stdout.fileno()
+            assert select.select([pipe], [], [], 60)[0], "the browser does not answer"
+            part = os.read(pipe, 1 << 20)
             assert part, "the browser went away"
             self._left += part
         text, _, self._left = self._left.partition(b"\0")
@@ -95,6 +98,15 @@ class Browser:
         self.look(width, dark=dark, media=media)
         self.events.clear()
         self.call("Page.navigate", url=path if isinstance(path, str) else path.as_uri())
+        self._wait_for_load()
+
+    def loaded(self, expression: str) -> None:
+        """Evaluate an expression that loads a page, and wait until it is there."""
+        self.events.clear()
+        self.ask(f"setTimeout(() => {{ {expression} }}); 0")
+        self._wait_for_load()
+
+    def _wait_for_load(self) -> None:
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._next())
 

@@ -39,6 +39,6 @@ def studio_command(
         require_web()
         from opendp_sim.studio.app import Server  # noqa: PLC0415 - an extra
 
-        server = Server(data.resolve(), port, note_charge, text)
+        server = Server(data, port, note_charge, text)
         say(f"studio: {server.address}", fold=False)
         server.run()

@@ -20,10 +20,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.templates import FirstLine, file_header
-from opendp_sim.core.errors import ParameterError, ReleaseError, SimError
+from opendp_sim.core.errors import DataError, ParameterError, ReleaseError, SimError
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.files.paths import check_places
 from opendp_sim.dsl.files.staging import unfinished_run
@@ -70,6 +71,7 @@ _TICKET = 60.0
 """Seconds in which a link is used."""
 _NONCE = (16, 64)
 _FILES = ("report", "release", "certificate")
+_LINKED = "The file became a link, or lies behind one. Start the studio on the file that is meant."
 _BEFORE = "paid for before; nothing was charged now"
 _EMPTY: Plain = {"session": None, "each": "Class", "parts": [], "sliders": []}
 """The view of a run without pictures."""
@@ -92,6 +94,7 @@ class Done:
         output: the name of its output.
         file, certificate: where they were written; of a session its store, and none.
         body: the answer to the page.
+        digests: of both as they were written.
     """
 
     laid: Laid
@@ -99,6 +102,12 @@ class Done:
     file: Path
     certificate: Path | None
     body: Plain = field(repr=False)
+    digests: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether another file, or a link, stands in the place of one."""
+        return self.digests != _digests(self.file, self.certificate)
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -118,7 +127,8 @@ class Desk:
     def __init__(
         self, file: Path, charged: Callable[[str], None] = lambda _text: None, spec: str = ""
     ) -> None:
-        self.file, self.folder = file, file.parent
+        self.file = file.resolve()
+        self.folder = self.file.parent
         self._charged, self._texts, self._text = charged, list[str](), spec
         self._read_header(None)
         self._spending = threading.Lock()
@@ -281,6 +291,11 @@ class Desk:
         if self._done[name].certificate is None:
             return self._answered(name, at, str(body.get("nonce", "")))
         if name not in self._shown:
+            if self._done[name].changed:
+                raise DataError(
+                    "OS601", self._done[name].file.name, expected="the release that was made here",
+                    got="another file in its place", hint="put it back: it was paid for.",
+                )  # fmt: skip
             self._shown[name] = Release.load(self._done[name].file)
         return answer_at(self._shown[name], at)
 
@@ -322,7 +337,9 @@ class Desk:
     def redeem(self, name: str) -> tuple[Done, str] | None:
         """Return what a link names, once, or None."""
         until, run, what = self._tickets.pop(name, (0.0, "", ""))
-        return (self._done[run], what) if until > time.monotonic() else None
+        if until <= time.monotonic() or (what != "spec" and self._done[run].changed):
+            return None
+        return self._done[run], what
 
     # --- data open --------------------------------------------------------------------------------
 
@@ -345,6 +362,8 @@ class Desk:
 
     def _spent(self, laid: Laid, nonce: str, head: str) -> Answer:
         before = standing(laid.plan)
+        if self._linked:
+            return _refusal("link", f"{_LINKED} Nothing was charged.")
         if before is None or before.refused:
             return _moved()
         try:
@@ -378,7 +397,8 @@ class Desk:
             ((output, file),) = done.files.items()
             body: Plain = done.plain() | {"file": file.name, "view": {"left": done.left or ""}}
             del body["files"], body["certificates"], body["stores"]  # paths of this machine
-            return Done(laid, output, file, done.certificates[output], body)
+            beside = done.certificates[output]
+            return Done(laid, output, file, beside, body, _digests(file, beside))
         ((output, typed),) = laid.plan.outputs.items()
         self._sessions[nonce] = serve(laid.plan, charged=self._note, expected_head=head)
         store = store_path(laid.plan, typed)
@@ -387,7 +407,9 @@ class Desk:
     def _earlier(self, plan: Plan, head: str) -> Applied | None:
         """Finish an interrupted run of this plan, or return None."""
         begun = self._another(plan, "")
-        more = sorted(p for p in self.folder.iterdir() if p.name.startswith(begun) and p.is_dir())
+        more = sorted(
+            p for p in self.folder.iterdir() if p.name.startswith(begun) and _is_folder(p)
+        )
         for folder in (self.folder, *more):
             reserve = unfinished_run(folder, plan.program.hash)
             if reserve is not None:
@@ -408,6 +430,11 @@ class Desk:
         every = len(sliders) == len(served.features.columns)
         return {"session": told, "sliders": sliders if every else []}
 
+    @property
+    def _linked(self) -> bool:
+        """Whether the private file's path leads elsewhere by now."""
+        return self.file.resolve() != self.file
+
     def _note(self, text: str) -> None:
         self._texts.append(text)
         self._charged("; ".join(self._texts))
@@ -420,7 +447,9 @@ class Desk:
         """
         save = next(str(output.save) for output in plan.program.outputs)
         at, folder = 1, self.folder
-        while any(os.path.lexists(p) for p in (folder / save, certificate_path(folder / save))):
+        while (folder != self.folder and os.path.lexists(folder) and not _is_folder(folder)) or any(
+            os.path.lexists(p) for p in (folder / save, certificate_path(folder / save))
+        ):
             folder = self.folder / self._another(plan, str(at))
             at += 1
         return folder
@@ -435,6 +464,8 @@ class Desk:
         key = str(body.get("plan", ""))
         if key not in self._plans:
             return _refusal("plan", "This plan is no longer on the table. Look again.")
+        if self._linked:
+            return _refusal("link", _LINKED)
         if not self._spending.acquire(blocking=False):
             return _refusal("busy", "Another run is under way.")
         try:
@@ -443,6 +474,16 @@ class Desk:
             return _refusal(error.code, str(error))
         finally:
             self._spending.release()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _digests(file: Path, certificate: Path | None) -> tuple[str, ...]:
+    """Return what stands in both places; of a store, which changes, nothing."""
+    both = () if certificate is None else (file, certificate)
+    return tuple("" if not p.is_file() else digest_of(p) for p in both)
 
 
 def _moved() -> Answer:

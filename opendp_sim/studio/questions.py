@@ -24,7 +24,7 @@ from opendp_sim.dsl.plan.plan import Plan
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}\Z")
 _LONG = 200
-"""Most columns, and most classes of a form; more are written in the spec."""
+"""Most columns, classes and items of a form; more are written in the spec."""
 _SENTENCES = 500
 """Characters about the bounds."""
 
@@ -273,6 +273,9 @@ def missing_part(form: Form) -> str:
         and (form.target not in form.columns or len(form.columns) == 1)
         and "Choose two columns or more, and which of them is predicted.",
         "item" in asked.uses and not form.item and "Choose the column of the items.",
+        "item" in asked.uses
+        and form.most > _LONG
+        and f"Ask for at most {_LONG} items, or edit the spec: its noise is searched item by item.",
         not all(value > 0 for value in (form.epsilon, form.delta, form.limit, form.limit_delta))
         and "Write limit and delta as numbers above 0.",
     ]

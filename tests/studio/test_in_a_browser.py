@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests._browser import CHROMIUM, Browser
-from tests.studio.conftest import serving, write_table
+from tests.studio.conftest import Visitor, serving, write_table
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
 SHOTS = os.environ.get("STUDIO_SHOTS")
@@ -329,6 +329,25 @@ def test_the_newest_wish_is_shown(page):
     wanted = page.ask("document.querySelector('#epsout').textContent")
     page.wait(f"document.querySelector('#spend').textContent === 'Spend ε {wanted}'")
     assert 2 <= page.ask("performance.getEntriesByName('plan').length") <= 41
+
+
+@pytest.mark.long
+def test_a_page_out_of_the_browsers_memory_is_asked_anew(page):
+    """Back and forward show no open confirmation, and no ledger of before."""
+    filled(page)
+    page.ask("document.querySelector('#spend').click()")
+    assert page.ask("document.querySelector('#sure').open")
+    page.ask("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+    assert not page.ask("document.querySelector('#sure').open")
+    assert page.ask("document.querySelector('#sure').returnValue") == "no"
+    left = page.ask("document.querySelector('#s3').textContent")
+    with Visitor(page.server) as other:  # another tab
+        assert other.spend(other.planned(epsilon=2)).status_code == 200
+    page.loaded("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+    page.wait("document.querySelector('#result h2')?.textContent === 'Released'")
+    page.wait("document.querySelector('#s3').textContent.endsWith('%')")
+    assert page.ask("document.querySelector('#s3').textContent") != left
+    assert not page.complaints
 
 
 @pytest.mark.long

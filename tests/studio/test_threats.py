@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from opendp_sim.cli import app as cli
 from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.plan import plan as planner
 from opendp_sim.studio import app, desk
 from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
@@ -60,6 +62,72 @@ def test_another_port_of_this_machine_is_foreign(looked_at):
     port = int(looked_at.server.host.partition(":")[2]) + 1
     answer = looked_at.get("/api/start", headers={"origin": f"http://127.0.0.1:{port}"})
     assert code(answer) == (403, "origin")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:{port}",
+        "127.0.0.1.nip.io:{port}",
+        "127.0.0.1:{port}.",
+        "evil@127.0.0.1:{port}",
+        "2130706433:{port}",
+        "127.1:{port}",
+        "0.0.0.0:{port}",
+        "[::1]:{port}",
+        "127.0.0.1",
+        "",
+    ],
+)
+def test_another_name_of_this_machine_is_foreign(looked_at, host):
+    """DNS rebinding under any spelling, and whatever a proxy adds beside it."""
+    own = looked_at.server.host
+    heads = {"host": host.format(port=own.partition(":")[2]), "x-forwarded-host": own}
+    answer = looked_at.get("/api/start", headers=heads | {"forwarded": f"host={own}"})
+    assert code(answer) == (421, "host")
+
+
+def test_no_header_of_a_proxy_decides(looked_at):
+    heads = {
+        "x-forwarded-host": "evil.example",
+        "x-forwarded-proto": "https",
+        "x-forwarded-for": "10.0.0.1",
+        "x-original-url": "/api/start",
+        "x-rewrite-url": "/api/start",
+        "x-http-method-override": "POST",
+    }
+    assert looked_at.get("/", headers=heads).text == looked_at.get("/").text
+    moved = looked_at.get("/api/start/", headers=heads)
+    assert moved.headers.get("location", "").startswith((f"http://{looked_at.server.host}/", "/"))
+    assert looked_at.get("/api/plan", headers=heads).status_code == 405
+    host, _, port = looked_at.server.host.partition(":")
+    for text, status in (
+        (f"GET http://evil.example/api/start HTTP/1.1\r\nHost: {looked_at.server.host}", b" 404 "),
+        (f"GET / HTTP/1.1\r\nHost: {looked_at.server.host}\r\nHost: evil.example", b" 400 "),
+        ("GET / HTTP/1.0", b" 421 "),
+    ):
+        with socket.create_connection((host, int(port)), 10) as line:
+            line.sendall(text.encode() + b"\r\nConnection: close\r\n\r\n")
+            assert status in line.recv(400).partition(b"\r\n")[0]
+
+
+def test_a_foreign_request_starts_no_work(looked_at, monkeypatch):
+    """How long a refusal takes is of no plan and of no data."""
+    begun = []
+    for name in ("plan", "spend", "ask", "look", "start"):
+        monkeypatch.setattr(Desk, name, lambda *_, name=name: begun.append(name) or {})
+    monkeypatch.setattr(app, "read_json", lambda *_: begun.append("body"))
+    for heads in (
+        {"host": "evil.example"},
+        {"origin": "http://evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"authorization": "Bearer x"},
+    ):
+        for name in ("plan", "spend", "ask", "look"):
+            request = looked_at.build_request("POST", f"/api/{name}", json={"form": BODY})
+            request.headers.update(heads)
+            assert looked_at.send(request).status_code in (401, 403, 421)
+    assert not begun
 
 
 def test_the_page_holds_no_fact_and_no_cookie(looked_at):
@@ -229,6 +297,34 @@ def test_no_json_is_a_failure(looked_at, cases):
     check()
 
 
+DEEP = "{[" * 300
+ALIASES = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        ({"question": "top", "item": "kind", "most": 4000}, "", ""),
+        ({"question": "session", "label": "kind", "keys": "a, b", "size": 10**12}, "", ""),
+        ({"unit": "who", "rows": 10**9}, "", ""),
+        ({}, "frequencies: 2000", "frequencies: 1000000"),
+        ({}, "bits: 20", "bits: 60"),
+        ({}, "spec:", ALIASES + "spec:"),
+        ({}, "spec:", DEEP + "spec:"),
+    ],
+)
+def test_an_expensive_question_is_refused_before_any_work(looked_at, words, old, new, monkeypatch):
+    """Minutes or gigabytes: no noise is searched, and no matrix is drawn."""
+    text = looked_at.planned()["yaml"] if old else ""
+    worked = []
+    monkeypatch.setattr(planner, "account", lambda *_: worked.append(1))
+    sent = {"yaml": text.replace(old, new)} if old else {"form": BODY | words}
+    found = looked_at.api("plan", **sent).json()
+    assert found["state"] in ("draft", "refused")
+    assert found.get("findings") or found["missing"]
+    assert not worked
+
+
 # --- what it asks for -------------------------------------------------------------------------------
 
 
@@ -377,6 +473,65 @@ def test_the_file_is_closed_until_it_is_spent(studio):
     assert private in opened
     assert any("trips-density.npz" in name for name in after)
     assert private not in after
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+@pytest.mark.parametrize("route", ["spend", "look"])
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_a_file_that_became_a_link_is_not_opened(route, which, tmp_path):
+    """Another file would be read, and counted in this one's ledger."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "other").mkdir()
+    file, other = (write_table(tmp_path / name / "trips.csv") for name in ("own", "other"))
+    desk = Desk(file)
+    found = desk.plan({"form": BODY})
+    gone = file if which == "file" else file.parent
+    gone.rename(tmp_path / "away")
+    gone.symlink_to(other if which == "file" else other.parent)
+    body = {"plan": found["plan"], "nonce": "n" * 20, "head": found["view"].standing.head}
+    answer, status = getattr(desk, route)(body)
+    assert (status, answer["error"]["code"]) == (409, "link")
+    assert not list(tmp_path.rglob("*.ledger"))
+    gone.unlink()
+    (tmp_path / "away").rename(gone)
+    assert getattr(desk, route)(body | {"nonce": "m" * 20})[1] == 200
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_a_file_behind_a_link_is_the_one_behind_it(tmp_path):
+    """One ledger, beside the records, whatever name the studio was started under."""
+    (tmp_path / "real").mkdir()
+    file = write_table(tmp_path / "real" / "trips.csv")
+    (tmp_path / "name.csv").symlink_to(file)
+    desk = Desk(tmp_path / "name.csv")
+    found = desk.plan({"form": BODY})
+    body = {"plan": found["plan"], "nonce": "n" * 20, "head": found["view"].standing.head}
+    assert desk.spend(body)[1] == 200
+    assert (tmp_path / "real" / "trips.ledger").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_no_release_goes_through_a_link(studio, tmp_path_factory):
+    """Neither to a folder elsewhere that has the name of the next release's, nor from a file there."""
+    elsewhere, folder = tmp_path_factory.mktemp("elsewhere"), studio.server.desk.folder
+    found = studio.planned(epsilon=0.5)
+    (folder / "trips-density.npz").symlink_to(elsewhere / "nothing.npz")
+    plan = studio.server.desk._plans[found["plan"]].plan
+    (folder / studio.server.desk._another(plan, "1")).symlink_to(elsewhere)
+    done = studio.spend(found)
+    assert done.status_code == 200, done.text
+    assert not list(elsewhere.iterdir())
+    (release,) = (p for p in folder.rglob("*.npz") if not p.is_symlink())
+    run = done.json()["html"].partition('data-run="')[2].partition('"')[0]
+    links = [studio.api("ticket", run=run, what=w).json()["href"] for w in ("release", "spec")]
+    kept = release.rename(elsewhere / "kept.npz")
+    release.symlink_to(studio.server.desk.file)  # the private one
+    assert studio.get(links[0]).status_code == 410
+    assert studio.get(links[1]).status_code == 200
+    assert code(studio.api("ask", run=run, at={"x": 0.5, "y": 5})) == (422, "OS601")
+    release.unlink()
+    kept.rename(release)
+    assert studio.api("ask", run=run, at={"x": 0.5, "y": 5}).status_code == 200
 
 
 # --- spending ---------------------------------------------------------------------------------------
@@ -624,6 +779,19 @@ def test_a_stopped_command_says_what_was_charged(tmp_path):
         visitor.spend(visitor.planned(epsilon=0.25))
     assert len(told) == 2
     assert told[1].startswith(told[0])
+
+
+def test_each_threat_of_the_page_has_its_test():
+    root = Path(__file__).parents[2]
+    rows = [
+        line
+        for line in (root / "docs/studio.md").read_text("utf-8").splitlines()
+        if "`test_" in line
+    ]
+    here = "".join(p.read_text("utf-8") for p in root.glob("tests/studio/test_*.py"))
+    named = re.findall(r"`(test_\w+)`", "".join(rows))
+    assert len(rows) > 15
+    assert [name for name in named if f"def {name}(" not in here] == []
 
 
 @pytest.mark.long

@@ -228,6 +228,10 @@ $("open").addEventListener("close", async () => {
   $("looked").hidden = false;
 });
 
+// --- a page out of the browser's memory shows what was: no open confirmation, and everything asked anew ---
+addEventListener("pagehide", () => { for (const box of document.querySelectorAll("dialog[open]")) { box.returnValue = "no"; box.close(); } });
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
 const [begin, fine] = await call("start");
 if (fine) {
   ({ form, names, questions, file } = begin);

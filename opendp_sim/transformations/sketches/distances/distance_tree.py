@@ -125,7 +125,9 @@ class TreeReader(PerClassReader):
 
     def nodes(self, released: Arrays) -> NDArray[np.float64]:
         """Return all nodes' counts, shape (L, d, nodes), perhaps by least squares."""
-        counts = np.asarray(released["counts"]) / self.multipliers[:, None]
+        return self._made_consistent(np.asarray(released["counts"]) / self.multipliers[:, None])
+
+    def _made_consistent(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         return consistent(counts, self.height) if self.consistent else counts
 
     def count_factor(self) -> float:
@@ -291,7 +293,9 @@ class TreeReader(PerClassReader):
 
     def _between(self, released: Arrays, column: int, leaves: ColumnBounds) -> Linear:
         axis, (first, last) = self.axes[column], leaves
-        sums = interval_sums(self.nodes(released)[:, column], (first, last), axis.height, root=True)
+        counts = np.asarray(released["counts"])[:, column] / self.multipliers[column]
+        nodes = self._made_consistent(counts)  # of this column alone: each is its own tree
+        sums = interval_sums(nodes, (first, last), axis.height, root=True)
         if self.consistent:
             place, step = np.arange(2**axis.height), max(1, _CELLS >> axis.height)
             spread = np.empty(len(first))

@@ -10,6 +10,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from hypothesis import given, strategies as st
+from numpy.typing import NDArray
 from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
@@ -18,6 +19,7 @@ from opendp_sim.core.capabilities import Linear
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.transformations.sketches.distances import distance_tree
 from opendp_sim.transformations.sketches.distances._impl.axes import Dyadic, dyadic_pieces, grouped
 from opendp_sim.transformations.sketches.distances._impl.tree_sums import NearestCells, consistent
 from opendp_sim.transformations.sketches.distances.moments_sketch import (
@@ -167,6 +169,26 @@ def test_intervals_are_counted_with_the_stated_variance(key: str, least_squares:
             unit = made.output.split(np.eye(1, made.cells.size, cell, dtype=np.int64)[0])  # type: ignore[attr-defined]
             variance += np.square(offer.count(unit, column, low, high).values[0])
         assert np.allclose(found.variance, variance, rtol=1e-9)
+
+
+def test_one_column_is_made_consistent_for_a_count_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all columns together each count costs as many times more as there are columns."""
+    made = Made(UNEVEN, ROWS, "distance_tree", levels=6, consistent=True)
+    offer = made.claim.capabilities["interval_counts"]
+    noisy = np.random.default_rng(5).integers(-9, 99, made.cells.size)
+    arrays = made.output.split(noisy)  # type: ignore[attr-defined]
+    nodes = offer.nodes(arrays)
+    asked: list[int] = []
+
+    def seen(counts: NDArray[np.float64], height: int) -> NDArray[np.float64]:
+        asked.append(counts.ndim)
+        return consistent(counts, height)
+
+    monkeypatch.setattr(distance_tree, "consistent", seen)
+    for column in range(2):
+        whole = np.array([-99.0]), np.array([999.0])
+        assert offer.count(arrays, column, *whole).values[0, 0] == nodes[0, column, 0]
+    assert asked == [2, 2]
 
 
 @pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
