@@ -23,6 +23,7 @@ def classes(
     bandwidth: float | Mapping[str, float],
     seed: int = 0,
     size: int | None = None,
+    error: float | None = None,
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
@@ -34,6 +35,7 @@ def classes(
         bandwidth: as for ``density``.
         seed: of public frequencies; noise has no seed.
         size: as for ``density``.
+        error: as for ``density``, of each class.
         **privacy: as for ``density``.
 
     Example:
@@ -41,5 +43,7 @@ def classes(
         >>> fit.plan.claim
         (0.5, 1e-06)
     """
-    rows, step = kernel_steps(columns, bandwidth, seed, per_label=True, privacy=privacy, size=size)
+    rows, step = kernel_steps(
+        columns, bandwidth, seed, per_label=True, privacy=privacy, size=size, error=error
+    )
     return recipe("classes", columns, (label, keys), [*rows, step], privacy)

@@ -19,6 +19,7 @@ def density(
     bandwidth: float | Mapping[str, float],
     seed: int = 0,
     size: int | None = None,
+    error: float | None = None,
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan a private density of a table's numeric columns, for ``release.density(queries)``.
@@ -31,11 +32,14 @@ def density(
         size: about how many records, from public knowledge. From four columns on it chooses 500 to 8,000
             frequencies in place of 2,000: those whose sampling error is a third of the noise. Many
             records err less, for more memory and time.
-        **privacy: ``epsilon`` (1.0), ``delta`` (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the
-            column that names the person), ``ids`` (``str`` or ``int64``, that column's dtype),
-            ``max_rows`` (used of one person), ``ledger`` (a file), ``limit`` (its budget, such as
-            ``{"epsilon": 2, "delta": 1e-6}``) and ``source`` (a file such as ``"trips.csv"``, or
-            ``{"csv": {...}}`` as in a spec, which ``apply()`` reads in place of a table).
+        error: in place of a number of frequencies, what 95 % of answers are to be within, in rows, for
+            about ``size`` records: the least number is solved, or the best error is told.
+        **privacy: ``epsilon`` (1.0; ``{"error": 60, "size": 20_000}`` solves it from an error), ``delta``
+            (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the column that names the person),
+            ``ids`` (``str`` or ``int64``, that column's dtype), ``max_rows`` (used of one person),
+            ``ledger`` (a file), ``limit`` (its budget, such as ``{"epsilon": 2, "delta": 1e-6}``) and
+            ``source`` (a file such as ``"trips.csv"``, or ``{"csv": {...}}`` as in a spec, which
+            ``apply()`` reads in place of a table).
 
     Raises:
         Refused, ParameterError: what cannot be planned.
@@ -45,5 +49,7 @@ def density(
         >>> fit.plan.claim
         (1.0, 1e-06)
     """
-    rows, step = kernel_steps(columns, bandwidth, seed, per_label=False, privacy=privacy, size=size)
+    rows, step = kernel_steps(
+        columns, bandwidth, seed, per_label=False, privacy=privacy, size=size, error=error
+    )
     return recipe("density", columns, None, [*rows, step], privacy)

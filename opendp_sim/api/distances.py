@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, grid
-from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.recipe import Recipe, goal
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
 from opendp_sim.core.errors import ParameterError, scalar_text
 
@@ -23,6 +23,8 @@ def distances(
     label: str | None = None,
     keys: Sequence[str | int] = (),
     seed: int = 0,
+    size: int | None = None,
+    error: float | None = None,
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan sums and means of distances, for ``release.distance(queries, mean=True)``.
@@ -36,6 +38,9 @@ def distances(
         label: the column of the classes; None for all records together.
         keys: every class that could occur; records of others are left out.
         seed: of the public directions of ``l2``; noise has no seed.
+        size: about how many records, from public knowledge, beside ``error``.
+        error: what 95 % of sums are to be within, in the columns' unit: the least number of thresholds or
+            directions is solved.
         **privacy: as for ``density``.
 
     Raises:
@@ -46,9 +51,12 @@ def distances(
         >>> fit.plan.claim
         (0.5, 1e-06)
     """
+    found = None if error is None else goal(error, size, "distance")
+    by_class = {"per_label": label is not None}
+    slices = {"seed": seed} | ({} if found is None else {"directions": found})
     steps: dict[str, StepDicts] = {
-        "l1": [{"threshold_sketch": {"thresholds": _THRESHOLDS, "per_label": label is not None}}],
-        "l2": [{"slice_sketch": {"seed": seed, "per_label": label is not None}}],
+        "l1": [{"threshold_sketch": {"thresholds": found or _THRESHOLDS, **by_class}}],
+        "l2": [{"slice_sketch": {**slices, **by_class}}],
     }
     given: Any = norm  # whatever a caller writes
     if not isinstance(given, str) or given not in steps:

@@ -9,7 +9,7 @@ from typing import Any
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.api.columns import Bounds, bounds_of, grid
-from opendp_sim.api.recipe import size_of
+from opendp_sim.api.recipe import goal, size_of
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
@@ -28,11 +28,12 @@ def kernel_steps(
     per_label: bool,
     privacy: Mapping[str, Any],
     size: int | None = None,
+    error: float | None = None,
 ) -> tuple[StepDicts, Mapping[str, Any]]:
     """Return the row maps and the sketch of a Gaussian kernel density.
 
     ``size``: about how many records, from public knowledge; it and ``privacy``, the recipe's words,
-    choose the number of frequencies.
+    choose the number of frequencies, or the least is taken that reaches ``error``.
     """
     size = None if size is None else size_of(size)
     rows: StepDicts = [grid(columns)]
@@ -58,13 +59,16 @@ def kernel_steps(
         h, rows = 1.0, [{"rescale": {"scale": scale}}, *rows]
         ranges = [length / scale[at] for at, length in enumerate(lengths.values())]
     noise = None if size is None else _noise(privacy)
-    count = FREQUENCIES
-    if size is not None and noise is not None:
+    count: int | Mapping[str, Any] = FREQUENCIES
+    if error is not None:
+        count = goal(error, size)
+    elif size is not None and noise is not None:
         count = frequencies_of(size, noise, math.hypot(*ranges) / (h * math.sqrt(2.0)), len(ranges))
     step, _ = gaussian_kernel_step(
         h,
         len(columns),
         max(ranges, default=0.0),
+        engine=None if error is None else "fourier",
         pure=privacy.get("measure") == "pure",
         frequencies=count,
         seed=seed,
@@ -76,6 +80,6 @@ def kernel_steps(
 def _noise(privacy: Mapping[str, Any]) -> float | None:
     """Return one answer's noise deviation in records, or None under pure DP."""
     words = privacy_words("density", privacy)
-    if words.measure == "pure":
+    if words.measure == "pure" or isinstance(words.epsilon, Mapping):
         return None
     return noise_in_records(Limit(epsilon=words.epsilon, delta=words.delta), words.max_rows)

@@ -65,6 +65,16 @@ def size_of(given: Any) -> int:
     return size
 
 
+def goal(error: Any, size: Any, of: str | None = None) -> dict[str, Any]:
+    """Return a number to be solved from an error (OS101, OS102)."""
+    if size is None:
+        raise ParameterError(
+            "OS102", "error", expected="`error` only beside `size`", got="no `size`",
+            hint="about how many records there are, from public knowledge, such as size=20_000.",
+        )  # fmt: skip
+    return {"error": error, "size": size_of(size)} | ({} if of is None else {"of": of})
+
+
 def check_privacy_words(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
     """Refuse privacy words of a wrong form (OS101)."""
     check_word("unit", unit, str, "`row`, or the name of a column", 'unit="visitor".')

@@ -36,7 +36,7 @@ T = TypeVar("T")
 class PersonOptions(TypedDict, total=False):
     """Name the keywords that every recipe takes."""
 
-    epsilon: Number
+    epsilon: Number | Mapping[str, Any]
     delta: Number | None
     measure: Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
     unit: str
@@ -105,7 +105,7 @@ def _uncallable(name: str, example: str, got: str) -> ParameterError:
 class PrivacyWords:
     """Hold every recipe's privacy words with defaults."""
 
-    epsilon: Number = 1.0
+    epsilon: Number | Mapping[str, Any] = 1.0
     delta: Number | None = 1e-6
     measure: str = "gdp"
     unit: str = "row"
@@ -125,7 +125,7 @@ class PrivacyWords:
         if self.unit != "row":
             check_apart(self.unit, columns)
             told[self.unit] = {"dtype": self.ids, "role": "privacy_id"}
-        budget = {"epsilon": self.epsilon}
+        budget: dict[str, Any] = {"epsilon": self.epsilon}
         budget |= {} if self.delta is None else {"delta": self.delta}
         kept = None
         if self.ledger is not None:
@@ -154,6 +154,11 @@ def privacy_words(recipe: str, words: Mapping[str, Any], **default: Any) -> Priv
             )  # fmt: skip
     found = PrivacyWords(**(default | dict(words)))
     check_privacy_words(found.unit, found.ids, found.ledger, found.limit)
+    if isinstance(found.epsilon, Mapping) and found.ledger is not None and found.limit is None:
+        raise ParameterError(
+            "OS102", "limit", expected="a `limit` of the ledger, where epsilon is solved from an error",
+            got="no `limit`", hint='limit={"epsilon": 3.0, "delta": 1e-6}.',
+        )  # fmt: skip
     for word, needed, given in (
         ("limit", "ledger", found.limit is not None and found.ledger is None),
         ("max_rows", "unit", found.max_rows is not None and found.unit == "row"),

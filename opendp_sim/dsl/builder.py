@@ -123,7 +123,7 @@ class Builder:
         """Return the typed form, or raise ``Refused``."""
         draft = self.draft()
         draft.notes.raise_if_any()
-        return draft.program
+        return draft.program if draft.solve is None else plan_of(draft).program
 
     def to_yaml(self) -> str:
         """Return a spec of its written words, with equal hash."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.dsl.grammar.error_goal import ErrorGoal
 from opendp_sim.dsl.grammar.section import Section, Word
 from opendp_sim.dsl.text.plain_text import plain_text
 
@@ -62,7 +63,8 @@ Place = tuple[str, Word | None, type | None]
 def words_of_a_spec(spec: type[Section]) -> dict[str, list[Place]]:
     """Return every word of a spec, with its places."""
     found: dict[str, list[Place]] = {}
-    for said, place in _walk(spec, "a spec"):
+    solved: tuple[str, Place] = ("error", ("a number that is solved", None, ErrorGoal))
+    for said, place in [*_walk(spec, "a spec"), solved]:
         others = found.setdefault(said, [])
         if place not in others and not (place[1] is None and others):
             others.append(place)

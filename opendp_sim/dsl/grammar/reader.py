@@ -11,6 +11,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.core import dp
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_program
+from opendp_sim.dsl.grammar.error_goal import Solvable, put, read_goals
 from opendp_sim.dsl.grammar.parameters import resolve_parameters
 from opendp_sim.dsl.grammar.parse import missing, read_words
 from opendp_sim.dsl.grammar.privacy import read_privacy
@@ -72,6 +73,8 @@ class Draft:
     document: Document | None
     unit: Unit | None = None
     """The privacy unit, known even where the rest of ``privacy`` could not be read."""
+    solve: Solvable | None = None
+    """The number that is solved from an error: a hole in ``program``, which ``plan_of`` fills."""
 
 
 def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> Draft:
@@ -121,7 +124,7 @@ def _draft(
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip
         return Draft(nothing, frozenset(), notes, document)
     body, values = resolve_parameters(data, given, notes)
-    body = canonical_program(body)
+    body, goals = read_goals(canonical_program(body), notes)
     found, _ = read_words(Spec, body | {"privacy": HOLE}, (), notes)  # it is read with the data
     named = {word: found.get(word, {}) for word in ("data", "flow", "outputs")}
     entries = named["data"].values()
@@ -146,7 +149,16 @@ def _draft(
         former=former and body.get("spec") == CANONICAL,
     )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
-    return Draft(program, broken, notes, document, unit)
+    draft = Draft(program, broken, notes, document, unit)
+    if goals:
+        path, goal = goals[0]
+
+        def at(number: float) -> Draft:
+            filled = put(data, path, number)
+            return _draft(filled, given, Notes(), document, folder, former=former)
+
+        draft.solve = Solvable(path, goal, at)
+    return draft
 
 
 def _got(data: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.dsl.grammar.error_goal import SOLVED, ErrorGoal
 from opendp_sim.dsl.grammar.program import VERSION, Spec
 from opendp_sim.dsl.grammar.pydantic_schema import Schema
 
@@ -22,6 +23,8 @@ def json_schema() -> Schema:
     public = {"properties": {"public": {"const": True}}, "required": ["public"]}
     needless = {"properties": {"data": {"additionalProperties": public}}}
     found["anyOf"] = [{"required": ["privacy"]}, needless]
+    budget: Schema = words["privacy"]["properties"]["budget"]["properties"]
+    budget["epsilon"] |= {SOLVED: True}
     for word in words.keys() - {"params"}:
         words[word] = _open(words[word])
     about = {
@@ -29,7 +32,7 @@ def json_schema() -> Schema:
         "$id": VERSION,
         "title": "opendp_sim spec",
     }
-    return about | found
+    return about | found | {"$defs": {"error_goal": _open(ErrorGoal.schema_of())}}
 
 
 def _open(schema: Any) -> Any:
@@ -38,6 +41,9 @@ def _open(schema: Any) -> Any:
         return [_open(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
+    if SOLVED in schema:
+        plain = {word: about for word, about in schema.items() if word != SOLVED}
+        return {"anyOf": [_open(plain), {"$ref": "#/$defs/error_goal"}]}
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if values or schema.get("type") in _SCALARS or "pattern" in schema:
         texts = "pattern" in schema or any(isinstance(value, str) for value in values)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.dsl.grammar.error_goal import SOLVED
 from opendp_sim.dsl.grammar.parse import wrong
 from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.pydantic_schema import Schema, inlined
@@ -50,6 +51,11 @@ def _of(rooms: tuple[str, ...]) -> Iterator[tuple[str, type[Mechanism]]]:
             yield from ((name, cls) for name in (key, *cls.formerly))
 
 
+def _one(about: Schema) -> Schema:
+    """Return the schema of a number that may be left out."""
+    return next((form for form in about.get("anyOf", ()) if form.get("type") == "integer"), about)
+
+
 def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Schema]:
     """Return ``{key: {parameters}}``, and the bare key where no parameter is needed."""
     from opendp_sim.dsl.text.plain_text import first_sentence  # noqa: PLC0415 - its reader of formulas is heavy
@@ -62,6 +68,9 @@ def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Sc
         # The first of them is solved where it is left out; so is a delta.
         left_out = [name for name in SOLVABLE if name in needed][:1]
         needed = [name for name in needed if name not in (*left_out, "delta")]
+    for name, about in properties.items():
+        if name != "seed" and {"type": "integer"}.items() <= _one(about).items():
+            properties[name] = about | {SOLVED: True}
     inner: Schema = {
         "type": "object",
         "properties": properties,

@@ -101,7 +101,7 @@ def gaussian_kernel_step(
     *,
     engine: KernelSketch | None = None,
     pure: bool = False,
-    frequencies: int = FREQUENCIES,
+    frequencies: int | Mapping[str, Any] = FREQUENCIES,
     seed: int = 0,
     per_label: bool = False,
 ) -> tuple[Mapping[str, Any], KernelSketch]:
@@ -115,7 +115,7 @@ def gaussian_kernel_step(
             than 9.9 bandwidths, while it is small; elsewhere a Fourier sketch, whose lattice has less
             noise and no sampling error.
         pure: whether the noise is Laplace.
-        frequencies: of a Fourier sketch.
+        frequencies: of a Fourier sketch; or the error that they are solved from, with a size.
         seed: of its public frequencies.
         per_label: one density a class.
     """

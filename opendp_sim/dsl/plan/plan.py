@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.core import dp
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.claims import Stable
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, ParameterError, SimError
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.dsl.files.paths import check_places
+from opendp_sim.dsl.grammar.error_goal import Solvable
 from opendp_sim.dsl.grammar.reader import Draft, draft_of_file
 from opendp_sim.dsl.plan.accountant import account, measurement_of
 from opendp_sim.dsl.plan.expected_error import asked_later, error_forecasts
@@ -22,7 +25,7 @@ from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.plan.text import ErrorCurve, as_yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.describe import memory_of, stage_plain
-from opendp_sim.dsl.types.error_terms import ErrorForecast
+from opendp_sim.dsl.types.error_terms import BY_ROWS, ErrorForecast, few_digits
 from opendp_sim.dsl.types.infer import type_stages
 from opendp_sim.dsl.types.outputs import type_outputs, unreleased
 from opendp_sim.dsl.types.records import Typed
@@ -148,6 +151,9 @@ def plan_file(path: str | File, given: Mapping[str, Any] | None = None) -> Plan:
 def plan_of(draft: Draft) -> Plan:
     """Plan a program, or raise ``Refused`` with every independent finding."""
     dp.enable_features("contrib")
+    if draft.solve is not None:
+        draft.notes.raise_if_any(draft.document)
+        return _reached(draft.solve)
     program, notes, document = draft.program, draft.notes, draft.document
     types = type_stages(program, draft.broken, notes, draft.unit)
     type_outputs(program, types, draft.broken, notes)
@@ -165,6 +171,169 @@ def plan_of(draft: Draft) -> Plan:
     notes.raise_if_any(document)
     found = {name: output for name, output in outputs.items() if output is not None}
     return Plan(program, good, found, releases, target, total, claim, path, one)
+
+
+# --------------------------------------------------------------------------------------------------
+# A number that is solved from an error: the least one whose plan's forecast is at most the goal.
+#
+# Public facts alone: each number is planned as if it were written. A forecast need not fall with the
+# number (noise of pure DP grows with frequencies), so a doubling number is looked at until it reaches the
+# goal or gains nothing more, and the answer is verified by its own plan.
+
+_MOST, _PATIENCE = 2**24, 6
+_DIGITS, _ENOUGH = 3, 250
+"""Digits of an epsilon, and a whole number's part to which the least one is found."""
+_KNOBS = {BY_ROWS["rounding"]: "raise `bits` of `quantize`"}
+"""What lowers a part of an error beside the budget and the number that is solved."""
+
+
+def _reached(solve: Solvable) -> Plan:
+    """Return the plan that reaches a goal, or refuse (OS401)."""
+    plans: dict[float, Plan | SimError] = {}
+
+    def planned(number: float) -> Plan | SimError:
+        if number not in plans:
+            try:
+                plans[number] = plan_of(solve.at(number))
+            except SimError as error:
+                plans[number] = error
+        return plans[number]
+
+    def error(number: float) -> float:
+        plan = planned(number)
+        return (
+            math.inf
+            if isinstance(plan, SimError)
+            else _forecast_of(plan, solve).at(size) or math.inf
+        )
+
+    size, goal = solve.goal.size, solve.goal.error
+    best = _least_whole(error, goal) if solve.whole else _least_epsilon(error, goal)
+    found = None if best is None else planned(best)
+    if solve.whole and isinstance(found, Plan) and _raises(plans, error, best or 1):
+        raise ParameterError(
+            "OS102", solve.name, expected="a number that lowers the error", got="one that raises it",
+            hint=f"write `{solve.name}` as a number: what it is good for is no part of this error.",
+        )  # fmt: skip
+    if isinstance(found, Plan):
+        unit = _forecast_of(found, solve).unit
+        told = f"{solve.name} {best:,}: {few_digits(error(best or 0))} {unit} with about {size:,} records"
+        return replace(found, solved=f"{told}, of at most {goal:g}")
+    known = {number: plan for number, plan in plans.items() if isinstance(plan, Plan)}
+    if not known:
+        raise next(plan for plan in plans.values() if isinstance(plan, SimError))
+    nearest = min(known, key=lambda number: (error(number), number))
+    raise _unreachable(solve, known[nearest], error(nearest), nearest)
+
+
+def _raises(
+    plans: Mapping[float, Plan | SimError], error: Callable[[float], float], best: float
+) -> bool:
+    """Return whether the error only grows, from the first number on."""
+    fewer = [plan for number, plan in plans.items() if number < best and isinstance(plan, Plan)]
+    return not fewer and error(best) < error(2 * best) < math.inf
+
+
+def _least_whole(error: Callable[[float], float], goal: float) -> int | None:
+    """Return the least whole number that reaches a goal, or None."""
+    errors: list[float] = []
+    number = 1
+    while number <= _MOST and error(number) > goal:
+        found = error(number)
+        if found == math.inf and min(errors, default=math.inf) < math.inf:
+            break  # beyond what the mechanism takes: the last numbers before are looked at
+        errors.append(found)
+        if len(errors) > _PATIENCE and min(errors[:-_PATIENCE]) <= min(errors) < math.inf:
+            return None
+        number *= 2
+    low, high = number // 2, number
+    if error(high) > goal:
+        while high - low > 1 and error(low) > goal:
+            middle = (low + high) // 2
+            low, high = (low, middle) if error(middle) == math.inf else (middle, high)
+        low, high = number // 2, low
+        if error(high) > goal:
+            return None
+    return _between(error, goal, low, high)
+
+
+def _between(error: Callable[[float], float], goal: float, low: int, high: int) -> int:
+    """Return the least number up to ``high`` that reaches a goal."""
+    for number in map(round, _guesses(error, goal, low, high)):
+        if low < number < high:
+            low, high = (low, number) if error(number) <= goal else (number, high)
+    while high - low > max(1, high // _ENOUGH):
+        middle = (low + high) // 2
+        low, high = (low, middle) if error(middle) <= goal else (middle, high)
+    return high
+
+
+def _guesses(
+    error: Callable[[float], float], goal: float, low: float, high: float
+) -> Iterator[float]:
+    """Yield numbers beside a power law's answer."""
+    if 0 < low < high and error(high) < error(low) < math.inf:
+        power = math.log(error(low) / goal) / math.log(error(low) / error(high))
+        near = low * (high / low) ** power
+        yield from (near * (1 - 1 / _ENOUGH), near * (1 + 1 / _ENOUGH))
+
+
+def _least_epsilon(error: Callable[[float], float], goal: float) -> float | None:
+    """Return the least epsilon that reaches a goal, or None."""
+    high = 1.0
+    while error(high) > goal:
+        high *= 2.0
+        if high > 2.0**10:
+            return None
+    low = high / 2.0
+    while error(low) <= goal:
+        high, low = low, low / 2.0
+    for number in _guesses(error, goal, low, high):
+        if low < number < high:
+            low, high = (low, number) if error(number) <= goal else (number, high)
+    while high / low > 1.0 + 10.0**-_DIGITS:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if error(middle) <= goal else (middle, high)
+    rounded = float(up_text(high, _DIGITS))
+    return rounded if error(rounded) <= goal else high
+
+
+def _forecast_of(plan: Plan, solve: Solvable) -> ErrorForecast:
+    """Return the forecast that a goal is about, or refuse (OS305)."""
+    of = solve.goal.of
+    told = {name: one for name, one in plan.forecast().items() if one.errors is not None}
+    named = [name for name in told if of in (None, name, name.partition(" of ")[0])]
+    if len(named) == 1:
+        return told[named[0]]
+    raise ParameterError(
+        "OS102", f"{solve.name}.of",
+        expected=f"one of {', '.join(told)}" if told else "an error that is known in advance",
+        got=of or (f"{len(named)} errors" if named else "none"),
+        hint="write `of:` beside `error:`." if told else "write the number itself: what this program "
+        "answers depends on the data.",
+    )  # fmt: skip
+
+
+def _unreachable(solve: Solvable, plan: Plan, best: float, number: float) -> BudgetError:
+    """Refuse a goal with the least error and what to change."""
+    forecast, size = _forecast_of(plan, solve), solve.goal.size
+    parts = {word: size * part for word, part in forecast.parts.items()}
+    if forecast.least is not None:
+        parts = forecast.parts
+    worst = max(parts, key=lambda word: parts[word], default="")
+    noise = (forecast.noise or 0.0) / (1 if forecast.least is None else size)
+    knob = f"most of it is by {worst}: {_KNOBS.get(worst, 'raise the sizes of the sketch')}"
+    if parts.get(worst, 0.0) <= noise:
+        knob = "most of it is noise: raise the budget"
+    return BudgetError(
+        "OS401", solve.name,
+        expected=f"an error of at most {solve.goal.error:g} {forecast.unit} with {size:,} records",
+        got=f"{few_digits(best)} at the least, with {solve.name} {number:,}",
+        hint=f"{knob}, or state a larger `error`.",
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def _check_sizes(types: Mapping[str, Typed], notes: Notes) -> None:

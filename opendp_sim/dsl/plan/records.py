@@ -47,6 +47,8 @@ class Planned:
     path: str | None = None
     of_one: Loss = ()
     """OpenDP's composition at distance 1: one record, or one person."""
+    solved: str = ""
+    """The number that was solved from an error, in a sentence."""
 
     @property
     def privacy(self) -> Privacy | None:

@@ -280,6 +280,8 @@ def _errors(errors: Mapping[str, ErrorForecast], others: Sequence[str]) -> Itera
 def _data(plan: Planned) -> Iterator[Statement]:
     """State the claim, the data, and the steps with their noise."""
     yield Statement("claim", "", claim_sentence(plan.promised))
+    if plan.solved:
+        yield Statement("solved", "", plan.solved)
     for entry in plan.program.data:
         yield Statement("data", entry.name, f"{entry.name}, {_gate(entry)}")
     for name, release in plan.releases.items():
