@@ -424,12 +424,12 @@ class _Asked:
     def _error(self, plan: Plan, cls: type[Mechanism]) -> tuple[float | None, str, str]:
         """Return a plan's error, its unit, and what it is made of."""
         (output,), (release,) = plan.outputs.values(), plan.releases.values()
-        expected = {} if release.bound is None else release.bound.claim.expected
-        if self.question == "top":
-            votes, _ = votes_needed(expected)
-            if votes < math.inf:
-                return votes, "votes", (of_release(expected) or ErrorForecast("")).line
-        stated = of_release(expected)
+        assert release.bound is not None  # noqa: S101 - a private release
+        expected = release.bound.claim.expected
+        stated = of_release(expected, release.bound.record)
+        votes, _ = votes_needed(expected)
+        if self.question == "top" and stated is not None and votes < math.inf:
+            return votes, "votes", stated.line
         told = list(self._asked(output, cls).values()) or ([] if stated is None else [stated])
         near = told[0].at(self.size) if told and stated is None else None
         if near is not None:
