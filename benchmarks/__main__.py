@@ -1,6 +1,6 @@
 """The page of figures, and what the records claim of this code.
 
-python -m benchmarks             # writes RESULTS.md of results/
+python -m benchmarks             # writes RESULTS.md and SPEED.md of results/
 python -m benchmarks evidence    # names mechanisms whose evidence is of other code
 python -m benchmarks commits     # refuses figures that cite commits which do not exist
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from benchmarks import speed_lines
 from benchmarks._results import PAGE, cited, figures, missing, page
 from opendp_sim.accounting.evidence import fallen
 from opendp_sim.core.mechanism import REGISTRY
@@ -20,6 +21,7 @@ def main(words: list[str]) -> int:
     match words:
         case []:
             PAGE.write_text(page(), "utf-8")
+            speed_lines.PAGE.write_text(speed_lines.page(), "utf-8")
             print(f"{PAGE.name}: {len(figures())} figures")
         case ["evidence"]:
             for key, day in ((key, fallen(key)) for key in sorted(REGISTRY)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import _results
+from benchmarks import _results, speed_lines
 from opendp_sim.core.mechanism import REGISTRY
 
 BENCH = Path(__file__).parents[1] / "benchmarks"
@@ -46,6 +46,38 @@ def test_the_page_is_made_of_the_figures() -> None:
     """`python -m benchmarks` writes it."""
     assert _results.PAGE.read_text("utf-8") == _results.page()
     assert _results.page().count("\n") <= 200
+
+
+def test_every_line_of_the_speed_page_is_at_its_aim_or_has_a_reason() -> None:
+    """`python -m benchmarks` writes the page."""
+    text = speed_lines.page()
+    assert speed_lines.PAGE.read_text("utf-8") == text
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][
+        2:
+    ]
+    assert [row[0] for row in rows] == list(speed_lines.ABOUT)
+    assert all(len(row) == 5 and all(row) for row in rows)
+    assert all(row[4] == "at its aim" or float(row[2]) > float(row[3]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("found", "fails"),
+    [([2.5], False), ([2.7, 2.7, 2.7], True), ([2.7, 2.7, 2.5], False), ([9.0, 9.0, 9.0], True)],
+)
+def test_a_line_that_is_slower_three_times_fails_the_nightly_check(
+    found: list[float],
+    fails: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ratios = iter(found)
+    monkeypatch.setattr(speed_lines, "lines", lambda _: {"a line": (int, int, 1.0)})
+    monkeypatch.setattr(speed_lines, "recorded", lambda: {"a line": 2.0})
+    monkeypatch.setattr(speed_lines, "turns", lambda *_: next(ratios))
+    monkeypatch.setattr("sys.argv", ["speed_lines", "--check"])
+    assert speed_lines.main() == fails
+    assert ("slower than recorded: a line" in capsys.readouterr().out) == fails
+    assert next(ratios, None) is None  # each was looked at
 
 
 def test_commits_that_are_cited_exist() -> None:
