@@ -46,4 +46,4 @@ def classes(
     rows, step = kernel_steps(
         columns, bandwidth, seed, per_label=True, privacy=privacy, size=size, error=error
     )
-    return recipe("classes", columns, (label, keys), [*rows, step], privacy)
+    return recipe("classes", columns, (label, keys), [*rows, step], privacy, size=size)

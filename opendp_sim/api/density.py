@@ -29,8 +29,9 @@ def density(
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``, in data units; or one for each column,
             where their units are unlike.
         seed: of public frequencies; noise has no seed.
-        size: about how many records, from public knowledge. From four columns on it chooses 500 to 8,000
-            frequencies in place of 2,000: those whose sampling error is a third of the noise. Many
+        size: about how many records, from public knowledge. The plan states its error for so many, and a
+            run warns where the release counts far fewer or more. From four columns on it chooses 500 to
+            8,000 frequencies in place of 2,000: those whose sampling error is a third of the noise. Many
             records err less, for more memory and time.
         error: in place of a number of frequencies, what 95 % of answers are to be within, in rows, for
             about ``size`` records: the least number is solved, or the best error is told.
@@ -52,4 +53,4 @@ def density(
     rows, step = kernel_steps(
         columns, bandwidth, seed, per_label=False, privacy=privacy, size=size, error=error
     )
-    return recipe("density", columns, None, [*rows, step], privacy)
+    return recipe("density", columns, None, [*rows, step], privacy, size=size)

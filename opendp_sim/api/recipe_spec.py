@@ -22,6 +22,7 @@ from opendp_sim.api.recipe import (
     check_privacy_words,
     check_word,
     keys_of,
+    size_of,
     source_of,
     stem_of,
 )
@@ -186,11 +187,12 @@ def recipe(
     steps: StepDicts,
     privacy: Mapping[str, Any],
     mechanism: Mapping[str, Any] | None = None,
+    size: int | None = None,
 ) -> Recipe[Release]:
     """Return a recipe of row maps and a sketch (OS101, OS102).
 
     ``columns`` are public bounds, ``label`` the classes' column and every class; ``mechanism`` releases
-    the rows, None for noise on the sketch.
+    the rows, None for noise on the sketch; ``size`` is about how many records the release counts.
     """
     words = privacy_words(name, privacy)
     told: dict[str, Any] = declared(columns)
@@ -204,11 +206,12 @@ def recipe(
         first = [{"bound_contributions": {"max_rows": words.max_rows}}, *first]
     save = words.file_name("release.npz" if words.source is None else f"{name}.npz")
     noise = "laplace" if words.measure == "pure" else "gaussian"
+    expect = {} if size is None else {"expect": {"records": size_of(size)}}
     released = {"noise": noise} if mechanism is None else {"mechanism": mechanism}
     return Recipe(
         words.begun(name, told)
         .stage("sketch", DATA, steps=[*first, *steps])
-        .stage("noisy", "sketch", release={**released, "spend": "100%"})
+        .stage("noisy", "sketch", release={**released, "spend": "100%"}, **expect)
         .output("release", "noisy", save=save)
     )
 

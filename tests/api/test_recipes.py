@@ -24,6 +24,7 @@ from opendp_sim.api.recipe_spec import PrivacyWords
 from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan.kernel_choice import grid_bits
+from opendp_sim.dsl.types.error_terms import few_digits
 from opendp_sim.plots import TopDisplay
 from opendp_sim.sklearn._validation.bounds import box_of
 
@@ -83,6 +84,18 @@ def test_a_size_chooses_frequencies_and_the_plan_explains_them():
     assert "reason" not in exact.plain()["releases"]["noisy"]
     pure = sim.density(four, bandwidth=0.1, size=10**6, measure="pure")
     assert "frequencies: 2000" in pure.plan.to_yaml()
+
+
+def test_a_plan_of_a_size_states_the_error_for_so_many_rows():
+    """A plan for three million rows spoke of a hundred."""
+    for size, words in ((3_000_000, "are 3,000,000 rows"), (1, "is 1 row"), (None, "are 100 rows")):
+        plan = sim.density({"a": (0, 1), "b": (0, 1)}, bandwidth=0.1, size=size).plan
+        (known,) = plan.forecast().values()
+        first = size or 100
+        assert known.line.endswith(f"(if there {words})")
+        assert known.plain()["at"][str(first)] == known.at(first)
+        assert f"±{few_digits(known.at(first))} rows" in known.line
+        assert (f"records: {size}" in plan.to_yaml()) == (size is not None)
 
 
 @pytest.mark.parametrize("size", [0, True, np.True_, np.float64(5), 1.5, "many"])

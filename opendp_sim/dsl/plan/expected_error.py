@@ -109,7 +109,6 @@ _SHARES = {"density", "outliers"}
 _VOTES = "votes"
 _UNKNOWN = "not known in advance: it depends on the data"
 _SHARE, _RANGE = "share of all rows", "parts of "
-_ROWS = f"(if there are {BESIDE[0]} rows)"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
     "Noise is that of the query where it is largest; column `noise_error` has each answer's own"
@@ -117,6 +116,20 @@ _WORST = (
 """The noise of a sum of distances depends on where the query is, and a plan opens no queries."""
 _SUMS_OF_PRODUCTS = "noise of a sum of products"
 """One record adds at most 1 to such a sum: columns are scaled to [-1, 1] (``regress.md``)."""
+
+
+def _sizes(output: OutputType) -> tuple[int, int]:
+    """Return the numbers of rows that an error is stated for.
+
+    The number that the release expects, and ten times as many; else ``BESIDE``.
+    """
+    expect = output.stage.decl.expect
+    rows = None if expect is None else expect.records
+    return BESIDE if rows is None else (rows, 10 * rows)
+
+
+def _if_rows(sizes: tuple[int, int]) -> str:
+    return "(if there is 1 row)" if sizes[0] == 1 else f"(if there are {sizes[0]:,} rows)"
 
 
 def error_forecasts(plan: Planned) -> dict[str, ErrorForecast]:
@@ -134,7 +147,7 @@ def how_wrong(plan: Planned) -> dict[str, ErrorForecast]:
     for name, output in plan.outputs.items():
         release = plan.releases[output.stage.name]
         if release.bound is not None and output.posts and output.posts[-1].quantities:
-            told |= _of_quantities(output.posts[-1], name)
+            told |= _of_quantities(output.posts[-1], name, _sizes(output))
             continue
         found = _stated_error(output, release)
         if found is not None:
@@ -167,7 +180,7 @@ def error_of(output: OutputType, asked: Mechanism) -> dict[str, ErrorForecast]:
     if not isinstance(post, Post):
         return {}
     if post.quantities:
-        return _of_quantities(post, output.decl.name)
+        return _of_quantities(post, output.decl.name, _sizes(output))
     found = next(_of_posts(replace(output, posts=(post,)), (post,), asked), None)
     return {} if found is None else {f"{asked.key} of {output.decl.name}": found}
 
@@ -192,6 +205,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
     expected = {name: float(v) for post in posts for name, v in post.expected.items()}
     noise = next((v for k, v in expected.items() if k.startswith(_NOISY)), None)
     record = max((post.of_a_record for post in posts), default=0.0)
+    sizes = _sizes(output)
     if noise is not None and record:
         whole, likes = whole_of(output, noise), is_predicted(output)
         unit = next((post.unit for post in reversed(posts) if post.unit), "")
@@ -199,10 +213,11 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             classes = len(getattr(output.domain, "labels", None) or ())
             yield _lead(whole.times(1 / record), size(noise) if record != 1 else "", classes)
         if last.key in _SHARES and "least records" in expected:
-            yield _of_shares(whole, expected, decides=last.key not in DIRECT)
+            yield _of_shares(whole, expected, sizes, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
-            yield _of_means(whole, expected, record, unit, can_predict=likes)
-        yield _of_sums(whole, record, unit, direct=last.key not in _DECIDING, can_predict=likes)
+            yield _of_means(whole, expected, record, unit, sizes, can_predict=likes)
+        direct = last.key not in _DECIDING
+        yield _of_sums(whole, record, unit, sizes, direct=direct, can_predict=likes)
     for name, value in expected.items():
         near = wide(value)
         if name == _SUMS_OF_PRODUCTS:
@@ -229,16 +244,19 @@ def _of_answers(noise: float, unit: str) -> ErrorForecast:
     )
 
 
-def _of_quantities(post: Post, output: str) -> dict[str, ErrorForecast]:
+def _of_quantities(post: Post, output: str, sizes: tuple[int, int]) -> dict[str, ErrorForecast]:
     """State the error of each quantity in its own unit."""
-    return {f"{name} of {output}": _of_quantity(name, q) for name, q in post.quantities.items()}
+    return {
+        f"{name} of {output}": _of_quantity(name, known, sizes)
+        for name, known in post.quantities.items()
+    }
 
 
-def _of_quantity(name: str, known: Quantity) -> ErrorForecast:
+def _of_quantity(name: str, known: Quantity, sizes: tuple[int, int]) -> ErrorForecast:
     """State one quantity's error, of a mean at two sizes."""
     whole = Whole(known.noise, {}, {"rounding": known.moved})
     counts = known.unit == RECORDS
-    found = ErrorForecast("", unit=ROWS if counts else known.unit, errors=whole)
+    found = ErrorForecast("", unit=ROWS if counts else known.unit, errors=whole, sizes=sizes)
     said = "" if counts or known.unit.startswith(_RANGE) else f", in {known.unit}"
     if known.least is None:
         value = _sized(WIDE * known.noise, known.unit)
@@ -260,15 +278,15 @@ def _of_quantity(name: str, known: Quantity) -> ErrorForecast:
         f"of rows that it is divided by, for a {name} at an end of the bounds. A class of fewer than "
         f"{few} rows is divided by that number: its {name} is too near to the middle"
     )
-    first, second = (None if at is None else _sized(at, known.unit) for at in map(found.at, BESIDE))
+    first, second = (None if at is None else _sized(at, known.unit) for at in map(found.at, sizes))
     if second is None:
         return replace(found, line=f"under {few} rows only noise", more=more)
     if first is None:
-        line = f"{WITHIN} within {second}, with {BESIDE[1]:,} rows; under {few} only noise"
+        line = f"{WITHIN} within {second}, with {sizes[1]:,} rows; under {few} only noise"
         return replace(found, line=line, more=more, value=second)
     line, more = (
-        f"{WITHIN} of {name}s within {first} {_ROWS}",
-        f", {second} with {BESIDE[1]:,}{more}",
+        f"{WITHIN} of {name}s within {first} {_if_rows(sizes)}",
+        f", {second} with {sizes[1]:,}{more}",
     )
     return replace(found, line=line, more=more, value=first)
 
@@ -281,7 +299,13 @@ def _sized(value: float, unit: str) -> str:
 
 
 def _of_sums(
-    whole: Whole, record: float, unit: str, *, direct: bool, can_predict: bool
+    whole: Whole,
+    record: float,
+    unit: str,
+    sizes: tuple[int, int],
+    *,
+    direct: bool,
+    can_predict: bool,
 ) -> ErrorForecast:
     """State a sum's whole error, in its own unit, and its noise."""
     counted = "answers" if direct else "counts"
@@ -297,20 +321,19 @@ def _of_sums(
             return ErrorForecast(line, f", by noise{decide}", value, rows.strip(), whole)
         line = f"{WITHIN} of sums within {value}: what the {wide(noise / record)} farthest rows add"
         return ErrorForecast(line, f", by noise, in {unit}{last}", value, unit, whole)
-    found = ErrorForecast("", unit=rows.strip() or unit, errors=whole)
-    first, second = (f"±{few_digits(found.at(of) or 0.0)}{rows}" for of in BESIDE)
-    line = f"{WITHIN} of {counted} within {first} {_ROWS}"
+    found = ErrorForecast("", unit=rows.strip() or unit, errors=whole, sizes=sizes)
+    first, second = (f"±{few_digits(found.at(of) or 0.0)}{rows}" for of in sizes)
+    line = f"{WITHIN} of {counted} within {first} {_if_rows(sizes)}"
     if not counts:
-        line = (
-            f"{WITHIN} of sums within {first} of at most {few_digits(BESIDE[0] * record)} {_ROWS}"
-        )
+        most = few_digits(sizes[0] * record)
+        line = f"{WITHIN} of sums within {first} of at most {most} {_if_rows(sizes)}"
     each = ", ".join(
         f"{_percent(value) if counts else f'{size(value)} for each row'} by {word}"
         for word, value in whole.parts()
     )
     of = "" if counts else f", in {unit}"
     more = (
-        f", {second} with {BESIDE[1]:,}{of}: noise ±{wide(noise)}{rows} whatever their number, and "
+        f", {second} with {sizes[1]:,}{of}: noise ±{wide(noise)}{rows} whatever their number, and "
         f"at most{' of all rows' if counts else ''} {each}{_cut_off(whole)}{last}"
     )
     return replace(found, line=line, more=more, value=first)
@@ -325,28 +348,42 @@ def _percent(share: float) -> str:
     return f"{float(f'{100 * share:.2g}'):g}%"
 
 
-def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) -> ErrorForecast:
+def _of_shares(
+    whole: Whole, expected: Mapping[str, float], sizes: tuple[int, int], *, decides: bool
+) -> ErrorForecast:
     """State a mean kernel value's error at two sizes (``density.md``, Lemma 7)."""
     decide = "; they decide the answer" if decides else ""
-    return _mean(whole, expected, 1.0, _SHARE, decide, "")
+    return _mean(whole, expected, 1.0, _SHARE, (decide, ""), sizes)
 
 
 def _of_means(
-    whole: Whole, expected: Mapping[str, float], farthest: float, unit: str, *, can_predict: bool
+    whole: Whole,
+    expected: Mapping[str, float],
+    farthest: float,
+    unit: str,
+    sizes: tuple[int, int],
+    *,
+    can_predict: bool,
 ) -> ErrorForecast:
     """State the error of a mean distance at two sizes."""
     of = f", in {unit}, of at most {size(farthest)}"
-    return _mean(whole, expected, farthest, unit, of, f". {_worst(can_predict)}")
+    return _mean(whole, expected, farthest, unit, (of, f". {_worst(can_predict)}"), sizes)
 
 
 def _mean(
-    whole: Whole, expected: Mapping[str, float], largest: float, unit: str, of: str, last: str
+    whole: Whole,
+    expected: Mapping[str, float],
+    largest: float,
+    unit: str,
+    around: tuple[str, str],
+    sizes: tuple[int, int],
 ) -> ErrorForecast:
-    """State a mean's error at two sizes, between ``of`` and ``last``.
+    """State a mean's error at two sizes, between two texts.
 
     The number that a sum is divided by is noisy too, and moves an answer by a share of itself. A mean
     of few rows is pulled to 0 by the least of its divisor, by more than noise moves it.
     """
+    of, last = around
     least, divisor = expected["least records"], expected["noise of the number of records"]
     shares = unit == _SHARE
     shown, rows = (_percent, " of all rows") if shares else (few_digits, "")
@@ -359,19 +396,26 @@ def _mean(
         f"class of fewer than {few} rows is divided by that number: its answers are too near to 0{last}"
     )
     found = ErrorForecast(
-        "", more, unit=unit, errors=whole, least=least, divisor=divisor, largest=largest
+        "",
+        more,
+        unit=unit,
+        errors=whole,
+        least=least,
+        divisor=divisor,
+        largest=largest,
+        sizes=sizes,
     )
-    if least > BESIDE[1]:
+    if least > sizes[1]:
         return replace(found, line=f"under {few} rows only noise")
     first, second = (
         f"±{shown(found.at(n, 0.0) or 0.0)}{rows} plus {_percent(WIDE * divisor / n)}"
-        for n in BESIDE
+        for n in sizes
     )
-    if least > BESIDE[0]:
-        line = f"{WITHIN} within {second} of the answer, with {BESIDE[1]:,} rows; under {few} only noise"
+    if least > sizes[0]:
+        line = f"{WITHIN} within {second} of the answer, with {sizes[1]:,} rows; under {few} only noise"
         return replace(found, line=line, value=second)
-    line = f"{WITHIN} within {first} of the answer {_ROWS}"
-    more = f", {second} with {BESIDE[1]:,}{more}"
+    line = f"{WITHIN} within {first} of the answer {_if_rows(sizes)}"
+    more = f", {second} with {sizes[1]:,}{more}"
     return replace(found, line=line, more=more, value=first)
 
 

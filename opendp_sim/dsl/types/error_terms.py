@@ -26,7 +26,7 @@ WITHIN = "95%"
 WIDE = 2.12
 """Deviations within which that share of an error is: 1.96 of a normal one, 2.12 of a Laplace one."""
 BESIDE = (100, 10_000)
-"""Numbers of records that an error is told beside: a plan knows none."""
+"""Numbers of records that an error is stated for where the program expects none."""
 
 
 BY_DRAWS = {"sampling": "the draws of the sketch", "projection": "the projection"}
@@ -96,6 +96,7 @@ class ErrorForecast:
         centres: of a mean, from where they are counted, column by column; one where all are alike.
         independent: whether the noises of sum and number are known to be independent.
         safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
+        sizes: the numbers of rows that the line speaks of.
     """
 
     line: str
@@ -109,6 +110,7 @@ class ErrorForecast:
     centres: tuple[float, ...] = (0.0,)
     independent: bool = False
     safe_from: float | None = None
+    sizes: tuple[int, int] = BESIDE
 
     @property
     def noise(self) -> float | None:
@@ -161,7 +163,7 @@ class ErrorForecast:
             "unit": self.unit,
             "noise": self.noise,
             "parts": self.parts,
-            "at": {str(records): self.at(records) for records in BESIDE},
+            "at": {str(records): self.at(records) for records in self.sizes},
             "least": self.least,
             "divisor": None if self.least is None else WIDE * self.divisor,
             "largest": None if self.least is None else self.largest,

@@ -37,6 +37,7 @@ from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import reference
 from opendp_sim.dsl.run.predict import predict_errors
 from opendp_sim.dsl.types.error_terms import (
+    BESIDE,
     BY_DRAWS,
     BY_ROWS,
     STATED,
@@ -358,7 +359,7 @@ def released(made: Made, deviation: float, key: str, count: int = 400, **paramet
     post = lookup(key)(**parameters).bind(about, Symmetric())
     noise = np.rint(draws.normal(0, deviation, (count, made.cells.size))).astype(np.int64)
     answers = [post.function(made.output.split(made.cells + one), None) for one in noise]
-    return _of_quantities(post, "out"), answers
+    return _of_quantities(post, "out", BESIDE), answers
 
 
 @pytest.mark.parametrize("rows", [ALIKE, UNLIKE], ids=["alike", "unlike"])
