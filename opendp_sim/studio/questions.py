@@ -218,16 +218,16 @@ def form_from(raw: Any, source: Mapping[str, Any]) -> Form:
             source,
             str(raw["question"]),
             str(raw["unit"]),
-            int(raw["rows"]),
+            _whole(raw["rows"]),
             str(raw["ids"]),
             columns,
             str(raw["label"]),
             _keys(str(raw["keys"])),
             str(raw["target"]),
-            int(raw["size"]),
-            int(raw["asked"]),
+            _whole(raw["size"]),
+            _whole(raw["asked"]),
             str(raw["item"]),
-            int(raw["most"]),
+            _whole(raw["most"]),
             str(raw["stated"]).strip()[:_SENTENCES],
             *(_number(raw[word]) for word in ("epsilon", "delta", "limit", "limit_delta")),
         )
@@ -245,6 +245,14 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError):
         return math.nan
     return found if math.isfinite(found) else math.nan
+
+
+def _whole(value: Any) -> int:
+    """Return a whole number, and 0 of any other text."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def _keys(text: str) -> tuple[str | int, ...]:
@@ -273,6 +281,7 @@ def missing_part(form: Form) -> str:
         and (form.target not in form.columns or len(form.columns) == 1)
         and "Choose two columns or more, and which of them is predicted.",
         "item" in asked.uses and not form.item and "Choose the column of the items.",
+        _missing_numbers(form, asked.uses),
         "item" in asked.uses
         and form.most > _LONG
         and f"Ask for at most {_LONG} items, or edit the spec: its noise is searched item by item.",
@@ -280,6 +289,18 @@ def missing_part(form: Form) -> str:
         and "Write limit and delta as numbers above 0.",
     ]
     return next((text for text in lacks if text), "")
+
+
+def _missing_numbers(form: Form, uses: frozenset[str]) -> str:
+    """Return which whole numbers are not written, or an empty text."""
+    used = {
+        "Rows used of each": form.unit != "row" and "columns" in uses and form.rows,
+        "How many": "item" in uses and form.most,
+        "About how many rows": "asked" in uses and form.size,
+        "Questions planned": "asked" in uses and form.asked,
+    }
+    open_ = [name for name, value in used.items() if value is not False and value < 1]
+    return f"Write whole numbers above 0: {', '.join(open_)}." if open_ else ""
 
 
 def _missing_columns(form: Form, *, near: bool) -> str:

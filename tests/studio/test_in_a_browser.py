@@ -351,6 +351,20 @@ def test_a_page_out_of_the_browsers_memory_is_asked_anew(page):
 
 
 @pytest.mark.long
+def test_a_page_whose_studio_is_gone_says_so(browser, tmp_path):
+    with serving(write_table(tmp_path / "trips.csv")) as visitor:
+        browser.open(visitor.server.address)
+        browser.wait("document.querySelector('#cols li')")
+        filled(browser)
+    browser.ask("document.querySelector('#eps').dispatchEvent(new Event('input'))")
+    browser.wait("document.querySelector('#panel').textContent.includes('does not answer')")
+    assert browser.ask("document.querySelector('#spend').textContent") == "No answer"
+    assert browser.ask("document.querySelector('#spend').disabled")
+    assert browser.ask("document.querySelector('#s3').textContent") == "–"
+    browser.open("about:blank")
+
+
+@pytest.mark.long
 def test_a_page_without_the_key_says_so(browser, page):
     browser.open(f"http://{page.server.host}/")  # this tab remembers it
     browser.ask("sessionStorage.clear()")

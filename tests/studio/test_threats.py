@@ -229,7 +229,9 @@ def test_strange_json_is_refused(looked_at, text, caplog):
         {"epsilon": "1e999"},
         {"epsilon": 1e300},
         {"unit": "who", "rows": -3},
-        {"rows": "x"},
+        {"unit": "who", "rows": "x"},
+        {"question": "top", "item": "kind", "most": ""},
+        {"question": "session", "label": "kind", "keys": "a, b", "size": "1,000"},
         {"columns": None},
         {"limit": 0},
         {"question": "top", "item": "kind", "most": 10**9},
@@ -240,6 +242,9 @@ def test_a_strange_form_is_a_draft_or_a_refusal(looked_at, words):
     assert answer.status_code in (200, 422)
     found = answer.json()
     assert "plan" not in found, found
+    assert "reload" not in answer.text or words == {
+        "columns": None
+    }  # a field is at fault, not the page
     assert "NaN" not in answer.text
 
 

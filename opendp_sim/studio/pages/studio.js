@@ -87,7 +87,12 @@ $("form").addEventListener("submit", (event) => event.preventDefault());
 // --- one request at a time, and the newest wish after it: a debounce shows nothing while a slider moves ---
 function look(text) { wish = { text }; clearTimeout(timer); timer = setTimeout(next, text === undefined ? 0 : 250); }
 async function next() {
-  while (wish && !flying) { const { text } = wish; wish = null; flying = true; try { await send(text); } catch { say("The studio does not answer."); } finally { flying = false; } }
+  while (wish && !flying) { const { text } = wish; wish = null; flying = true; try { await send(text); } catch { lost(); } finally { flying = false; } }
+}
+function lost() {
+  plan = null; state = "lost"; say("The studio does not answer."); $("panel").setAttribute("aria-busy", "false");
+  $("panel").replaceChildren(el("div", { className: "card warn" }, el("h2", { textContent: "The studio does not answer" }), el("p", { textContent: "It was stopped, or it is busy with other work. Start it again with the same command and open the new address: a run that was paid for and cut off is finished for nothing." })));
+  facts();
 }
 async function send(text) {
   $("panel").setAttribute("aria-busy", "true");
@@ -113,7 +118,7 @@ function facts() {
   const about = $("facts")?.dataset, go = $("spend"), runs = $("runs");
   $("s1").textContent = about?.error ?? "–"; $("s2").textContent = about?.right ?? "–"; $("s3").textContent = about?.left ?? "–";
   go.disabled = !plan || about?.fits === "0"; $("look").disabled = !plan;
-  go.textContent = state === "refused" ? "Mend the spec" : !plan ? "Fill in the form" : about?.fits === "0" ? "Does not fit" : `Spend ${short(about.epsilon)}`;
+  go.textContent = state === "lost" ? "No answer" : state === "refused" ? "Mend the spec" : !plan ? "Fill in the form" : about?.fits === "0" ? "Does not fit" : `Spend ${short(about.epsilon)}`;
   compared();
   $("history").hidden = !runs; if (runs) $("history").replaceChildren(runs.content.cloneNode(true));
 }
