@@ -52,7 +52,7 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
                 f"{plural(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
             )
             show_advice(advised_of(plan), console())
-            _say_absent(plan)
+            _say_notes(plan)
 
 
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -116,7 +116,7 @@ def plan_command(
             said, out = tell(plan, ledger=found, predicted=first), console()
             file = "" if found is None else found.file
             show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
-            _say_absent(plan)
+            _say_notes(plan)
             show_advice(said.advice, out, whole=verbose)
             if verbose:
                 out.print()
@@ -165,7 +165,9 @@ def recommend_command(
             say(repr(found), lines=True)
 
 
-def _say_absent(plan: Plan) -> None:
+def _say_notes(plan: Plan) -> None:
+    if plan.solved:
+        say(f"solved   {plan.solved}")
     for text in absent(plan.program):
         say(f"note     {text}")
 
