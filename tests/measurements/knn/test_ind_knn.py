@@ -21,6 +21,7 @@ from opendp_sim.core.errors import (
     SimError,
     SpaceError,
 )
+from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.ids import id_array, pack_ids, unpack_ids
 from opendp_sim.domains.metrics import IdDistance, Symmetric
@@ -150,7 +151,7 @@ def test_a_stated_scale_of_votes_is_told_in_votes():
     facts = rule.facts(rule.count_scale, 0.88, rule.minimum_count)
     assert "relative_vote_noise" not in facts
     assert facts["noise_of_votes"] == pytest.approx(0.88 * np.sqrt(rule.neighbours))
-    told = of_release(facts)
+    told = of_release(facts, lookup("ind_knn"))
     assert told is not None
     assert told.line == f"95% of vote counts within ±24 votes, of {rule.neighbours:.0f} neighbours"
 

@@ -67,18 +67,20 @@ def test_leads_of_noise_hold_for_the_discrete_law(scale, others):
 
 
 def test_a_plan_states_leads_where_no_counts_are_released():
-    dense = IntVector(12)
-    peel = of_release(TopK(k=3, scale=5.0, delta=1e-6, ranked=True).bind(dense, USERS).expected)
+    def stated(record):
+        return of_release(record.bind(IntVector(12), USERS).expected, record)
+
+    peel = stated(TopK(k=3, scale=5.0, delta=1e-6, ranked=True))
     assert peel is not None
     assert "noisy vote counts" not in peel.whole
     assert peel.line == "items 26 votes above no. 4 are listed in 95% of runs"
     assert 25 < 5.0 * math.log(179) < 26
     assert f"{5.0 * math.log(19):.3g} votes more comes first in 95%" in peel.whole
     assert "no counts are released" in peel.whole
-    noisy = of_release(GaussianTopK(k=3, scale=5.0, ranked=True).bind(dense, USERS).expected)
+    noisy = stated(GaussianTopK(k=3, scale=5.0, ranked=True))
     assert noisy is not None
     assert "95% of counts within ±11 votes" in noisy.whole
-    silent = of_release(Peel(k=3, scale=5.0).bind(dense, USERS).expected)
+    silent = stated(Peel(k=3, scale=5.0))
     assert silent is not None
     assert "comes first" not in silent.whole
 
