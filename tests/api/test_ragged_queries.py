@@ -12,10 +12,8 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.accounting.release.query import query_columns
-from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import RealRows, array_of_rows
-from opendp_sim.dsl.run.answer import ask, reference
 from opendp_sim.dsl.run.session import Served
 from opendp_sim.postprocessing._impl.asked import check_queries
 
@@ -63,35 +61,6 @@ def test_so_do_the_doors_of_opendp():
         domain.normal(RAGGED)
     with pytest.raises(sim.SimError):
         check_queries(domain, RAGGED)
-
-
-@pytest.fixture(scope="module")
-def one_column(tmp_path_factory):
-    table = {"x": np.random.default_rng(1).random(50)}
-    spec = sim.density({"x": (0, 1)}, bandwidth=0.2, epsilon=1.0, delta=1e-6)
-    return spec.apply(table, into=tmp_path_factory.mktemp("one"))
-
-
-def test_answers_without_classes_have_an_entry_a_query(release, one_column):
-    """They had an axis of one class; a column of queries was refused as one query of five columns."""
-    asked = np.linspace(0, 1, 5)
-    column = one_column.density(asked)
-    assert {array.shape for array in column.columns.values()} == {(5,)}
-    for same in (asked[:, None], asked.tolist(), {"x": asked}):
-        assert one_column.density(same)["density"].tolist() == column["density"].tolist()
-    assert one_column.outliers(asked, threshold=0.1)["outlier"].shape == (5,)
-    assert one_column.modes(seed=1)["mode"].shape[1:] == (1,)  # places, a coordinate a column
-    single = release.density([0.1, 0.2])
-    assert single["density"].shape == (1,)
-    assert single["density"].tolist() == release.density([[0.1, 0.2]])["density"].tolist()
-
-
-def test_saved_answers_have_the_same_shape(tmp_path, one_column):
-    file = one_column.save(tmp_path / "one.npz")
-    np.save(tmp_path / "asked.npy", np.linspace(0, 1, 5)[:, None])
-    found, domain, _ = ask(Release.load(file), reference(str(tmp_path / "asked.npy")), ["density"])
-    assert found["density"].shape == (5,)
-    assert domain.labels is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import numpy as np
@@ -247,25 +246,3 @@ def test_a_database_has_its_table_and_its_columns(tmp_path):
     assert "its `table` is one of 'a', 'b'" in " ".join(found.output.split())
     assert "{sql: {file: t.db, table: ???}}" in (tmp_path / "two.yaml").read_text()
     assert file_header(tmp_path / "none.sqlite").kind == "sql"
-
-
-def test_a_folder_and_a_packed_file_have_a_header_too(tmp_path):
-    (tmp_path / "days").mkdir()
-    with gzip.open(tmp_path / "days" / "a.csv.gz", "wt") as out:
-        out.write("sep=;\nage;stay\n1;2\n")
-    for data in ("days", "days/*.csv.gz", "days/a.csv.gz"):
-        header = file_header(tmp_path / data)
-        assert (header.kind, header.names, header.options) == (
-            "csv",
-            ("age", "stay"),
-            {"delimiter": ";"},
-        )
-    assert file_header(tmp_path / "t.json").kind == "jsonl"
-
-
-def test_a_class_that_no_header_names_is_said(tmp_path):
-    (tmp_path / "t.csv").write_text("age,stay\n1,2\n")
-    for recipe in ("means", "session"):
-        header = file_header(tmp_path / "t.csv")
-        assert "the header names no class" in recipe_text(recipe, "t.csv", "", header)
-        assert "the header names no class" not in recipe_text(recipe, None, "")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.run import answer
 from opendp_sim.dsl.run.answer import answer_notes, ask, records_note, reference
 from tests._cli import run as _run
 
@@ -162,12 +161,3 @@ def test_classes_and_means_tell_the_released_number_of_records(sketch, rule, see
     screen = [row for row in _run("apply", tmp_path / "spec.yaml").stdout.splitlines() if row]
     assert any(row.startswith("records  about ") for row in screen)  # once for both outputs
     assert "(release, near)" in " ".join(" ".join(screen).split())
-
-
-@pytest.mark.parametrize(
-    ("count", "told"), [(0.0, True), (4.9, True), (5.1, False), (900.0, False)]
-)
-def test_a_number_of_records_within_its_noise_names_the_doctor(count, told, monkeypatch):
-    """A file whose cells could not be read gave `about 0` records, and no word of why."""
-    monkeypatch.setattr(answer, "released_records", lambda _: (count, 5.0))
-    assert ("opendp-sim doctor" in answer.records_note(None, None)) == told

@@ -12,11 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.errors import DataError
 from opendp_sim.core.system.file_kinds import kind_of_file
-from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.csv_files import csv_source
-from opendp_sim.io.file_spec import FileOptions
 from tests._cli import run
 from tests._small import write_small
 
@@ -241,16 +237,3 @@ def test_a_spec_that_is_no_text_is_refused_by_its_fault(tmp_path, monkeypatch, r
     monkeypatch.chdir(tmp_path)
     Path("x.yaml").write_bytes(raw)
     assert said in " ".join(run("check", "x.yaml").stderr.split())
-
-
-def test_a_table_in_utf_16_is_no_table_without_a_delimiter(tmp_path) -> None:
-    path = tmp_path / "x.csv"
-    records = Records((Column(name="x", dtype="float64", bounds=(0.0, 1.0)),))
-    for encoding in ("utf-16", "utf-8-sig"):
-        path.write_text("x\n0.5\n", encoding=encoding)
-        if encoding == "utf-16":
-            with pytest.raises(DataError) as refused:
-                csv_source(FileOptions(path, {}), records)
-            assert refused.value.got == "a file in UTF-16"
-        else:
-            assert csv_source(FileOptions(path, {}), records)

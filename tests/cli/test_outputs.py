@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 import opendp_sim as sim
 from opendp_sim import __version__
 from opendp_sim.cli import COMMANDS, loaded
-from opendp_sim.cli.output.folding import folded
 from opendp_sim.cli.output.quiet import hushed
 from opendp_sim.dsl.files.write import formula_note, write_output
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -146,28 +143,6 @@ def test_json_is_what_comes_out(tmp_path, release):
 
 # --- eighty columns -------------------------------------------------------------------------------
 
-WORDS = (
-    "a sentence of ordinary words that goes on and on, past the end of the line it is on, and on"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "then"),
-    [
-        (f"note      {WORDS}", " " * 10),
-        (f"not checked  {WORDS}", " " * 13),
-        (f"   = help: {WORDS}", " " * 11),
-        (f"    {WORDS}", " " * 4),
-        (f"- {WORDS}", " " * 2),
-        (WORDS, ""),
-    ],
-)
-def test_a_long_line_goes_on_under_its_own_text(text, then):
-    first, second = folded(text, 80).split("\n")
-    assert len(first) <= 80
-    assert second.startswith(then + second.strip()[:3])
-    assert f"{first} {second.strip()}" == text
-
 
 def test_piped_output_is_eighty_columns_wide(release):
     certificate = release / "release.npz.certificate.json"
@@ -183,15 +158,6 @@ def test_piped_output_is_eighty_columns_wide(release):
     ):
         for line in _run(*words).output.splitlines():
             assert len(line) <= 80 or " " not in line.strip(), (words, line)
-
-
-def test_a_warning_is_one_plain_line():
-    """Python adds a path and a line of source; the text may hold a path of somebody else."""
-    code = "import warnings, opendp_sim.cli as c\nc.app = lambda: warnings.warn('a\x1b[2J', stacklevel=1)\nc.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("warning: a")
-    assert done.stderr.count("\n") == 1
-    assert "\x1b" not in done.stderr
 
 
 def test_a_plan_says_first_what_promises_nothing_and_which_data_is_missing(tmp_path):

@@ -20,7 +20,7 @@ from opendp_sim.accounting.ledger._durable import claimed
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.session.postgres import place_at
 from opendp_sim.cli import app
-from opendp_sim.cli.session import EXAMPLES, session_command
+from opendp_sim.cli.session import session_command
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run import stores as session_turns
@@ -129,29 +129,6 @@ def test_a_file_is_answered_in_order_and_the_store_remembers(folder):
         assert served.session.answered == 300
     assert "error[OS304]" in refused(spec, "--batch", folder / "queries.txt")
     assert "error[OS305]" in refused(spec, "--output", "other")
-
-
-def test_help_shows_every_form_and_every_form_works(folder):
-    """The lines in the help are answered as they stand, by a spec with the columns it names."""
-    shown = "".join(CliRunner().invoke(app, ["session", "--help"]).stdout.split())
-    for said, line in EXAMPLES:
-        assert "".join(f"{said}:{line}".split()) in shown
-    lines = [line + "\n" for _, line in EXAMPLES]
-    out = run(folder / "people.yaml", "--updates", lines=lines)
-    assert [set(answer) for answer in out] == [
-        {"label", "count", "votes", "deviation"},
-        {"id", "label", "count", "votes", "deviation"},
-        {"answers"},
-        {"ok"},
-        {"ok"},
-        {"ok"},
-        {"ok"},
-    ]
-    assert out[1]["id"] == 7
-    assert len(out[2]["answers"]) == 2
-    assert out[3] == {"ok": False}  # this spec has a threshold: nothing needs a reference
-    keys = {answer["error"]["code"] for answer in run(folder / "people.yaml", lines=lines[4:])}
-    assert keys == {"OS304"}  # without --updates
 
 
 def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):

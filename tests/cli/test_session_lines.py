@@ -151,35 +151,6 @@ def test_no_file_of_a_run_takes_the_number_of_a_closed_stream(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-NUMBERS = [
-    "0.5",
-    "0.50",
-    "5e-1",
-    "5E-01",
-    "50.0e-2",
-    "0.05E+1",
-    "1e-7",
-    "1.0E-7",
-    "-0.0",
-    "-0",
-    "1e0",
-    "1",
-]
-
-
-def test_numbers_of_every_json_writer_are_read(tmp_path):
-    """JavaScript writes 1e-7, Java 1.0E-7, a template 0.50: each was "a line that is no JSON"."""
-    write_people(tmp_path)
-    lines = [f'{{"query": [{number}, 0.5], "id": {number}}}' for number in NUMBERS]
-    out = io.StringIO()
-    with serve(plan_file(tmp_path / "people.yaml")) as served:
-        _converse(served, lines, out, updates=True)
-        assert served.session.answered == len(NUMBERS)
-    answers = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [answer["id"] for answer in answers] == [json.loads(number) for number in NUMBERS]
-    assert all("votes" in answer for answer in answers)
-
-
 @pytest.mark.parametrize(
     ("line", "got"),
     [

@@ -39,16 +39,6 @@ def alive(served: Served) -> int:
     return int(served.session._service._pool.alive.sum())
 
 
-def test_blanks_around_a_name_make_no_other_person(tmp_path: Path) -> None:
-    with opened(tmp_path, "str", ["p1", "p2", "p3"]) as served:
-        assert (purses(served), alive(served)) == (3, 3)
-        served.update("delete", [" p1 "])
-        assert alive(served) == 2
-        served.update("insert", [HERE | {"who": " p2\t"}])
-        served.update("relabel", [HERE | {"who": "p3 "}])
-        assert (purses(served), alive(served)) == (3, 3)
-
-
 @pytest.mark.parametrize("name", ["", "  ", None, 5, ["p1"], True])
 def test_nobody_is_no_person(tmp_path: Path, name: Any) -> None:
     with opened(tmp_path, "str", ["p1", "p2"]) as served:

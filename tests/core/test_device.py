@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,16 +135,6 @@ def test_rows_stay_on_the_device_between_steps(device: Device) -> None:
     assert np.array_equal(summed(device, stages, blocks(900, 3)), wanted)
 
 
-def test_a_step_that_no_device_has_runs_before(device: Device) -> None:
-    hadamard = lookup("jl_projection")(dimension=2, seed=3, form="hadamard")
-    stages = chain(hadamard, sketch("raw"))
-    assert end_of_chain(stages) == 2
-    wanted = build_sketch(stages, blocks(900, 3), workers=1)
-    assert np.array_equal(summed(device, stages, blocks(900, 3)), wanted)
-    assert end_of_chain(chain(hadamard)) == 2
-    assert end_of_chain(chain(lookup("moments_sketch")())) == 2
-
-
 @pytest.mark.parametrize("kind", ["f4", ">f8", "i8", "u1", "i2", "f2", "longdouble"])
 def test_every_kind_of_number_is_rounded_alike(device: Device, kind: str) -> None:
     wide = RealRows(width=2, lower=(-300.0,), upper=(300.0,))
@@ -153,16 +142,6 @@ def test_every_kind_of_number_is_rounded_alike(device: Device, kind: str) -> Non
     values = np.array([[0, 255], [3, 2], [1, 77], [254, 128]]).astype(kind)
     found = summed(device, stages, lambda: [Rows(values)])
     assert np.array_equal(found, build_sketch(stages, lambda: [Rows(values)]))
-
-
-def test_steps_below_the_least_float32_are_made_on_the_cpu(device: Device) -> None:
-    """There a card may read a value as zero that is many steps."""
-    small = RealRows(width=1, lower=(-1e-40,), upper=(1e-40,))
-    stages = bind_steps(small, Symmetric(), [lookup("quantize")(bits=8), sketch("raw")])
-    assert end_of_chain(stages) == 1
-    values = np.linspace(-1e-40, 1e-40, 99, dtype=np.float32)[:, None]
-    wanted = build_sketch(stages, lambda: [Rows(values)])
-    assert np.array_equal(summed(device, stages, lambda: [Rows(values)]), wanted)
 
 
 def test_infinities_and_tiny_values_are_rounded_alike(device: Device) -> None:
@@ -185,13 +164,6 @@ def test_infinities_and_tiny_values_are_rounded_alike(device: Device) -> None:
 def test_every_mechanism_has_the_same_bits_on_a_card(key: str) -> None:
     with using_device("cuda"):
         check_device_equals_cpu(ON_DEVICE[key])
-
-
-def test_the_mechanisms_with_a_device() -> None:
-    found = {key.partition("/")[0] for key in ON_DEVICE}
-    assert found == {"fourier_sketch", "quantize", "race_sketch", "second_moments"} | (
-        found & {"jl_projection"}
-    )
 
 
 # --- a device that errs ---------------------------------------------------------------------------
@@ -360,22 +332,6 @@ def test_labels_outside_fail_as_on_the_cpu() -> None:
             build_sketch(stages, lambda: [rows], workers=1)
 
 
-def test_one_thread_is_on_the_device_at_a_time() -> None:
-    class Alone(StandIn):
-        inside: ClassVar[set[int]] = set()
-
-        def products(self, left: Any, right: Any) -> Any:
-            self.inside.add(threading.get_ident())
-            assert len(self.inside) == 1
-            found = super().products(left, right)
-            self.inside.discard(threading.get_ident())
-            return found
-
-    stages, opened = chain(sketch("random")), blocks(*[90] * 30)
-    found = summed(ready(Alone()), stages, opened, 4)
-    assert np.array_equal(found, build_sketch(stages, opened))
-
-
 # --- the doors ------------------------------------------------------------------------------------
 
 
@@ -465,22 +421,6 @@ def test_a_session_of_contexts_ends_where_it_began() -> None:
 
 
 # --- of cards alone -------------------------------------------------------------------------------
-
-
-def test_the_kernels_compile_without_a_card() -> None:
-    """NVRTC needs none; where CuPy and NVRTC are not installed there is nothing to compile with."""
-    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
-    from opendp_sim.core.device.cuda import KERNELS, OPTIONS
-
-    try:
-        version = nvrtc.getVersion()
-    except Exception as error:  # noqa: BLE001 - whatever the loader says
-        pytest.skip(f"no NVRTC: {error}")
-    assert version >= (11, 0)
-    for card in ("compute_80", "compute_90"):
-        program = nvrtc.createProgram(KERNELS, "kernels.cu", (), ())
-        nvrtc.compileProgram(program, (*OPTIONS, f"-arch={card}"))
-        assert b"count_cells" in nvrtc.getPTX(program)
 
 
 @pytest.mark.gpu

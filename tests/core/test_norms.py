@@ -13,15 +13,11 @@ from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import NORMS, SketchBlock
 from opendp_sim.core.constructors import bind_to_opendp, constructors
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.domains.counts import USERS, KnownCounts
 from opendp_sim.domains.metrics import IdDistance, VectorNorm
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.row_norms import any_longer, norm_slack, row_norms
-from opendp_sim.domains.sketch import IntVector
 from tests.cases import cases
 
 dp.enable_features("contrib")
@@ -170,18 +166,6 @@ def test_counts_of_users_chain_at_every_distance_and_bound_the_moves():
         counts >> dp.m.then_noisy_max(dp.max_divergence(), scale=3.0)
 
 
-def test_both_distances_of_counts_bind_and_cost_the_same():
-    peel = REGISTRY["peel"](k=2, scale=3.0)
-    domain = KnownCounts(
-        "vote_counts", (SketchBlock("counts", (4,), 4, 4, 1),), monotone=True, items=(1, 2, 3, 4)
-    )
-    for space in (domain, IntVector(4)):
-        one, two = (peel.bind(space, m) for m in (USERS, VectorNorm("linf", monotone=True)))
-        assert [one.privacy_map(d) for d in (1, 2, 3)] == [two.privacy_map(d) for d in (1, 2, 3)]
-        plain = peel.bind(space, VectorNorm("linf"))
-        assert plain.privacy_map(1) == one.privacy_map(2)
-
-
 @pytest.mark.parametrize("before", list(product((0, 1), repeat=3)))
 def test_opendps_distance_is_never_below_the_number_of_users(before):
     """Where OpenDP's monotone distance is d, there are d users: maps in users hold for both."""
@@ -195,10 +179,6 @@ def test_opendps_distance_is_never_below_the_number_of_users(before):
             step = (after > at).astype(int) if (after > at).any() else -(after < at).astype(int)
             at, taken = at + step, taken + 1
         assert taken == users
-
-
-def test_norms_are_the_three():
-    assert NORMS == ("l1", "l2", "linf")
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=6), st.integers(-1, 1))

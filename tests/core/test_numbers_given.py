@@ -84,15 +84,6 @@ def test_constructors_take_them(params: dict[str, Any], equal: Quantize) -> None
     assert sim.then_quantize(**params).sim_note.mechanism == equal
 
 
-def test_options_flags_seeds_and_norms_take_them() -> None:
-    given = {"family": {"p_stable_l2": {"width": np.float32(0.1)}}, "per_label": np.True_}
-    made = sim.then_race_sketch(**RACE | {"seed": np.uint64(3)}, **given, norm=np.str_("l2"))
-    width = 0.10000000149011612
-    family = {"p_stable_l2": {"width": width}}
-    assert made.sim_note.mechanism == RaceSketch(**RACE, family=family, per_label=True)
-    assert made.sim_note.norm == "l2"
-
-
 @pytest.mark.parametrize("bits", [np.float64(8), np.array([8]), np.True_, 8.0, True])
 def test_what_python_s_are_refused_for_is_refused(bits: Any) -> None:
     with pytest.raises(ParameterError, match=r"quantize\.bits"):

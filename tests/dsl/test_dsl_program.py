@@ -6,9 +6,7 @@ import json
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude  # noqa: F401
 from opendp_sim.accounting.measures.second_opinion import (
@@ -93,12 +91,6 @@ def test_yaml_and_python_have_one_hash():
     assert _builder().build() == from_yaml
 
 
-def test_the_canonical_form_reads_back_to_itself():
-    found = plan_file(SMALL).program
-    again = draft_of(json.loads(found.canonical)).program
-    assert again.canonical == found.canonical
-
-
 def test_what_means_the_same_hashes_the_same_and_nothing_else_does():
     text = SMALL.read_text()
     base = plan_file(SMALL).program.hash
@@ -169,22 +161,6 @@ def test_a_solved_release_meets_its_budget_and_barely():
     assert 1 - 1e-9 < epsilon <= 1.0
     scale = plan.releases["noisy"].bound.record.scale
     assert plan.total[0] == pytest.approx(100 / (2 * scale**2), rel=1e-12)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("unit", "d_in"),
-    [
-        ({"add_remove": 1, "of": "row"}, 1),
-        ({"add_remove": 3, "of": "row"}, 3),
-        ({"replace": 1, "of": "row"}, 2),
-    ],
-)
-def test_the_unit_scales_the_noise(unit, d_in):
-    one, many = _plan(), _plan(unit=unit)
-    ratio = many.releases["noisy"].bound.record.scale / one.releases["noisy"].bound.record.scale
-    assert ratio == pytest.approx(d_in, rel=1e-9)
-    assert many.privacy.unit.d_in == d_in
 
 
 @pytest.mark.few(2)
@@ -330,17 +306,6 @@ def test_a_person_is_bounded_to_k_rows():
 
 
 # --- the second opinion ---------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.floats(1e-8, 50.0), st.floats(1e-14, 0.1))
-def test_our_conversion_is_opendps(rho, delta):
-    dp.enable_features("contrib")
-    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
-    gaussian = dp.m.make_gaussian(*space, (2 * rho) ** -0.5)
-    theirs = dp.c.make_zCDP_to_approxDP(gaussian).map(1).epsilon(delta)
-    ours = zcdp_to_epsilon(gaussian.map(1), delta)
-    assert theirs == pytest.approx(ours, rel=1e-9, abs=1e-12)
 
 
 def test_exact_formulas():

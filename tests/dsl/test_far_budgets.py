@@ -55,22 +55,6 @@ def test_a_delta_of_a_half_or_more_is_refused_on_a_gaussian_curve(tmp_path, meas
         planned(tmp_path, measure, f"{{epsilon: 1.0, delta: {delta}}}", *changes)
 
 
-@pytest.mark.parametrize("measure", ["zcdp", "approx_zcdp"])
-@pytest.mark.parametrize(
-    ("budget", "word"),
-    [
-        ("{epsilon: 1.7e+308, delta: 0.9}", "an epsilon of at most 10000"),
-        ("{epsilon: 1.1e+4, delta: 1.0e-6}", "an epsilon of at most 10000"),
-        ("{epsilon: 1.0, delta: 0.2}", "a delta from 1e-300 to 0.1"),
-        ("{epsilon: 1.0, delta: 5.0e-324}", "a delta from 1e-300 to 0.1"),
-    ],
-)
-def test_what_opendp_does_not_convert_is_refused_by_the_field(tmp_path, measure, budget, word):
-    with pytest.raises(Refused, match="OS401") as refused:
-        planned(tmp_path, measure, budget)
-    assert word in str(refused.value)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", some(range(8), 2))
 def test_any_budget_is_planned_or_refused_with_a_code(tmp_path, seed):
@@ -91,13 +75,6 @@ def _number(value):
     """Return a number as YAML reads it: with a point."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
-
-
-@pytest.mark.parametrize("delta", [1e-6, 0.4])
-def test_an_epsilon_that_no_curve_holds_is_refused_under_gdp(tmp_path, delta):
-    with pytest.raises(Refused, match="OS401"):
-        planned(tmp_path, "gdp", f"{{epsilon: 1.0e+300, delta: {delta}}}")
-    assert planned(tmp_path, "gdp", f"{{epsilon: 1.0e+9, delta: {delta}}}").claim[0] <= 1e9
 
 
 @pytest.mark.few(2)

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
-from opendp_sim.accounting.measures.attackers import Attacker
 from opendp_sim.accounting.measures.gaussian import (
     delta_bounds,
     mu_squared_down,
@@ -73,13 +72,6 @@ def test_a_budget_in_mu_is_kept_exactly(tmp_path):
     assert both.total == plan.total
 
 
-@pytest.mark.parametrize("unit", ["replace: 1", "add_remove: 3"])
-def test_distance_squares(tmp_path, unit):
-    plan = small(tmp_path, NO_LEDGER, MU, ("add_remove: 1", unit))
-    d_in = plan.privacy.unit.d_in
-    assert plan.total[0] == pytest.approx(d_in**2 * plan.of_one[0], rel=1e-12)
-
-
 def test_a_pure_release_joins_at_its_exact_mu(tmp_path):
     laplace = ("noise: gaussian, scale: solve, spend: 100%", "noise: laplace, scale: 40.0")
     plan = small(tmp_path, NO_LEDGER, laplace, MU, ("mu: 0.5", "mu: 5.0"))
@@ -89,17 +81,6 @@ def test_a_pure_release_joins_at_its_exact_mu(tmp_path):
     solved = small(tmp_path, NO_LEDGER, ("noise: gaussian", "noise: laplace"), MU)
     assert solved.total[0] <= 0.125
     assert solved.total[0] == pytest.approx(0.125, rel=1e-9)
-
-
-def test_two_releases_add_their_squares(tmp_path):
-    half = (
-        "spend: 100%}",
-        "spend: 50%}\n  other:\n    from: sketch\n    release: {noise: gaussian, spend: 50%}",
-    )
-    plan = small(tmp_path, NO_LEDGER, half)
-    shares = [r.loss[0] for r in plan.releases.values()]
-    assert sum(shares) == pytest.approx(plan.total[0], rel=1e-15)
-    assert plan.claim[0] <= 1.0
 
 
 def test_a_disagreement_with_opendp_stops_the_run(tmp_path, monkeypatch):
@@ -255,21 +236,6 @@ def test_losses_in_zcdp_alone_are_refused(tmp_path, mechanism):
 # --- ledgers --------------------------------------------------------------------------------------
 
 
-def test_totals_add_squares_and_convert_by_the_curve():
-    limit = Limit(epsilon=1.0, delta=1e-6)
-    half = float(mu_squared_down(1.0, 1e-6)) / 4 * (1 - 1e-12)
-    total = total_of([Charge("gdp", (half,)), Charge("gdp", (half,))], "gdp", limit)
-    assert total.fits
-    assert total.epsilon <= 1.0
-    assert not total_of([Charge("gdp", (half,)), Charge("gdp", (half * 1.001,))], "gdp", limit).fits
-    in_mu = total_of([Charge("gdp", (0.125,))], "gdp", Limit(mu=0.5))
-    assert in_mu.fits
-    assert in_mu.left == {"mu": 0.0}
-    assert "mu 0.5" in in_mu.text
-    assert not total_of([Charge("gdp", (np.nextafter(0.125, 1),))], "gdp", Limit(mu=0.5)).fits
-    assert total_of([Charge("gdp", (0.08,))], "gdp", Limit(mu=0.5)).left["mu"] == pytest.approx(0.3)
-
-
 def test_who_may_join_whom():
     zcdp, gdp = Limit(rho=1.0), Limit(mu=2.0)
     assert total_of([Charge("gdp", (0.2,)), Charge("zcdp", (0.1,))], "zcdp", zcdp).loss[
@@ -318,33 +284,6 @@ def test_a_running_sum_is_not_called_a_gaussian_claim(tmp_path, measure, said):
 
 
 # --- attackers ------------------------------------------------------------------------------------
-
-
-def test_a_plan_says_what_it_means_for_an_attacker(tmp_path):
-    plan = small(tmp_path, NO_LEDGER, ("add_remove: 1", "replace: 1"), MU)
-    facts = plan.plain()["attackers"]
-    assert facts["unit"]["advantage"] == pytest.approx(math.erf(0.25 / math.sqrt(2)), rel=1e-9)
-    assert facts["one"]["advantage"] == pytest.approx(math.erf(0.125 / math.sqrt(2)), rel=1e-9)
-    assert (
-        Attacker("gdp", (0.125,))
-        .sentence("records")
-        .endswith("3.39 in 100 of the present; guessing finds 1")
-    )
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("measure", ["pure", "approx", "zcdp", "approx_zcdp"])
-def test_attackers_of_other_measures(tmp_path, measure):
-    noise = ("noise: gaussian", "noise: laplace") if measure == "pure" else ("small", "small")
-    budget = (MU[0], "budget: {epsilon: 1.0}") if measure == "pure" else ("small", "small")
-    plan = plan_file(write_small(tmp_path, NO_LEDGER, ("zcdp", measure), noise, budget))
-    found = plan.plain()["attackers"]["one"]
-    assert found["exact"] is False
-    rates = [float(r) for r in found["tpr_at_fpr"]]
-    powers = list(found["tpr_at_fpr"].values())
-    assert powers == sorted(powers)
-    assert all(p >= r for p, r in zip(powers, rates, strict=True))
-    assert max(p - r for p, r in zip(powers, rates, strict=True)) <= found["advantage"] + 1e-9
 
 
 def test_an_edited_mu_is_found_by_the_derivation(tmp_path):

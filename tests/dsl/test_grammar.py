@@ -143,26 +143,6 @@ def test_reader_and_schema_agree_on_mutated_specs(path, times, schema):
         assert not disagreement(spec, schema), spec
 
 
-def with_former_words(spec: Any) -> Any:
-    spec = copy.deepcopy(spec)
-    for output in spec["outputs"].values():
-        if "queries" in output:
-            output["public_queries" if "serve" in output else "query"] = output.pop("queries")
-    for stage in spec["flow"].values():
-        if "sensitivity" in stage.get("expect", {}):
-            stage["expect"]["faces"] = stage["expect"].pop("sensitivity")
-    return spec
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_former_words_read_and_mean_the_same(path, schema):
-    good = data_of(path)
-    old = with_former_words(good)
-    assert schema.is_valid(old)
-    assert draft_of(old).program.hash == draft_of(good).program.hash
-
-
 def test_a_word_and_its_former_name_are_one_too_many(schema):
     spec = data_of(ROOT / "specs" / "digit-density.yaml")
     spec["outputs"]["answers"]["query"] = {"builtin": "digits_test"}
@@ -183,42 +163,6 @@ def test_a_finding_stands_at_the_word_that_was_written(word, tmp_path):
     span = document.locate(finding.path)
     assert document.lines[span.line - 1][span.column - 1 :].startswith("0.5")
     assert claimed in document.lines[span.line - 1]
-
-
-def scalars(spec: Any) -> list[tuple[Any, ...]]:
-    found = []
-    for path in places(spec):
-        value = spec
-        for part in path:
-            value = value[part]
-        if (
-            path[:1] not in (("params",), ())
-            and isinstance(value, str | int | float)
-            and path[0] != "spec"
-        ):
-            found.append(path)
-    return found
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_a_parameter_may_stand_for_every_scalar(path, schema):
-    """For all of them at once: whatever one of them may not stand for is found beside the others."""
-    good = data_of(path)
-    names = {bool: "bool", int: "int", float: "float", str: "str"}
-    spec, added = copy.deepcopy(good), {}
-    for where in scalars(good):
-        holder = spec
-        for part in where[:-1]:
-            holder = holder[part]
-        value = holder[where[-1]]
-        if not (isinstance(value, str) and "${" in value):
-            added[f"p{len(added)}"] = {"type": names[type(value)], "default": value}
-            holder[where[-1]] = f"${{p{len(added) - 1}}}"
-    spec["params"] = (spec.get("params") or {}) | added
-    assert len(added) > 5
-    assert not draft_of(copy.deepcopy(spec)).notes.findings
-    assert schema.is_valid(spec)
 
 
 def codes(notes):

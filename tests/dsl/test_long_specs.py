@@ -15,7 +15,6 @@ from opendp_sim.dsl.files import paths as places
 from opendp_sim.dsl.grammar.flow import StageDecl
 from opendp_sim.dsl.grammar.parse import read_words
 from opendp_sim.dsl.grammar.reader import draft_of
-from opendp_sim.dsl.plan import accountant
 from opendp_sim.dsl.plan.plan import plan_file, plan_of
 from opendp_sim.dsl.plan.solve import solve
 from opendp_sim.dsl.text.diagnostic import Notes, Refused
@@ -57,32 +56,6 @@ def test_a_thousand_outputs_take_steps_in_proportion(tmp_path, monkeypatch):
     assert len(plan_file(spec).outputs) == 1002
     assert counts["_keys"] < 10 * 1000
     assert counts["bind_release"] < 10
-
-
-def test_releases_that_are_alike_are_solved_once(tmp_path, monkeypatch):
-    """Each asked its map some twelve times for the scale that the first one had found: 100 took 7 CPU s."""
-    release = "{{from: sketch, release: {{noise: gaussian, scale: solve, spend: {}}}}}\n"
-    shares = ["1/20"] * 9 + ["1/40"]
-    more = "".join(f"  n{k}: {release.format(share)}" for k, share in enumerate(shares))
-    outputs = "".join(f"  r{k}: {{from: n{k}, save: out/r{k}.npz}}\n" for k in range(10))
-    spec = write_small(
-        tmp_path, ("outputs:\n", more + "outputs:\n" + outputs), ("spend: 100%", "spend: 1/2")
-    )
-    asked, built = [], []
-    real, build = accountant.map_value, accountant.build
-    monkeypatch.setattr(accountant, "map_value", lambda *given: asked.append(given) or real(*given))
-    monkeypatch.setattr(accountant, "build", lambda *given: built.append(given) or build(*given))
-    plan = plan_file(spec)
-    assert len(asked) < 3 * 20 + 8 * 4 + 2
-    steps = len(plan.releases["n0"].typed.stages)
-    assert (
-        len(built) < 11 * steps + 3 * 20 + 8 * 3
-    )  # each step once a release, each value tried once
-    scales = [plan.releases[f"n{k}"].bound.record for k in range(10)]
-    assert scales[1:9] == scales[:8]
-    assert scales[9] != scales[8]
-    alone = write_small(tmp_path, ("spend: 100%", "spend: 1/20"))
-    assert plan_file(alone).releases["noisy"].bound.record == scales[0]
 
 
 @pytest.mark.parametrize(

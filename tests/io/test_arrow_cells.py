@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from opendp_sim.io.protocol import Source, from_arrays
 
 PAIRS = Records((Column("c", "array[f64, 2]", (-1e9, 1e9)),))
 TEXT = Records((Column("c", "str"),))
-KEYS = Records((Column("c", "category", keys=("ok", "z")),))
 
 
 def kept(source: Source, mode: Any = "enforce") -> list[Any]:
@@ -87,51 +85,7 @@ def test_views_in_any_order_are_read_as_their_cells(kind: str, held: str) -> Non
             assert np.array_equal(found, np.reshape(wanted[part], (-1, 2)), equal_nan=True)
 
 
-def test_two_views_out_of_order() -> None:
-    views = pa.ListViewArray.from_arrays([2, 0], [2, 2], pa.array([1.0, 2.0, 5.0, 6.0]))
-    assert kept(from_table(PAIRS, pa.table({"c": views}))) == [[5.0, 6.0], [1.0, 2.0]]
-
-
 # --- texts that are no UTF-8 ----------------------------------------------------------------------
-
-BYTES = [b"ok", b"\xffZSECRET", None, b"\xfeZSECRET", b"z"]
-WANTED = ["ok", "\udcffZSECRET", "\udcfeZSECRET", "z"]
-
-
-def unchecked() -> Any:
-    """Return texts that Arrow takes for UTF-8, as it takes those of a file or another library."""
-    held = pa.array(BYTES, "binary")
-    return pa.StringArray.from_buffers(len(held), *(held.buffers()[at] for at in (1, 2, 0)))
-
-
-TEXTS: dict[str, Callable[[], Any]] = {
-    "string": unchecked,
-    "large": lambda: unchecked().cast("large_string"),
-    "view": lambda: unchecked().cast("string_view"),
-    "dictionary": lambda: unchecked().dictionary_encode(),
-    "dictionary of views": lambda: pa.DictionaryArray.from_arrays(
-        pa.array(range(5)), unchecked().cast("string_view")
-    ),
-    "chunks": lambda: pa.chunked_array([unchecked()[:2], unchecked()[2:]]),
-}
-
-
-@pytest.mark.parametrize("held", TEXTS)
-def test_texts_of_other_bytes_are_cells_as_in_a_csv(held: str, tmp_path: Path) -> None:
-    lines = [b"c", *(cell or b'""' for cell in BYTES)]
-    (tmp_path / "t.csv").write_bytes(b"\n".join(lines) + b"\n")
-    assert kept(open_source("csv", "t.csv", TEXT, tmp_path)) == WANTED
-    table = pa.table({"c": TEXTS[held]()})
-    sources = [lambda records: from_table(records, table)]
-    if "view" not in held:
-        pq.write_table(table, tmp_path / "t.parquet")
-        sources.append(lambda records: open_source("parquet", "t.parquet", records, tmp_path))
-    for source in sources:
-        assert kept(source(TEXT)) == WANTED
-        assert kept(source(KEYS)) == [0, 1]
-        with pytest.raises(DataError, match="OS603") as refused:
-            kept(source(TEXT), "refuse")
-        assert "SECRET" not in str(refused.value)
 
 
 def test_whatever_arrow_says_of_a_column_is_not_repeated(
@@ -161,21 +115,6 @@ def test_whatever_arrow_says_of_a_column_is_not_repeated(
 
 
 # --- dictionaries in chunks -----------------------------------------------------------------------
-
-
-def test_chunks_with_dictionaries_of_their_own() -> None:
-    def words(*cells: float) -> Any:
-        return pa.DictionaryArray.from_arrays(
-            pa.array([*range(len(cells)), None], "int8"), pa.array(np.array(cells, dtype="f2"))
-        )
-
-    real = Column("c", "float64")
-    found = from_arrow(pa.chunked_array([words(1.0, 2.0), words(0.5, 1.0)]), real)
-    assert np.array_equal(found, [1.0, 2.0, np.nan, 0.5, 1.0, np.nan], equal_nan=True)
-    none = pa.DictionaryArray.from_arrays(pa.array([0, None], "int8"), pa.nulls(1))
-    assert from_arrow(pa.chunked_array([none, none]), real).tolist() == [None] * 4
-    for kind in (words(1.0).type, none.type, pa.list_view(pa.float64()), pa.string(), pa.float16()):
-        assert len(from_arrow(pa.chunked_array([], kind), real)) == 0
 
 
 # --- a file that changes while it is read ---------------------------------------------------------

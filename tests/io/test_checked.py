@@ -155,19 +155,6 @@ def test_parts_in_any_order_give_the_verdict_of_one_thread(
         assert verdict(lambda: checked.parts(2)) == alone
 
 
-def test_a_part_that_is_left_in_the_middle_is_no_check() -> None:
-    checked = GatedSource(Cut([[None, "nan"], ["high"]]), "refuse")
-    first, second = checked.parts(2) or []
-    reading = first()
-    next(reading)
-    assert list(second()) == []
-    reading.close()
-    assert not checked._done
-    assert verdict(checked.finish) == verdict(
-        lambda: check_source(Cut([[None, "nan"], ["high"]]), "refuse")
-    )
-
-
 @pytest.mark.parametrize("mode", ["refuse", "enforce"])
 def test_too_many_records_are_counted_over_all_parts(
     mode: Any, monkeypatch: pytest.MonkeyPatch
@@ -190,11 +177,6 @@ def test_too_many_records_are_counted_over_all_parts(
         assert verdict(checked.finish) == alone
         assert alone is not None
         assert ("OS610" in alone) == ("cut" not in parts[-1] or parts[0][-1] is not None)
-
-
-def test_what_cannot_be_cut_is_read_by_one() -> None:
-    assert GatedSource(Pieces([None], ends=False), "refuse").parts(2) is None
-    assert GatedSource(Cut([[None], [None]]), "assume").parts(2) is None
 
 
 def test_a_reading_that_is_not_ended_is_no_check() -> None:

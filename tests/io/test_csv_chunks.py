@@ -273,21 +273,6 @@ def test_a_record_elsewhere_changes_no_other(dtype: str, tmp_path: Path) -> None
             assert missing.tolist() == [LONG[cell][dtype == "int64"]] * 3
 
 
-@pytest.mark.parametrize("delimiter", chunks._DELIMITERS)
-def test_long_cells_are_measured_between_delimiters(delimiter: str) -> None:
-    """Four hundred bytes are a number yet; a long line, or a long text beside it, are no long cell."""
-    for ends in (b"\n", b"\r\n"):
-        for size, missing in ((400, False), (401, True)):
-            row = delimiter.encode().join([b"0" * (size - 1) + b"1", b"t" * 900, b"2"])
-            found = chunks.fast_cells(
-                row + ends + row + ends, delimiter, 3, {0: "real", 1: "text", 2: "whole"}
-            )
-            assert found is not None
-            assert np.isnan(found[0]).tolist() == [missing] * 2
-            assert found[2].tolist() == [2, 2]
-            assert found[1].tolist() == ["t" * 900] * 2
-
-
 def test_random_numbers_of_every_form() -> None:
     """What pyarrow reads of 400 characters or fewer is what the cell's own door reads."""
     g = random.Random(5)  # noqa: S311 - cells of a test
@@ -334,20 +319,6 @@ def test_other_delimiters(tmp_path: Path) -> None:
         assert slow == fast
 
 
-def test_the_fast_way_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regular chunks never meet the csv module, one odd chunk among them does not stop it."""
-    good = b"1,2,3,4,5,w,a,1,2,3\n" * 40
-    (tmp_path / "t.csv").write_bytes(HEADER.encode() + b"\n" + good + b'"\n"\n' + good)
-    met: list[int] = []
-    plain = chunks.Chunks.lines
-    monkeypatch.setattr(
-        chunks.Chunks, "lines", lambda self, chunk: met.append(len(chunk)) or plain(self, chunk)
-    )
-    slow, fast = both(tmp_path / "t.csv", 200)
-    assert slow == fast
-    assert len(met) == 2  # the header, and the chunk with quotes
-
-
 def test_a_broken_reader_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at infinities and base 16 the two readers differ: the tests above can fail."""
     rows = ",".join(["1"] * 5 + ["w", "a", "1", "2", "3"])
@@ -360,15 +331,6 @@ def test_a_broken_reader_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         slow, fast = both(tmp_path / "t.csv", 10**5)
         differ += slow != fast
     assert differ
-
-
-def test_large_files_go_the_fast_way(tmp_path: Path) -> None:
-    row = b"1.25,2.5,3,4,5,w,a,1,2,3\n"
-    path = tmp_path / "t.csv"
-    path.write_bytes(HEADER.encode() + b"\n" + row * (chunks.CHUNK // len(row) + 2))
-    assert delimited._is_large(FileOptions(path, {}))
-    source = delimited.csv_source(FileOptions(path, {}), RECORDS)
-    assert sum(len(block["r"]) for block in source.blocks()) == chunks.CHUNK // len(row) + 2
 
 
 RETURNS = b'n,word\n1,a\rb\n2,\rc\r\n3,d\r\re\n4,"f\rg\n\r"\n5,h\r'
@@ -386,15 +348,3 @@ def test_a_lone_carriage_return_is_a_letter_where_the_header_ends_by_a_line_feed
     ):
         words = [word for piece in pieces for word in conform(piece, records)["word"].tolist()]
         assert words == ["a\rb", "c", "d\r\re", "f\rg", "h"]  # blanks around are none
-
-
-def test_a_lone_carriage_return_ends_a_line_where_it_ends_the_header(tmp_path):
-    records = Records((Column("n", "int64"), Column("word", "str")))
-    (file := tmp_path / "t.csv").write_bytes(b"n,word\r1,a\r2,b\r")
-    place = FileOptions(file, {}, ",")
-    for pieces in (
-        delimited._by_lines(place, records, 7),
-        delimited._by_chunks(place, records, 7, 5),
-    ):
-        words = [word for piece in pieces for word in conform(piece, records)["word"].tolist()]
-        assert words == ["a", "b"]

@@ -176,17 +176,6 @@ def test_a_number_is_read_by_its_cell_alone(
     assert {cell: dialect.number(cell) for cell in cells} == cells
 
 
-def test_marks_are_missing_in_texts_and_dates_too(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("k,w,d\nNULL,NULL,NULL\na,b,2024-01-01\n")
-    records = Records(
-        (Column("k", "category", keys=("a", "NULL")), Column("w", "str"), Column("d", "date"))
-    )
-    for found in ways(tmp_path / "t.csv", {"missing": ["NULL"]}, records):
-        assert found["k"] == [-1, 0]
-        assert found["w"] == ["", "b"]
-        assert found["d"][0] == -(2**63)
-
-
 def test_ragged_lines(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n1\n1,2\n1,2,3\n1,2,3,\n1,2,3,,\n1,2,3,x\n")
     records = Records((Column("a", "int64"), Column("b", "int64")))

@@ -347,47 +347,12 @@ def test_every_type_of_polars_that_is_exported_comes_whole() -> None:
         assert cells.to_pylist() == [None, None]
 
 
-def test_a_frame_of_a_type_made_of_pandas_is_one_of_pandas() -> None:
-    """Arrow infers a type of objects from all of them: one record more made numbers of every text."""
-    kind = type("Frame", (pd.DataFrame,), {"_constructor": property(type)})
-    for cells in (["1", "2"], ["1", None], [1.0, "2"], [1.0, None]):
-        frame = kind({"c": pd.Series(cells, dtype=object)})
-        assert_same(opened(frame, REAL), opened(pd.DataFrame(frame), REAL))
-
-
-def test_columns_that_are_not_declared_are_not_looked_at() -> None:
-    frame = pl.DataFrame({"c": [1.0], "odd": [object()]})
-    assert opened(frame, REAL) == [1.0]
-
-
 def test_a_reader_is_read_once_and_never_an_empty_table_afterwards() -> None:
     reader = pa.table({"c": [1.0, 2.0]}).to_reader()
     source = from_table(Records((REAL,)), reader)
     assert [cells(source), cells(source)] == [[1.0, 2.0]] * 2
     with pytest.raises(DataError, match="OS601"):
         from_table(Records((REAL,)), reader)
-
-
-def test_a_query_runs_once_and_a_function_is_asked_each_time() -> None:
-    ran = []
-
-    def doubled(frame: pl.DataFrame) -> pl.DataFrame:
-        ran.append(1)
-        return frame
-
-    lazy = pl.LazyFrame({"c": [1.0, 2.0]}).map_batches(doubled)
-    source = from_table(Records((REAL,)), lazy)
-    assert [cells(source), cells(source)] == [[1.0, 2.0]] * 2
-    assert len(ran) == 1
-    asked = []
-
-    def opening() -> Any:
-        asked.append(1)
-        return pa.table({"c": [1.0, 2.0]}).to_reader()
-
-    source = from_table(Records((REAL,)), opening)
-    assert [cells(source), cells(source)] == [[1.0, 2.0]] * 2
-    assert len(asked) == 2
 
 
 def test_what_arrow_holds_in_memory_is_shared() -> None:
@@ -452,31 +417,6 @@ def test_a_release_is_the_same_whatever_holds_the_table(tmp_path: Path) -> None:
 
 
 MIXED = ["101", 101, np.int64(102), 102.0, D("103"), " 103 ", "V45"]
-WRITTEN = ["101", "101", "102", "102", "103", "103", "V45"]
-LIBRARIES = {
-    "dict of a list": lambda: {"c": MIXED},
-    "dict of a tuple": lambda: {"c": tuple(MIXED)},
-    "dict of an array": lambda: {"c": np.array(MIXED, dtype=object)},
-    "dict of a series": lambda: {"c": pd.Series(MIXED, dtype=object)},
-    "pandas": lambda: pd.DataFrame({"c": pd.Series(MIXED, dtype=object)}),
-    "pandas categories": lambda: pd.DataFrame(
-        {"c": pd.Series(MIXED, dtype=object)[:2].astype("category")}
-    ),
-}
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_numbers_among_texts_are_the_texts_of_their_digits(library: str) -> None:
-    """Of a column that ``pandas.read_csv`` mixes, 65 % of the records went without a word."""
-    table = LIBRARIES[library]()
-    expected = WRITTEN[:2] if library == "pandas categories" else WRITTEN
-    keyed = col("category", keys=tuple(dict.fromkeys(expected)))
-    found = [
-        np.concatenate([b["c"] for b in from_table(Records((c,)), table).blocks(2)]).tolist()
-        for c in (TEXT, keyed)
-    ]
-    assert found[0] == expected
-    assert [keyed.keys[at] for at in found[1]] == expected
 
 
 def test_a_polars_column_of_objects_is_refused_by_its_type() -> None:

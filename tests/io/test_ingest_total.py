@@ -121,21 +121,6 @@ def test_a_large_unsigned_number_is_read_by_itself(
     assert found["v"].tolist() == [3.0, *([9.0] if dtype == "float64" else []), 4.0]
 
 
-def test_a_number_is_the_same_beside_a_null_and_without(tmp_path: Path) -> None:
-    """Integers that no float32 holds round once, in the same way, whatever else is in the batch."""
-    numbers = [2**24 + 1, 2**54 + 2**30 + 1, -(2**62) - 2**38 - 1, 2**63 - 1]
-    records = one("array[f32, 1]", (-1e19, 1e19))
-    plain = kept(table(tmp_path, pa.array(numbers, pa.int64()), records))["v"]
-    beside = kept(table(tmp_path, pa.array([*numbers, None], pa.int64()), records))["v"]
-    assert plain.tobytes() == beside.tobytes()
-
-
-def test_true_and_false_stay_keys_beside_a_null(tmp_path: Path) -> None:
-    records = Records((Column("v", "category", keys=(0, 1)), Column("n", "float64")))
-    found = kept(table(tmp_path, INTEGERS["bool"], records))
-    assert (found["v"].tolist(), found["n"].tolist()) == ([1, 0], [0.0, 2.0])
-
-
 # --- arrays -----------------------------------------------------------------------------------
 
 

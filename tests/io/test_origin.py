@@ -6,7 +6,6 @@ import gc
 import os
 import weakref
 from functools import partial
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,9 +19,7 @@ from pyarrow import dataset, fs
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.frames import from_table
-from opendp_sim.io.open import open_source
 from opendp_sim.io.origin import Named, Origin, Remembered, origin_of, public_rows, refuse_private
-from opendp_sim.io.protocol import from_arrays
 
 X = np.arange(400.0).reshape(100, 4)
 FRAME = pd.DataFrame(
@@ -285,18 +282,6 @@ def test_one_table_of_a_database():
         assert origin_of(people).meets(origin_of(people))
         assert origin_of(people).meets(origin_of(base.sql("select a from people where a > 0")))
         assert not origin_of(people).meets(origin_of(base.table("other")))
-
-
-def test_a_source_knows_what_it_reads(files):
-    records = Records((Column("a", "float64"),))
-    for made in (from_table(records, FRAME), from_table(records, POLARS.lazy())):
-        assert origin_of(made).meets(origin_of(made))
-    frame = POLARS.lazy()
-    assert origin_of(from_table(records, frame)).meets(origin_of(frame))
-    assert origin_of(from_arrays(records, {"a": X[:, 0]})).meets(origin_of(X))
-    assert origin_of(from_table(records, chunks)).meets(origin_of(chunks))
-    opened = open_source("csv", "a.csv", records, files)
-    assert origin_of(opened).meets(origin_of(Named("csv", str(files / "a.csv"), Path())))
 
 
 def test_what_is_odd_has_an_origin_of_its_own(files):

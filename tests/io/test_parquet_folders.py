@@ -34,19 +34,6 @@ def whole(source, rows=None):
     return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
 
 
-@pytest.mark.parametrize("rows", [None, 1, 7, 30])
-def test_a_folder_and_a_pattern_are_the_file(tmp_path, rows):
-    write(tmp_path / "all.parquet", ROWS)
-    for place, part in enumerate(np.array_split(ROWS, 4)):
-        write(tmp_path / "days" / f"day-{place}.parquet", part)
-    write(tmp_path / "days" / "empty.parquet", ROWS[:0])
-    single = whole(parquet_source(FileOptions(tmp_path / "all.parquet", {}), POINTS), rows)
-    for file in (tmp_path / "days", tmp_path / "days" / "day-*.parquet"):
-        source = parquet_source(FileOptions(file, {}), POINTS)
-        assert source.length == 30
-        assert np.array_equal(whole(source, rows)["x"], single["x"])
-
-
 def test_the_name_of_a_folder_is_a_column(tmp_path):
     write(tmp_path / "year=2025" / "a.parquet", ROWS[:20])
     write(tmp_path / "year=2026" / "a.parquet", ROWS[20:])
@@ -83,18 +70,6 @@ def test_what_is_unfinished_hidden_or_about_others_is_left_out(tmp_path):
     (tmp_path / "_root").mkdir()
     write(tmp_path / "_root" / "a.parquet", ROWS)  # what is named is read
     assert parquet_source(FileOptions(tmp_path / "_root", {}), POINTS).length == 30
-
-
-@pytest.mark.parametrize("empty", [(0, 30), (30, 0), (0, 0), (10, 0, 20)])
-def test_an_empty_group_of_rows_makes_no_small_batches(tmp_path, empty):
-    table = pa.table({"x_0": ROWS[:, 0], "x_1": ROWS[:, 1]})
-    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
-        for rows in empty:
-            writer.write_table(table.slice(0, rows))
-    source = parquet_source(FileOptions(tmp_path / "a.parquet", {}), POINTS)
-    sizes = [len(block["x"]) for block in source.blocks(30)]
-    assert sum(sizes) == sum(empty)
-    assert len([size for size in sizes if size]) <= 2
 
 
 PEAK = """

@@ -14,7 +14,6 @@ import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,9 @@ from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.domains.cell import MISSING
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.blocks import recut
 from opendp_sim.io.builtin import builtin_source
-from opendp_sim.io.csv_files import LONGEST_RECORD, csv_source
-from opendp_sim.io.file_spec import COUNTED, NO_HEADER, NO_OBJECT, FileOptions, reading
+from opendp_sim.io.csv_files import LONGEST_RECORD
+from opendp_sim.io.file_spec import COUNTED, NO_OBJECT, reading
 from opendp_sim.io.fold import build_sketch, collect_rows
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_block, check_form, gated_blocks
@@ -205,37 +203,6 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
     assert np.array_equal(whole(source)["place"], data["x"][:, ::-1])
 
 
-def test_plain_npy_is_cut_into_the_declared_columns(tmp_path: Path) -> None:
-    table = np.arange(12.0).reshape(4, 3)
-    np.save(tmp_path / "t.npy", table)
-    records = Records((Column("x", "array[f64, 2]"), Column("y", "float64")))
-    found = whole(open_source("npy", "t.npy", records, tmp_path))
-    assert np.array_equal(found["x"], table[:, :2])
-    assert np.array_equal(found["y"], table[:, 2])
-
-
-def test_builtin_digits_are_scikit_learns() -> None:
-    train, test = builtin_source("digits"), builtin_source("digits_test")
-    check_source(train)
-    check_source(test)
-    assert (train.length, test.length) == (1297, 500)
-    digits = pytest.importorskip("sklearn.datasets").load_digits()
-    order = np.random.Generator(np.random.Philox(key=1998)).permutation(1797)
-    pixels = np.concatenate([whole(train)["pixels"], whole(test)["pixels"]])
-    labels = np.concatenate([whole(train)["label"], whole(test)["label"]])
-    assert np.array_equal(pixels, digits.data[order])
-    assert np.array_equal(labels, digits.target[order])
-
-
-@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 7))
-def test_recut_keeps_every_record_once(sizes: list[int], rows: int) -> None:
-    ends = np.cumsum([0, *sizes])
-    pieces = [{"i": np.arange(a, b)} for a, b in pairwise(ends)]
-    blocks = list(recut(pieces, rows))
-    assert [int(i) for block in blocks for i in block["i"]] == list(range(ends[-1]))
-    assert all(len(block["i"]) == rows for block in blocks[:-1])
-
-
 # --- bad input: each defect its own code, a hint, and never a value ------------------------------
 
 SECRET = "81549300275"  # noqa: S105 - stands for a value of the data
@@ -284,12 +251,6 @@ def test_missing_and_unequal_columns_are_refused() -> None:
     assert refused(lambda: from_arrays(RECORDS, data)).code == "OS602"
     chunked = PieceSource(RECORDS, lambda _rows: [data])
     assert refused(lambda: check_source(chunked)).code == "OS602"
-
-
-def test_an_empty_source_has_its_own_code() -> None:
-    source = from_arrays(RECORDS, {name: column[:0] for name, column in raw().items()})
-    assert refused(lambda: check_source(source)).code == "OS608"
-    check_source(source, "enforce")
 
 
 @pytest.mark.parametrize("kind", sorted(set(SOURCE_NAMES) - {"builtin"}))
@@ -456,19 +417,6 @@ def test_a_file_of_another_form_in_a_folder_is_named(
     error = refused(lambda: open_source(kind, where, FOLDER, tmp_path))
     assert (error.code, error.where) == ("OS602", str(tmp_path / "t") if said == "t" else said)
     assert (error.got in COUNTED) == (not said.startswith("b.csv"))
-
-
-@pytest.mark.parametrize("mark", ["ABC", "FEA1", "BZh9", "PAR1", "ARROW1", "SQLite format 3"])
-def test_a_first_record_that_begins_like_a_mark_is_refused_like_any(
-    tmp_path: Path, mark: str
-) -> None:
-    """Its refusal was another one, and did not count."""
-    (tmp_path / "t.csv").write_text(f"{mark}23,1.5\n1,2\n")
-    error = refused(lambda: open_source("csv", "t.csv", FOLDER, tmp_path))
-    assert (error.code, error.where, error.got) == ("OS602", "column x", NO_HEADER)
-    (tmp_path / "t.csv").write_text(f"{mark}23,anna\n1,2\n")
-    text = refused(lambda: open_source("csv", "t.csv", FOLDER, tmp_path))
-    assert (text.code, text.where) == ("OS602", "column x")
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
@@ -956,22 +904,6 @@ def test_a_ragged_line_is_a_missing_record(tmp_path: Path) -> None:
     assert kept["user"].tolist() == [1, 2]
 
 
-def test_parquet_nulls_are_missing(tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "x": [[0.1, 0.2], None, [0.3], [0.4, None], [0.5, 0.6], [0.7, 0.8]],
-            "user": [1, 2, 3, 4, None, 6],
-            "kind": ["a", "a", "a", "a", "a", "3"],
-        }
-    )
-    pq.write_table(table, tmp_path / "t.parquet")
-    source = open_source("parquet", "t.parquet", RECORDS, tmp_path)
-    assert refused(lambda: check_source(source)).code == "OS603"
-    for rows in (1, 2, 6):
-        kept = [int(u) for b in gated_blocks(source, "enforce", rows)() for u in b["user"]]
-        assert kept == [1, 6]
-
-
 def test_assume_looks_at_structure_only() -> None:
     source = from_arrays(RECORDS, spoiled("x", np.nan))
     check_source(source, "assume")
@@ -1121,16 +1053,3 @@ def test_a_header_that_stands_twice_is_refused_where_it_is_read(tmp_path):
     open_source("csv", "t.csv", Records((Column("b", "float64"),)), tmp_path)
     with pytest.raises(DataError, match=r"OS602 column a: .*; got several\."):
         open_source("csv", "t.csv", Records((Column("a", "float64"),)), tmp_path)
-
-
-def test_a_vector_of_a_text_file_is_said_to_have_headers(tmp_path):
-    file = tmp_path / "x.csv"
-    file.write_text("emb:0,emb:1\n1,2\n")
-    records = Records((Column("emb", "array[f32, 2]"),))
-    with pytest.raises(DataError, match="OS602") as caught:
-        csv_source(FileOptions(file, {}), records)
-    assert "`emb_0` to `emb_1`" in caught.value.expected
-    for header, place in (("emb_0,emb_1", {}), ("a,b", {"emb": ("a", "b")})):
-        file.write_text(f"{header}\n1,2\n")
-        (block,) = csv_source(FileOptions(file, place), records).blocks()
-        assert block["emb"].tolist() == [[1.0, 2.0]]

@@ -14,9 +14,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.guard import guarded
-from opendp_sim.core.system.executor import Alone
-from opendp_sim.io.fold import One, Threads, cores, one_blas_thread
-from opendp_sim.io.ordered_threads import in_caller
+from opendp_sim.io.fold import One, Threads, one_blas_thread
 
 Blocks = list[list[np.ndarray]]
 
@@ -160,17 +158,6 @@ def test_items_keep_their_order_and_the_first_failure_is_told() -> None:
 def test_a_thread_without_work_makes_no_state() -> None:
     held = crew(Parts(made(1)), 4).gather(lambda: np.zeros(1, dtype=np.int64), add)
     assert len(held) == 1
-
-
-def test_outside_a_thread_of_a_crew_a_call_is_a_call() -> None:
-    seen: list[int] = []
-    in_caller(seen.append, 3)
-    assert seen == [3]
-    assert Alone(lambda: [np.ones(2)]).each(int, ["3"]) == [3]
-
-
-def test_as_many_threads_as_cores_and_no_more_than_eight() -> None:
-    assert 1 <= cores() <= 8
 
 
 # --- threads that cannot all be started -----------------------------------------------------------

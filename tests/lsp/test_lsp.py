@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from opendp_sim.cli import COMMANDS
 from opendp_sim.cli.lsp import lsp_command
 from opendp_sim.dsl.reading import read_spec
 from opendp_sim.lsp import server
@@ -241,19 +240,6 @@ def test_without_pygls_it_says_which_extra(monkeypatch):
         lsp_command()
     assert ended.value.exit_code == 4
     assert server.serve_stdio
-
-
-def test_settings_of_the_documentation_start_this_server():
-    text = (Path(__file__).parents[2] / "docs" / "editor.md").read_text(encoding="utf-8")
-    (written,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
-    settings = json.loads(written)
-    command = [settings["glspc.server.command"], *settings["glspc.server.commandArguments"]]
-    assert command == ["opendp-sim", "lsp"]
-    assert settings["glspc.server.languageId"] == ["yaml"]
-    (inside,) = re.findall(r"`(\"glspc[^`]*)`", text)
-    assert list(json.loads(f"{{{inside}}}")["glspc.server.environmentVariables"]) == ["PATH"]
-    assert text.count('cmd = {"opendp-sim", "lsp"}') == 2
-    assert "lsp" in COMMANDS
 
 
 @pytest.mark.deep

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.cli import app
 from opendp_sim.cli.plot import plot_command
-from opendp_sim.plots.canvas import COLORS, label
+from opendp_sim.plots.canvas import label
 from opendp_sim.plots.choose import PLOT_KINDS, display_of
 from opendp_sim.plots.curves import ErrorDisplay, PrivacyDisplay
 from opendp_sim.plots.evidence import AuditDisplay
@@ -260,41 +259,3 @@ def test_the_package_offers_every_picture():
     assert [getattr(plots, name).__name__ for name in dir(plots)] == dir(plots)
     with pytest.raises(AttributeError, match="ErrorDisplay"):
         plots.PieDisplay  # noqa: B018
-
-
-BLIND = {  # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB
-    "protan": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deutan": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritan": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
-}
-
-
-@pytest.mark.parametrize("kind", BLIND)
-def test_the_first_colours_stay_apart_for_every_reader(kind):
-    """At least 20 units of CIELAB between any two of the first five, as that reader sees them."""
-
-    def seen(color):
-        rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-        linear = np.clip(np.array(BLIND[kind]) @ linear, 0, 1)
-        xyz = (
-            np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-            @ linear
-        )
-        f = np.cbrt(xyz / np.array([0.9505, 1.0, 1.089]))
-        return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-    for one, other in itertools.combinations(COLORS[:5], 2):
-        assert np.linalg.norm(seen(one) - seen(other)) > 20, (one, other)

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import opendp_sim as sim
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import ParameterError, ReleaseError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.postprocessing.quantiles import candidates
 from tests.transformations.sketches.distances._distance_tools import Made, some_rows
 
 TREES: list[tuple[str, dict[str, Any]]] = [
@@ -95,28 +93,6 @@ def test_ends_of_quantiles_cover(key: str, params: Any) -> None:
         found = [asked(made, draws, 9.0, "quantiles", shares=SHARES) for _ in range(150)]
         inside = [(a["lower"][:, 0] <= true) & (true <= a["upper"][:, 0]) for a in found]
         assert np.mean(inside, axis=0).min() >= 0.93
-
-
-def test_ends_of_a_quantile_hold_raw_records() -> None:
-    """Rounding to the grid moves a quantile by as much as the grid states."""
-    draws, rounded = np.random.default_rng(5), replace(LINE, rounding=0.5)
-    for _ in range(50):
-        raw = draws.uniform(-3, 12, 30)
-        made = Made(rounded, Rows(np.rint(raw)[:, None], None), "distance_tree", levels=4)
-        found = made.ask(None, key="quantiles", shares=SHARES)
-        true = np.array([least(raw, share) for share in SHARES]) * LINE.unit
-        assert (found["lower"][:, 0] <= true).all()
-        assert (true <= found["upper"][:, 0]).all()
-
-
-def test_candidates_are_whole_steps_and_end_at_the_largest() -> None:
-    for low, high in ((0.0, 0.0), (-3.0, 12.0), (-(2.0**19), 2.0**19), (5.0, 5000.0)):
-        found = candidates(low, high)
-        assert found[-1] == high
-        assert found[0] >= low
-        assert (np.diff(found) >= 1).all()
-        assert len(found) == min(high - low + 1, 2**11)
-        assert (found == np.rint(found)).all()
 
 
 def test_the_rank_is_off_by_as_much_as_is_stated() -> None:
@@ -195,19 +171,3 @@ def test_what_cannot_be_asked_is_refused() -> None:
             lookup("quantiles")(shares=shares).bind(tree, Symmetric())
     with pytest.raises(ReleaseError, match=r"OS702 totals.*moments_sketch"):
         lookup("totals")().bind(tree, Symmetric())
-
-
-def test_tables_name_columns_and_classes(tmp_path: Any) -> None:
-    draws = np.random.default_rng(4)
-    table = {"x": draws.random(400), "y": 90 * draws.random(400), "k": ["a", "b"] * 200}
-    bounds = {"x": (0, 1), "y": (0, 90)}
-    kinds = {"label": "k", "keys": ["a", "b"], "epsilon": 50.0}
-    by_class = sim.quantiles(bounds, **kinds).apply(table, into=tmp_path / "q")
-    found = by_class.quantiles(shares=[0.5]).table()
-    assert found["column"].tolist() == ["x", "x", "y", "y"]
-    assert found["class"].tolist() == ["a", "b", "a", "b"]
-    medians = [np.median(np.array(table[c])[k::2]) for c in ("x", "y") for k in (0, 1)]
-    assert np.allclose(found["quantile"], medians, rtol=0.1)
-    totals = sim.means(bounds, epsilon=50.0).apply(table, into=tmp_path / "m").totals()
-    assert totals["column"].tolist() == ["x", "y"]
-    assert np.allclose(totals["mean"], [np.mean(table["x"]), np.mean(table["y"])], rtol=0.05)

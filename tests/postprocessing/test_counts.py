@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.cli import app
 from opendp_sim.core.claims import Noise
@@ -17,7 +16,6 @@ from opendp_sim.core.errors import SimError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.domains.released import AnswerColumns as Labelled
 from opendp_sim.dsl.files.write import write_output
 from opendp_sim.postprocessing.counts import Counts
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
@@ -137,11 +135,3 @@ def test_items_of_all_kinds_are_told_apart(mixed, tmp_path):
     write_output(tmp_path / "a.npz", found.columns, found.domain)
     with np.load(tmp_path / "a.npz") as kept:  # no pickles
         assert kept["item"].tolist() == told
-
-
-def test_labels_of_all_kinds_are_told_apart():
-    domain = Labelled(("label", "score"), (5, "5", "c\0"))
-    found = Answers({"label": np.array([1, 0, 2]), "score": np.zeros((3, 3))}, domain)
-    table = found.table()
-    assert table["label"].tolist()[::3] == ["5", 5, "c\0"]
-    assert table["class"].tolist()[:3] == [5, "5", "c\0"]

@@ -14,7 +14,7 @@ from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
-from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.postprocessing import density
 
 
@@ -179,12 +179,3 @@ def test_densities_with_public_points_cover_beside_them(name):
     Of 100,000 records in one place .03 to .5 of 95 % intervals covered. Fixed seeds: never by chance.
     """
     assert campaign.pointed(name, 50, 0.0005, 6) == 1.0
-
-
-def test_a_plan_says_that_angles_are_of_rounded_rows():
-    """A step turns a short row by any angle: the interval leaves that out, and the plan says so."""
-    rows = GridRows(width=2, unit=0.1, lower=(-8,), upper=(8,))
-    for family, says in (({"srp": {"bits": 4}}, True), ({"p_stable_l2": {"width": 1.0}}, False)):
-        sketch = lookup("race_sketch")(repetitions=10, buckets=16, family=family, seed=1)
-        told = " ".join(sketch.bind(rows, Symmetric()).advice)
-        assert ("intervals of `density` are about the rounded rows" in told) == says

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
-from scipy.stats import norm
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release.release import Release
@@ -20,7 +18,6 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
-from opendp_sim.measurements.noise._impl.samplers import add_gaussian, add_laplace
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
 from opendp_sim.postprocessing._impl.expected_error import (
     ExpectedError,
@@ -29,7 +26,6 @@ from opendp_sim.postprocessing._impl.expected_error import (
     shared_rows,
 )
 from opendp_sim.postprocessing._impl.ratios import ratio_error
-from tests._seeded import stream
 
 SIZE, WIDTH = 1000, 6
 SPACE = RealRows(width=WIDTH, lower=(0.0,), upper=(8.0,))
@@ -54,54 +50,6 @@ def expected(stages: Any, deviation: float, like: Any, queries: Any, **post: Any
 def points(count: int, seed: int) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     return np.clip(rng.choice([2.0, 5.0], (count, 1)) + rng.normal(0, 1.0, (count, WIDTH)), 0, 8)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("kind", "bits"),
-    [pytest.param("fourier", 3, marks=pytest.mark.long), ("laplacian", 12), ("race", 12)],
-)
-def test_predicted_is_measured(kind: str, bits: int) -> None:
-    """40 seeds on other data of the same law: within 20 %.
-
-    Draws, data and the stream of the noise are fixed.
-    """
-    key, params = SKETCHES[kind]
-    data, queries = points(SIZE, 1), points(25, 2)
-    squares, totals = [], []
-    for seed in range(40):
-        steps = [lookup("quantize")(bits=bits), lookup(key)(**params, seed=seed)]
-        stages = bind_steps(SPACE, Symmetric(), steps)
-        sums = stages[-1].claim.capabilities["kernel_sums"]  # type: ignore[union-attr]
-        deviation = 12.0 / sums.noise_factor()
-        if seed < 4:
-            found = expected(stages, deviation, points(300, 3 + seed), queries)
-            totals.append(found.total)
-            assert found.noise == pytest.approx(12.0)
-        flat = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
-        noisy = add_gaussian(flat, ((len(flat), Fraction(deviation)),), stream(seed))
-        of = Release.of_sketch(stages, noisy, Noise("discrete_gaussian", deviation), {})
-        metric = {"l1": "cityblock", "l2": "euclidean"}[sums.distance]
-        truth = sums.kernel(cdist(data, queries, metric)).sum(axis=0)
-        answer = lookup("density")().bind(of.released, Symmetric())
-        density = answer.function(of.arrays, of.queries(queries))["density"][:, 0]
-        squares.append(np.square(density - truth).mean())
-    ratio = math.sqrt(np.mean(squares)) / math.sqrt(np.mean(np.square(totals)))
-    assert 0.8 < ratio < 1.2
-
-
-def test_coarse_grids_are_told_apart_from_noise() -> None:
-    key, params = SKETCHES["fourier"]
-    found = []
-    for bits in (3, 12):
-        steps = [lookup("quantize")(bits=bits), lookup(key)(**params, seed=0)]
-        stages = bind_steps(SPACE, Symmetric(), steps)
-        found.append(expected(stages, 9.0, points(300, 3), points(9, 2)))
-    assert found[0].noise == pytest.approx(found[1].noise)
-    assert found[0].maps > 30 * found[1].maps
-    assert found[1].total == pytest.approx(
-        math.hypot(found[1].noise, found[1].sampling, found[1].maps, found[1].bias)
-    )
 
 
 def test_what_cannot_be_predicted_is_refused() -> None:
@@ -212,94 +160,6 @@ def test_noise_of_distances_is_what_answers_report() -> None:
 
 
 # --- what a plan says of the noise of `density` (Lemmas 6 and 7 of density.md) --------------------
-
-
-def test_a_median_of_normals_has_at_most_half_pi_times_the_variance_of_their_mean():
-    """The inequality that Lemma 6 computes, and the law itself by quadrature, odd and even."""
-    x = np.linspace(1e-3, 1.6, 20_000)
-    h = norm.pdf(x) * (2 * norm.cdf(x) - 1) / (x * norm.cdf(x) * norm.sf(x))
-    assert ((4 / math.pi - h) / x**2).max() < 0.0384
-    wide = np.linspace(-9, 9, 40_001)
-    for m in (1, 2, 4, 20, 499):
-        log = norm.logpdf(wide) + m * (norm.logcdf(wide) + norm.logsf(wide))
-        weights = np.exp(log - log.max())
-        variance = float((wide**2 * weights).sum() / weights.sum())
-        assert 1.0 < (2 * m + 1) * variance < math.pi / 2
-    rng = np.random.default_rng(4)
-    even = np.median(rng.normal(size=(200_000, 4)), axis=1).var()
-    assert 4 * even == pytest.approx(1.193, abs=0.03)
-
-
-def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -> Any:
-    """Answers of one sketch under noise of a fixed stream, and what a plan expects of them."""
-    steps = [
-        lookup("quantize")(bits=10),
-        lookup("race_sketch")(
-            repetitions=30, buckets=16, family={"p_stable_l2": {"width": 4.0}}, seed=5
-        ),
-    ]
-    stages = bind_steps(SPACE, Symmetric(), steps)
-    output = stages[-1].claim.output  # type: ignore[union-attr]
-    law = lookup(noise)(scale=30.0).bind(
-        output, output.metric("l1" if noise == "laplace" else "l2")
-    )
-    flat = exact_flat(stages, Rows(data))
-    answers, claim, source = [], None, stream(1)
-    add = add_laplace if noise == "laplace" else add_gaussian
-    for _ in range(runs):
-        noisy = add(flat, ((len(flat), Fraction(30)),), source)
-        of = Release.of_sketch(stages, noisy, law.noise, {})  # type: ignore[union-attr]
-        claim = lookup("density")(**post).bind(of.released, Symmetric())
-        answers.append(claim.function(of.arrays, of.queries(queries)))  # type: ignore[union-attr]
-    assert claim is not None
-    return answers, claim.expected
-
-
-@pytest.mark.parametrize(
-    ("noise", "groups"),
-    [
-        ("laplace", 10),
-        *(
-            pytest.param(*each, marks=pytest.mark.long)
-            for each in (("gaussian", 3), ("gaussian", 10), ("laplace", 3))
-        ),
-    ],
-)
-def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
-    """No record at all, so groups scatter by noise alone. Questions all over the box read 480 cells.
-
-    The measured factor has a deviation of .012 to .021 (found by repeating it).
-    """
-    none, asked = np.zeros((0, WIDTH)), np.random.default_rng(1).uniform(0, 8, (150, WIDTH))
-    post = {"estimator": "median_of_means", "groups": groups}
-    answers, expected = noisy_density(noise, none, asked, 200, **post)
-    _, of_mean = noisy_density(noise, none, asked, 1)
-    assert expected["noise_error"] == pytest.approx(math.sqrt(math.pi / 2) * of_mean["noise_error"])
-    measured = math.sqrt(np.mean([np.square(a["density"]).mean() for a in answers]))
-    # A median of few Laplace variables is no worse than their mean: there the factor is a bound alone.
-    least = of_mean["noise_error"] * (1.04 if noise == "gaussian" else 0.9)
-    assert least < measured < expected["noise_error"] * 1.04
-    assert answers[0]["noise_error"][0, 0] == pytest.approx(expected["noise_error"])
-
-
-@pytest.mark.parametrize("records", [6000, pytest.param(60, marks=pytest.mark.long)])
-def test_a_plan_s_share_has_its_divisor_and_the_noise_of_the_number(records):
-    """Queries at the records and far from them, few records and many: within 20 % of Lemma 7, over 5 deviations."""
-    data = np.full((records, WIDTH), 0.0)
-    asked = np.concatenate([data[:40], np.full((40, WIDTH), 8.0)])
-    answers, expected = noisy_density("gaussian", data, asked, 400, normalise=True)
-    least, number = expected["least records"], expected["noise of the number of records"]
-    assert answers[0]["least_records"][0, 0] == pytest.approx(least)
-    counted = np.array([a["records"][0, 0] for a in answers])
-    assert counted.std() == pytest.approx(number, rel=0.2)
-    noise, divisor = expected["noise_error times records"], max(least, records)
-    found = np.stack([a["density"][:, 0] for a in answers])
-    assert found[:, -1].std() * divisor == pytest.approx(noise, rel=0.2)
-    near = found[:, 0]
-    assert near.mean() == pytest.approx(min(1.0, records / least), rel=0.05)
-    if records > least:
-        assert near.std() * divisor <= 1.2 * (noise + number)
-        assert near.std() * divisor == pytest.approx(math.hypot(noise, number), rel=0.25)
 
 
 @pytest.mark.long

@@ -115,20 +115,6 @@ def test_false_alarms_are_as_stated() -> None:
     assert 0.01 <= np.mean(flags) <= 0.1 + 0.067
 
 
-def test_draws_follow_the_density() -> None:
-    """Shares of 20,000 draws within five binomial deviations of the released shares; seed fixed."""
-    of = release(SKETCHES[1])
-    candidates = np.array([[x, y] for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9)])
-    queries = of.queries(Rows(candidates))
-    sums = of.released.capability("kernel_sums", "test")
-    mass = np.maximum(sums.estimate(of.arrays, queries).groups[0, 0], 0)
-    share = mass / mass.sum()
-    post = Sample(size=20_000, seed=4).bind(of.released, Symmetric())
-    drawn = post.function(of.arrays, queries)["candidate"]
-    found = np.bincount(drawn, minlength=81) / 20_000
-    assert (np.abs(found - share) <= 5 * np.sqrt(share / 20_000) + 1e-9).all()
-
-
 def test_draws_of_an_empty_release_are_uniform() -> None:
     of = release(SKETCHES[1])
     nothing = {name: np.zeros_like(array) for name, array in of.arrays.items()}
@@ -189,22 +175,3 @@ def test_more_groups_than_repetitions_are_the_repetitions() -> None:
         ]
         assert all(np.isfinite(answer["lower"]).all() for answer in answers)
     assert np.array_equal(answers[0]["noise_error"], answers[1]["noise_error"])
-
-
-def test_modes_state_the_errors_that_density_states_there() -> None:
-    few = {"fourier_sketch": {**SKETCHES[0]["fourier_sketch"], "frequencies": 400}}
-    for sketch, scale, sampled in ((few, 2000.0, True), (SKETCHES[1], 2000.0, False)):
-        of = release(sketch, scale, per_label=True)
-        size = of.released.sketch.size  # type: ignore[attr-defined]
-        drawn = np.rint(np.random.default_rng(1).normal(0, scale, size)).astype(np.int64)
-        noise = of.released.sketch.split(drawn)  # type: ignore[attr-defined]
-        noisy = {name: array + noise[name] for name, array in of.arrays.items()}
-        found = Modes(seed=3).bind(of.released, Symmetric()).function(noisy, None)
-        unit = of.released.queries.unit  # type: ignore[union-attr]
-        at = Rows(np.rint(found["mode"] / unit), np.zeros(len(found["mode"]), np.int64))
-        stated = Density().bind(of.released, Symmetric()).function(noisy, at)
-        rows = np.arange(len(found["label"]))
-        for column in ("noise_error", "sketch_error"):
-            assert found[column] == pytest.approx(stated[column][rows, found["label"]])
-        assert found["height"] == pytest.approx(stated["density"][rows, found["label"]])
-        assert bool((found["sketch_error"] > 0).any()) == sampled

@@ -80,16 +80,3 @@ def test_intervals_cover_where_one_cell_has_most_of_the_noise(name: str, confide
     assert covered >= confidence - 3 * (confidence * (1 - confidence) / DRAWS) ** 0.5
     if name == "race" and confidence > 0.9:  # nearly all in one cell: hardly wider than it must be
         assert covered <= confidence + 0.5 * (1 - confidence)
-
-
-def test_other_noise_keeps_its_quantile() -> None:
-    """Only Laplace noise has such tails: the interval of a Gaussian release is as it was."""
-    of, _ = released("lattice")
-    empty = of.sketch.split(np.zeros(of.sketch.size, dtype=np.int64))
-    reaches = []
-    for family in ("discrete_laplace", "discrete_gaussian"):
-        noise = Noise(family, SCALE if family == "discrete_laplace" else of.noise.deviation)
-        again = Released(of.sketch, of.capabilities, noise, GRID)
-        found = lookup("density")(confidence=0.999).bind(again, Symmetric())
-        reaches.append(float(found.function(empty, Rows(np.zeros((1, 1))))["upper"][0, 0]))
-    assert reaches[0] > 1.4 * reaches[1]

@@ -18,7 +18,6 @@ from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
 from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error, interval
 from opendp_sim.postprocessing._impl.expected_error import PublicExample, expected_kernel_error
-from opendp_sim.postprocessing._impl.ratios import interval_of_ratio, ratio_error
 from tests._tiers import some
 
 GAUSS = {"kernel": {"gaussian": {"bandwidth": 0.5}}, "seed": 1}
@@ -50,31 +49,6 @@ def test_sum_and_number_covary_as_stated(name):
         together, of_size = together + value * number, of_size + number**2
     assert sums.with_count() == pytest.approx(together, rel=1e-6, abs=1e-12)
     assert sums.count_factor() == pytest.approx(math.sqrt(of_size))
-
-
-def test_the_ends_are_the_roots_of_their_inequality():
-    sums, sizes = np.array([50.0, -3.0, 0.0]), np.array([100.0, 40.0, 60.0])
-    ends = interval_of_ratio(sums, sizes, 400.0, -30.0, 900.0)
-    for end in ends:
-        assert np.square(sums - end * sizes) == pytest.approx(400.0 + 60.0 * end + 900.0 * end**2)
-    assert (ends[0] < sums / sizes).all()
-    assert (sums / sizes < ends[1]).all()
-    low, high = interval_of_ratio(np.array([5.0]), np.array([20.0]), 4.0, 0.0, 900.0)
-    assert (low[0], high[0]) == (-np.inf, np.inf)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("size", [10.0, 100.0, 1000.0])
-def test_the_error_of_a_ratio_is_that_of_its_draws(size):
-    """400,000 draws of a fixed seed: never fails by chance."""
-    mean, least, noise = np.array([0.0, 0.4, 1.0]), 100.0, np.array([[36.0, 60.0], [60.0, 625.0]])
-    x, y = np.random.default_rng(1).multivariate_normal([0, 0], noise, 400_000).T
-    off, deviation, share = ratio_error(mean, size, least, noise[0, 0], noise[0, 1], noise[1, 1])
-    divisor = np.maximum(size + y, least)
-    errors = (mean[:, None] * size + x) / divisor - mean[:, None]
-    assert off == pytest.approx(errors.mean(axis=1), abs=1e-3)
-    assert deviation == pytest.approx(errors.std(axis=1), rel=0.01, abs=1e-4)
-    assert share == pytest.approx(math.sqrt(np.square(1 / divisor).mean()), rel=0.01)
 
 
 def measured(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.disclosures import disclosures
 from tests._plans import planned
-from tests._small import write_small
 
 
 def handed_out(plan):
@@ -82,21 +79,3 @@ def test_a_selection_says_what_it_gives_away(name, output, told):
     assert ("taken from the private data" in found[f"out: {output}"]) == (
         name in {"bright-pixels", "flights-places"}
     )
-
-
-@pytest.mark.parametrize(
-    ("ingest", "told"),
-    [
-        ("refuse", "a run stops where a value"),
-        ("enforce", "how many is private, and stands on no page"),
-        ("assume", "nobody looks whether"),
-    ],
-)
-def test_what_is_done_with_data_outside_its_bounds_is_said(tmp_path, ingest, told):
-    spec = write_small(tmp_path)
-    text = re.sub(r"\n    ingest: \w+", "", spec.read_text("utf-8"))
-    spec.write_text(
-        re.sub(r"(\n    columns:)", rf"\n    ingest: {ingest}\1", text, count=1), "utf-8"
-    )
-    (data,) = (text for name, text in handed_out(plan_file(spec)) if name.startswith("in: "))
-    assert told in data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shlex
@@ -25,14 +24,12 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
-from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.report.answer import _bars, _items
 from opendp_sim.report.audit import read_audits
-from opendp_sim.report.charts import dial, heat_map, round_ticks, share_bar
+from opendp_sim.report.charts import heat_map, share_bar
 from opendp_sim.report.facts import Card, Facts, Judgement, Part, Tile
 from opendp_sim.report.flows import FlowBox
-from opendp_sim.report.ledger import _SHOWN, _UNITS, _protected, ledger_facts, whole_percents
+from opendp_sim.report.ledger import _SHOWN, _UNITS, _protected, ledger_facts
 from opendp_sim.report.page import page_of, render
 from tests._small import write_small
 from tests.accounting.ledger.test_ledger import TERMS
@@ -198,29 +195,6 @@ def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     assert "its values are protected" not in page
 
 
-def test_the_table_of_repeats_starts_with_the_promise_and_rises():
-    plan = plan_file(SPECS / "digit-density.yaml")
-    rows = rows_of(page_of(SPECS / "digit-density.yaml").partition("Repeats")[2])[:5]
-    assert rows[0] == ["this run, as claimed", attacker_of("gdp", plan.total).right]
-    values = [float(right) for _, right in rows]
-    assert values[0] < values[1] < values[2]
-    assert values[0] < values[3] < values[4]
-
-
-def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():
-    """One `image` was called one person, and its column one that names the person."""
-    text = " ".join(" ".join(sound(page_of(SPECS / "bright-pixels.yaml")).text).split())
-    for said in (
-        "All rows of one image count as one. A person with several image is protected less.",
-        "guesses whether one given image is in the data",
-        "image (names who is protected)",
-        "Why so far down: which items the data holds is private",
-        "a missing item counts as one with 0 votes",
-    ):
-        assert said in text, said
-    assert "these bounds" not in text  # it declares none
-
-
 def charged(path, *runs, terms=TERMS):
     """Write a ledger: a loss, or the loss of a refused run, or of one that did not end."""
     with Ledger.open(path, terms) as ledger:
@@ -250,16 +224,6 @@ def test_a_ledger_s_page_shows_each_run_once_with_time_loss_and_sum(tmp_path):
     assert own[0] == sums[0] < sums[1] < sums[2] < sum(own)  # squares add up
     left = int(re.search(r"(\d+)% is left", page_of(path)).group(1))
     assert sum(int(row[4].removesuffix("%")) for row in rows) + left == 100
-
-
-@pytest.mark.parametrize(
-    "shares", [[1 / 3] * 3, [0.285, 0.182, 0.183, 0.35], [1e-9, 1 - 1e-9], [1.0], [0.005] * 200]
-)
-def test_percentages_add_up_to_100(shares):
-    """They added up to 100.3."""
-    found = whole_percents(shares)
-    assert sum(found) == 100
-    assert all(abs(a - 100 * b) < 1 for a, b in zip(found, shares, strict=True))
 
 
 def test_two_equal_runs_are_two_equal_parts_of_a_limit_in_mu(tmp_path):
@@ -509,25 +473,6 @@ def test_hostile_names_of_a_spec_are_text_or_refused(tmp_path):
         sound(page)
 
 
-@pytest.mark.parametrize("key", sorted(REGISTRY))
-def test_what_a_step_does_is_told_in_plain_words(key):
-    told = REGISTRY[key].in_short or (inspect.getdoc(REGISTRY[key]) or "").partition("\n\n")[0]
-    assert not re.search(r"[_^=|≤∑`\\]", told), told
-    assert told.endswith(".")
-    assert len(told) <= 110
-
-
-@pytest.mark.parametrize(
-    ("low", "high"), [(0, 4.43), (0, 1), (-3.2, 17), (0, 1e-9), (0, 7.3e11), (0, 99.9)]
-)
-def test_ticks_are_round_and_hold_both_ends(low, high):
-    ticks = round_ticks(low, high)
-    assert 4 <= len(ticks) <= 9
-    assert ticks[0] <= low
-    assert ticks[-1] >= high * (1 - 1e-12)
-    assert all(float(f"{tick:.3g}") == pytest.approx(tick) for tick in ticks)
-
-
 def test_a_bar_of_shares_never_leaves_its_frame():
     page = share_bar([("run 1", 0.6), ("run 2", 0.7)], "0% left")
     ends = [
@@ -535,16 +480,6 @@ def test_a_bar_of_shares_never_leaves_its_frame():
     ]
     assert max(ends) <= 700
     assert "run 1" in page
-
-
-@pytest.mark.parametrize(("mu", "band"), [(0.1, 1), (0.8, 2), (1.9, 3), (6.0, 4), (40.0, 4)])
-def test_the_dial_points_into_the_band_of_its_word(mu, band):
-    attacker = attacker_of("gdp", (mu * mu / 2,))
-    page = dial(attacker)
-    (here,) = re.findall(r'class="b(\d)"', page)
-    assert int(here) == band
-    assert ["strong", "moderate", "weak", "very weak"][band - 1] == attacker.strength
-    assert f">{attacker.right}<" in page
 
 
 def test_a_map_hatches_what_noise_decides():

@@ -36,18 +36,6 @@ def test_nothing_is_compared_with_a_number_of_another_unit(tmp_path, spec, outpu
     assert spread_of(plan, output, file) == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["density:0\n", "density:0\n-3\n-1\n", "other\n3\n", "density:0\nnan\n", ""],
-    ids=["no row", "below 0", "another column", "no number", "empty"],
-)
-def test_where_there_is_nothing_to_compare_with_nothing_is_said(plan, tmp_path, text):
-    file = tmp_path / "a.csv"
-    file.write_text(text, encoding="utf-8")
-    assert spread_of(plan, "densities", file) == {}
-    assert spread_of(plan, "densities", tmp_path / "a.json") == {}
-
-
 def test_bars_and_intervals_are_of_one_column_and_in_its_unit(tmp_path):
     """Bars of counts, in records, had the intervals and the noise of means."""
     text = SPEC.with_name("penguins-means.yaml").read_text("utf-8").partition("outputs:")[0]

@@ -78,26 +78,6 @@ def test_classifiers(est):
         assert np.allclose(est.predict_proba([[50.0, 50.0]]).sum(), 1)
 
 
-def test_waves_follow_a_curved_border_at_the_loss_of_columns():
-    """Right of a ring in a square: 99 and 50 of 100, deviation .1 and 0 over 25 runs."""
-    square = np.random.default_rng(11).uniform(-1, 1, (2000, 2))
-    ring = (np.abs(np.linalg.norm(square, axis=1) - 0.6) < 0.25).astype(int)
-    given = {**BOX, "epsilon": 16.0, "classes": [0, 1], "max_iter": 32}
-    by_columns, waves, kernel = (
-        est.fit(square, ring)
-        for est in (
-            DPLogisticRegression(**given),
-            DPLogisticRegression(**given, features="fourier"),
-            DPKernelClassifier(**given),
-        )
-    )
-    assert by_columns.score(square, ring) < 0.7
-    assert waves.score(square, ring) > 0.85
-    assert waves.plan_.charge.exact == by_columns.plan_.charge.exact
-    assert kernel.score(square, ring) > 0.85
-    assert kernel.plan_.charge.exact == by_columns.plan_.charge.exact
-
-
 @pytest.mark.parametrize(
     ("bounds", "norm", "expected"),
     [
@@ -115,23 +95,6 @@ def test_the_usual_bandwidth_is_of_public_bounds(bounds, norm, expected):
         for h in (None, expected)
     ]
     assert plans[0] == plans[1]
-
-
-def _numpys(value, form):
-    if isinstance(value, bool) or not isinstance(value, int | float | tuple | list):
-        return value
-    return np.array(value) if isinstance(value, tuple | list) else form(value)
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("form", [lambda v: np.array(v)[()], np.array], ids=["scalars", "0-d"])
-@pytest.mark.parametrize("est", [*ALL, *MORE], ids=lambda e: type(e).__name__)
-def test_numpy_s_numbers_make_the_program_of_python_s(est, form):
-    """Whatever of numpy is equal to a parameter: the same types, scales and loss."""
-    given = {name: _numpys(value, form) for name, value in est.get_params().items()}
-    assert sum(isinstance(value, np.generic | np.ndarray) for value in given.values()) >= 4
-    plans = [clone(one).fit(X[:0], target(est)[:0]).plan_ for one in (est, type(est)(**given))]
-    assert plans[0].canonical == plans[1].canonical
 
 
 def test_a_parameter_that_no_program_can_hold_is_refused():

@@ -197,27 +197,6 @@ def test_persons_are_bounded_and_are_routed():
         clone(est).fit(X, Y)
 
 
-def test_unlike_columns_are_rescaled():
-    wide = X * [1.0, 1000.0]
-    est = fitted(wide, bounds=([0, 0], [1, 1000]))
-    assert "rescale" in [key for step in est.release_.header["steps"] for key in step]
-    assert est.score(wide, Y) == 1.0
-    assert np.abs(est.centroids_[0] - wide[:90].mean(0)).max() < 5.0
-    same = fitted(bounds=([0, 0], [1, 1]))
-    assert "rescale" not in [key for step in same.release_.header["steps"] for key in step]
-
-
-def test_pure_and_zcdp():
-    pure = fitted(measure="pure", delta=None)
-    assert pure.privacy_["total"] == [1e6]
-    assert fitted(measure="zcdp", epsilon=1.0).privacy_["measure"] == "zcdp"
-
-
-def test_a_norm_instead_of_bounds():
-    est = fitted(bounds=None, data_norm=1.5)
-    assert est.score(X, Y) == 1.0
-
-
 @pytest.mark.parametrize(
     "frame", [pd.DataFrame, pl.DataFrame, lambda t: pl.DataFrame(t).lazy(), pa.table]
 )
@@ -309,16 +288,6 @@ def test_what_a_stopped_fit_set_is_put_back():
     with pytest.raises(KeyboardInterrupt):
         est.fit(2)
     assert vars(est) == {"kept": 1}
-
-
-def test_what_the_caller_does_with_underflow_is_no_matter():
-    with np.errstate(all="raise"):
-        DPKernelDensity(bounds=(0, 1), bandwidth=0.1).fit(X).score_samples(X[:3])
-
-
-@pytest.mark.parametrize("kind", [set, frozenset, np.array, pd.Series, pd.Index, tuple])
-def test_classes_are_any_collection(kind):
-    assert fitted(classes=kind(["b", "a"])).classes_.tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", [iter, dict.fromkeys, "".join], ids=["iterator", "dict", "text"])

@@ -7,7 +7,6 @@ from collections import Counter
 from copy import copy
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -110,29 +109,6 @@ def test_a_neighbour_changes_the_table_of_each_fit_by_its_record(name):
 )
 def test_folds_by_position_break_that_law(cv):
     assert farthest(cv, NEIGHBOURS["added first"]) > 1
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 5])
-def test_a_dataset_of_any_size_is_split(size):
-    """Folds may be empty: a refusal would depend on the records."""
-    parts = list(HashFold(4).split(X[:size]))
-    assert len(parts) == HashFold(4).get_n_splits(X[:size]) == 4
-    assert sorted(at for _, test in parts for at in test) == list(range(size))
-    assert all(sorted([*train, *test]) == list(range(size)) for train, test in parts)
-    rows = [X[:size].tolist()] * (size > 0)  # a list without rows has no width
-    for table in (pd.DataFrame(X[:size]), X[:size].astype(object), *rows):
-        for (_, one), (_, other) in zip(parts, HashFold(4).split(table), strict=True):
-            assert one.tolist() == other.tolist()
-
-
-def test_folds_are_about_equal_and_another_seed_has_others():
-    many = rng.uniform(size=(3000, 2))
-    sizes = [len(test) for _, test in HashFold(3).split(many)]
-    assert all(800 < size < 1200 for size in sizes)  # six deviations are 155
-    first, other = (next(HashFold(3, random_state=seed).split(many))[1] for seed in (0, 1))
-    assert first.tolist() != other.tolist()
-    assert next(HashFold(3).split(many))[1].tolist() == first.tolist()
-    assert repr(HashFold(3)) == "HashFold(n_splits=3, random_state=0)"
 
 
 def test_a_person_stays_in_one_fold_and_moves_nobody():

@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
@@ -184,17 +183,6 @@ def test_the_type_of_categories_is_that_of_what_they_name():
     assert stored_as(pa.dictionary(pa.int32(), pa.string())).startswith("str")
     assert stored_as(None) == ""
     clone(CLF).fit(X, pd.Categorical(Y))
-
-
-def test_a_foreign_classifier_of_named_columns_gets_its_names():
-    """Its accuracy was 0.0 without a word: it saw arrays, and every prediction failed."""
-    est, budget, few, labels = _foreign(), _wide(), FRAME[:30], Y[:30]
-    found = private_score(est, few, labels, epsilon=1e3, budget=budget)
-    assert float(found) == pytest.approx(est.score(few, labels), abs=0.05)
-    assert float(found) > 0.9
-    assert budget.fits == 1
-    mixed = make_pipeline(FrozenEstimator(StandardScaler().fit(FRAME)), SURE).fit(FRAME, Y)
-    assert float(private_score(mixed, few, labels, epsilon=1e3)) > 0.9
 
 
 class Looks(ClassifierMixin, BaseEstimator):

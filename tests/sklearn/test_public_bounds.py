@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import opendp_sim.sklearn as sklearn_door
-from opendp_sim.sklearn import DPNearestCentroid, EstimatorRefused
-from opendp_sim.sklearn._validation.bounds import box_of, pair_of
+from opendp_sim.sklearn import EstimatorRefused
+from opendp_sim.sklearn._validation.bounds import box_of
 
 
 class Seen:
@@ -67,14 +66,6 @@ def test_every_pair_of_pairs_is_read_in_its_one_way_or_refused():
 def test_a_dict_names_every_column_and_its_pair(bounds):
     with pytest.raises(EstimatorRefused, match="OS102"):
         pairs(bounds)
-
-
-def test_bounds_by_name_are_those_of_the_frame():
-    table = pd.DataFrame({"age": [20.0, 60.0] * 40, "wait": [900.0, 100.0] * 40})
-    told = {"wait": (0, 1000), "age": (0, 100)}
-    clf = DPNearestCentroid(epsilon=1e5, bounds=told, classes=[0, 1]).fit(table, [0, 1] * 40)
-    assert np.abs(clf.centroids_ - [[20, 900], [60, 100]]).max() < 1.0
-    assert pair_of((0, 4), "y_bounds") == (0.0, 4.0)
 
 
 @pytest.mark.few(3)

@@ -88,13 +88,6 @@ def test_sums_of_distances_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
             assert np.array_equal(plain, compiled)
 
 
-def test_a_kernel_is_compiled_once_there_was_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = compiling(monkeypatch, 100)
-    monkeypatch.setattr(fast, "import_module", lambda _: pytest.fail("too early"))
-    assert [fast.COUNTED.after(33) for _ in range(3)] == [None] * 3
-    assert not made
-
-
 @pytest.mark.parametrize("error", [ImportError("no numba"), RuntimeError("needs another numpy")])
 def test_without_numba_the_numpy_code_runs(
     error: Exception, monkeypatch: pytest.MonkeyPatch
@@ -108,19 +101,6 @@ def test_without_numba_the_numpy_code_runs(
     assert np.array_equal(built("race_sketch", per_label=True), plain)
     assert np.array_equal(built("race_sketch", per_label=True), plain)
     assert made == [1]  # it is tried once
-
-
-def test_ids_outside_the_table_are_counted_and_touch_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("numba")
-    compiling(monkeypatch, 0)
-    run: Any = fast.COUNTED.after(1)
-    out = np.zeros((1, 2, 4), dtype=np.int64)
-    product = np.array([[0.0, 3.0, 4.0, 9.0, -1.0, 2.0, 2.0]])
-    labels = np.array([0, 1, 0, 0, 0, 2, -1])
-    assert run(product, 1.5 * 2.0**52, 2**51 - 1, labels, out) == 5
-    assert out.tolist() == [[[1, 0, 0, 0], [0, 0, 0, 1]]]
 
 
 @pytest.mark.few(1)

@@ -14,11 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from ruamel.yaml import YAML
-from sklearn.neighbors import KernelDensity
-from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.cli import app
 from opendp_sim.core.mechanism import REGISTRY, Option
 from opendp_sim.dsl import plan_file, program
 from opendp_sim.dsl.grammar.bandwidths import GAUSSIAN, shown_step, written_program
@@ -26,11 +23,9 @@ from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.advice import advice
 from opendp_sim.sklearn import DPKernelDensity
 
-ROOT = math.sqrt(2.0)
 WIDTHS = st.floats(1e-6, 1e6)
 BOX = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 ROWS = np.array([[0.25, 0.5], [0.5, 0.5], [0.75, 0.25]])
-HERE = np.array([[0.25, 0.5], [0.3, 0.75], [1.0, 1.0]])
 
 
 def steps(g: float, t: float, other: float) -> dict[str, list[Any]]:
@@ -102,22 +97,6 @@ def hash_of(body: dict[str, Any]) -> str:
     return draft.program.hash
 
 
-@given(g=WIDTHS, t=WIDTHS, other=WIDTHS)
-def test_an_upgraded_spec_is_the_same_program(g: float, t: float, other: float) -> None:
-    """Of equal hash, and so with equal claims, noise and answers."""
-    new = spec(2, steps(g, t, other), {"rbf": {"bandwidth": g}})
-    old = spec(1, steps(g * ROOT, t * ROOT, other), {"rbf": {"bandwidth": g * ROOT}})
-    assert hash_of(new) == hash_of(old) != hash_of({**new, "spec": "opendp_sim/1"})
-
-
-def test_a_default_is_converted_too() -> None:
-    whole = {"rbf": {"bandwidth": ROOT}}
-    for kernel in ("rbf", {"rbf": {}}, {"rbf": None}, {"rbf": {"bandwidth": 1}}):
-        assert hash_of(spec(2, {}, kernel)) == hash_of(spec(1, {}, whole)), kernel
-    student = {"student": {"bandwidth": 1.0}}
-    assert hash_of(spec(2, {}, student)) == hash_of(spec(1, {}, student))
-
-
 @given(g=WIDTHS)
 def test_a_program_comes_back_from_its_text(g: float) -> None:
     """Whichever language it was written in: in language 2 if a float gives its bandwidth exactly."""
@@ -154,50 +133,6 @@ def test_every_bandwidth_of_the_catalogue_is_declared() -> None:
         if "bandwidth" in c.model_fields and hasattr(c, "key")
     }
     assert known == GAUSSIAN | others
-
-
-def test_a_kernel_is_scikit_learns_on_every_door(tmp_path: Path) -> None:
-    h = 0.25
-    of_records = KernelDensity(bandwidth=h).fit(ROWS)
-    expected = np.exp(of_records.score_samples(HERE)) * len(ROWS) * 2 * math.pi * h**2
-    frame = {"x": ROWS[:, 0], "y": ROWS[:, 1]}
-    words = {"epsilon": 1e6, "delta": 1e-6}
-    found = sim.density(BOX, bandwidth=h, **words).apply(frame, into=tmp_path).density(HERE)
-    assert np.allclose(found["density"], expected, atol=0.02)
-    body = spec(2, {})
-    kernel = {"frequencies": 2000, "seed": 0, "kernel": {"gaussian": {"bandwidth": h}}}
-    body["privacy"] |= {"measure": "gdp", "budget": {"epsilon": 1e6, "delta": 1e-6}}
-    body["flow"] = {
-        "grid": {
-            "from": "records",
-            "steps": [
-                {"select": {"features": ["x", "y"]}},
-                {"quantize": {"bits": 20}},
-                {"fourier_sketch": kernel},
-            ],
-            "release": {"noise": "gaussian"},
-        }
-    }
-    body["outputs"] = {"o": {"from": "grid", "save": "o.npz"}}
-    by_spec = (
-        sim.apply(body, {"records": frame}, into=tmp_path / "spec").released["o"].density(HERE)
-    )
-    assert np.allclose(by_spec["density"], expected, atol=0.02)
-    estimator = DPKernelDensity(epsilon=1e6, bounds=(0, 1), bandwidth=h).fit(ROWS)
-    told = np.exp(estimator.score_samples(HERE)) * len(ROWS) * 2 * math.pi * h**2
-    assert np.allclose(told, expected, atol=0.02)
-
-
-def test_a_file_of_the_former_language_gets_one_notice(tmp_path: Path) -> None:
-    text = sim.density(BOX, bandwidth=0.1).plan.to_yaml()
-    new, old = tmp_path / "new.yaml", tmp_path / "old.yaml"
-    new.write_text(text)
-    old.write_text(text.replace("opendp_sim/2", "opendp_sim/1"))
-    assert not [one for one in advice(plan_file(new)) if "opendp_sim/1" in one]
-    (told,) = [one for one in advice(plan_file(old)) if "opendp_sim/1" in one]
-    assert f"divide by sqrt(2): 0.1 becomes {0.1 / ROOT!r}" in told
-    shown = CliRunner().invoke(app, ["check", str(old)])
-    assert "divide by sqrt(2)" in " ".join(shown.output.split())
 
 
 def test_the_details_show_what_was_written() -> None:

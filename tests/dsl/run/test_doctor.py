@@ -328,17 +328,6 @@ def test_misspelt_keys_of_json_lines_are_named(tmp_path: Path) -> None:
     assert look.found.examples == {"y": ["'2 m'"]}
 
 
-def test_the_other_format_of_a_date_has_an_example(tmp_path: Path) -> None:
-    days = [
-        *(f"2024-03-{at:02}" for at in range(1, 29)),
-        *(f"{at:02}.04.2024" for at in range(1, 10)),
-    ]
-    (tmp_path / "t.csv").write_text("day\n" + "\n".join(days))
-    look, said = looked_at(tmp_path, "csv: t.csv", "day: {dtype: date}")
-    assert look.dropped == 9
-    assert "unread column day, most often '01.04.2024'" in said
-
-
 def test_a_mark_is_named_in_each_column_that_has_it(tmp_path: Path) -> None:
     lines = [
         f"{-200 if at % 9 == 0 else at},{-200 if at % 5 == 0 else at % 40 - 9}" for at in range(200)

@@ -157,10 +157,6 @@ def test_private_answers_of_a_dialect_are_near_the_truth(name: str, tmp_path: Pa
     assert abs(found["records"][0] - len(sales)) < 5
 
 
-def test_the_table_has_at_least_24_dialects() -> None:
-    assert len(DIALECTS) >= 24
-
-
 ONE = Records((Column("sales", "float64", (0.0, 5000.0)),))
 TIES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "1,234 2,500 12,001 999": (";", {"delimiter": ";"}, ["thousands"]),

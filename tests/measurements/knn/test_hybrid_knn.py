@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from opendp_sim.accounting.session.session import Session
-from opendp_sim.core.errors import BudgetError, DataError, InternalError, SpaceError
+from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
@@ -55,23 +55,6 @@ def test_the_two_budgets_add_up_to_no_more_than_the_whole():
         setting = HybridKnn(rho=rho, queries=9, size=99, share=share)
         whole = setting.means_rho + Fraction(setting.neighbours_setting.rho)
         assert Fraction(rho) * (1 - Fraction(1, 2**50)) < whole <= Fraction(rho)
-
-
-def test_only_the_unsure_are_asked_about_and_only_leaders_win():
-    service = Hybrid(SETTING, GRID, TRAIN)
-    before = service._purses_now().copy()
-    answers = service.predict(QUERIES)
-    asked = answers.deviations > 0
-    assert (np.isnan(answers.counts) == ~asked).all()  # nobody was counted, and nothing drawn
-    assert (np.isnan(answers.deviations) == ~asked).all()
-    assert np.isfinite(answers.votes[~asked]).all()
-    assert 0.2 < asked.mean() < 0.4
-    assert (np.isfinite(answers.votes[asked]).sum(axis=1) == 2).all()
-    assert (service._purses_now() < before).any()
-    sure = (np.array(answers.labels) == DIGIT[1297:1497])[~asked].mean()
-    assert sure > 0.75  # about 0.93 with a deviation of 0.03
-    with pytest.raises(DataError, match="OS607"):
-        Hybrid(SETTING, GRID, TRAIN).predict(QUERIES[:3])
 
 
 @pytest.mark.parametrize(("strength", "right"), [(0.0, 0.7), (0.4, 0.7), (1.0, 0.6), (4.0, 0.8)])
@@ -161,18 +144,6 @@ def test_the_plan_warns_where_a_one_off_release_does_better():
     between = said(1000, hybrid=True)
     assert "one-off" not in between
     assert "`ind_knn`" not in between
-
-
-def test_the_facts_of_a_hybrid_are_those_of_its_parts():
-    facts = SETTING.bind(GRID, Symmetric()).expected
-    alone = SETTING.neighbours_setting.bind(GRID, Symmetric()).expected
-    served = "queries_a_typical_record_serves"
-    assert facts[served] == pytest.approx(alone[served] / SETTING.hard)
-    whole = IndKnn(rho=SETTING.rho, queries=200, size=1300).bind(GRID, Symmetric()).expected
-    noise = "relative_noise_of_class_means"
-    assert facts[noise] == pytest.approx(whole[noise])
-    ratio = facts["relative_noise_of_its_means"] / whole[noise]
-    assert ratio == pytest.approx(SETTING.share**-0.5)
 
 
 def test_measured_noise_of_the_means_is_what_the_plan_says(monkeypatch):

@@ -15,7 +15,6 @@ from opendp_sim.core.errors import AuditError, BudgetError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.measurements.knn import private_knn as _knn_sampler
 from opendp_sim.measurements.knn._impl import subsampled_votes
 from opendp_sim.measurements.knn._impl.subsampled_votes import (
     RATE_STEPS,
@@ -207,19 +206,6 @@ def test_the_order_of_records_is_no_part_of_their_votes(rows, count, shuffle):
     best = sorted(rows, key=lambda row: (-row[0], row[1]))[:count]
     expected = np.bincount([label for _, label in best], minlength=3)
     assert found_votes(rows, count).tolist() == expected.tolist()
-
-
-def test_a_permuted_file_has_the_same_votes(monkeypatch):
-    """All records as far from the query; all are in the sample."""
-    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
-    monkeypatch.setattr(_knn_sampler, "coins", lambda count, rate: np.ones(count, dtype=bool))
-    rows, labels = np.repeat([[60.0, 60.0]], 600, axis=0), np.repeat([0, 1], 300)
-    setting = PrivateKnn(**{**PLAIN, "rate": 0.9, "neighbours": 250})
-    votes = [
-        SampledVotes(setting, GRID, Rows(rows, order), 5.0).predict(np.array([LEFT])).votes.tolist()
-        for order in (labels, labels[::-1].copy())
-    ]
-    assert votes[0] == votes[1] == [[250.0, 0.0]]
 
 
 def test_coins_are_exact():

@@ -10,11 +10,8 @@ import pytest
 
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.domains.rows import GridRows, Rows
-from opendp_sim.measurements.knn._impl.predictor import Predictor
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.updates import ChangingRecords, FixedRecords
-from opendp_sim.measurements.knn.hybrid_knn import Hybrid
-from opendp_sim.measurements.knn.private_knn import SampledVotes
 
 SETTING = SimpleNamespace(key="some_knn")
 GRID = GridRows(width=2, labels=("a", "b"), ids=True, lower=(0,), upper=(9,))
@@ -42,12 +39,6 @@ def test_fixed_records_stay(word):
     service = FixedRecords(SETTING, GRID, None)
     with pytest.raises(SpaceError, match="OS201"):
         getattr(service, word)(rows(1))
-
-
-def test_only_ind_knn_changes_records():
-    assert issubclass(Predictor, ChangingRecords)
-    assert issubclass(Hybrid, FixedRecords)
-    assert issubclass(SampledVotes, FixedRecords)
 
 
 def test_a_person_who_comes_back_has_the_purse_of_before():

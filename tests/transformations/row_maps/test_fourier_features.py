@@ -9,8 +9,6 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.errors import SimError
-from opendp_sim.core.mechanism import lookup
-from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.transformations.row_maps.fourier_features import (
@@ -85,34 +83,3 @@ def test_what_cannot_be_exact_is_refused(grid: GridRows) -> None:
     bandwidth = 2.0 if grid is not GRID else 1e-14
     with pytest.raises(SimError, match="OS203"):
         waves(bandwidth=bandwidth).bind(grid, Symmetric())
-
-
-def test_a_linear_model_on_waves_tells_rings_apart() -> None:
-    """A ring around a disc: no line tells them apart; 4,000 records at rho = .1 do, fixed data, fresh noise."""
-    rng = np.random.default_rng(8)
-    labels = rng.integers(0, 2, 5000)
-    angle, radius = (
-        rng.uniform(0, 2 * np.pi, 5000),
-        np.where(labels, 240, 90) + rng.normal(0, 15, 5000),
-    )
-    values = np.rint(np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)).clip(
-        -300, 300
-    )
-    grid = GridRows(width=2, unit=0.01, lower=(-300,), upper=(300,), labels=(0, 1))
-    found = {}
-    for name, steps in {
-        "waves": [lookup("fourier_features")(frequencies=60, bandwidth=2.0, seed=1)],
-        "plain": [],
-    }.items():
-        model = lookup("linear_model")(rho=0.1, steps=16)
-        stages = bind_steps(grid, Symmetric(), [*steps, model])
-        data, asked = Rows(values[:4000], labels[:4000]), Rows(values[4000:])
-        for stage in stages[:-1]:
-            data, asked = stage.claim.function(data), stage.claim.on_queries(asked)
-        claim = stages[-1].claim
-        scores = claim.capabilities["class_scores"].scores(
-            claim.output.split(claim.function(data)), asked.values
-        )
-        found[name] = float((scores.argmax(axis=1) == labels[4000:]).mean())
-    assert found["waves"] > 0.95
-    assert found["plain"] < 0.7

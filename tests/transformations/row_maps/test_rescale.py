@@ -137,14 +137,6 @@ def test_columns_become_alike_and_the_type_says_how() -> None:
     assert "declared" in frame_text(rescale(STONES, centre="none", scale="unit").output.frame)  # type: ignore[union-attr]
 
 
-def test_a_grid_stands_for_points_of_the_data() -> None:
-    chain = stages(("rescale", {}), ("quantize", {"bits": 16}))
-    values = stones(40)
-    grid = chain[-1].claim.output
-    found = grid.to_data(resolve(chain, list)(Rows(values)).values)
-    assert (np.abs(found - values) <= np.array([4.0, 25.0, 20000.0]) / 2**17 * (1 + 1e-9)).all()
-
-
 def test_a_clipped_row_keeps_its_frame_and_loses_its_lattice() -> None:
     whole = RealRows(width=2, lower=(0.0,), upper=(15.0,), lattice=1.0)
     chain = stages(
@@ -231,49 +223,6 @@ def test_moments_of_a_column_that_the_grid_swallows_are_refused() -> None:
         assert stages(("rescale", {}), ("quantize", {"bits": 12}), (key, params))
     # Rows that are on a grid of their own, or a step of exact whole numbers, lose nothing.
     stages(("second_moments", {}), domain=GridRows(width=2, lower=(0, 0), upper=(1, 90)))
-
-
-def test_regression_in_unlike_units_finds_the_slopes_in_data_units() -> None:
-    """Reproduced: on one grid of 4.88 the carat has one step, and the price's variance stays."""
-    values = stones(4000)
-    of = release(
-        stages(("rescale", {}), ("quantize", {"bits": 12}), ("second_moments", {"radius": None})),
-        values,
-    )
-    post = lookup("regress")(answer="coefficients").bind(of.released, Symmetric())
-    found = post.function(of.arrays, None)["coefficient"]
-    design = np.column_stack([np.ones(4000), values[:, :2]])
-    wanted = np.linalg.lstsq(design, values[:, 2], rcond=None)[0]
-    assert found[1:] == pytest.approx(wanted[1:], rel=0.02)
-    predict = lookup("regress")().bind(of.released, Symmetric())
-    made = predict.function(of.arrays, of.queries(values[:300]))["prediction"]
-    assert made == pytest.approx(found[0] + values[:300, :2] @ found[1:], abs=20.0)
-    assert np.square(made - values[:300, 2]).mean() < 0.05 * values[:, 2].var()
-
-
-def test_modes_and_interval_counts_answer_in_data_units() -> None:
-    rng = np.random.default_rng(5)
-    at = np.array([1.0, 60.0, 15000.0])
-    values = np.clip(at + rng.normal(0, [0.2, 1.0, 800.0], (800, 3)), STONES.lower, STONES.upper)
-    kernel = {"gaussian": {"bandwidth": 0.25}}
-    of = release(
-        stages(
-            ("rescale", {}),
-            ("quantize", {"bits": 10}),
-            ("fourier_sketch", {"frequencies": 600, "kernel": kernel, "seed": 2}),
-        ),
-        values,
-    )
-    found = lookup("modes")(seed=1, starts=6).bind(of.released, Symmetric()).function(of.arrays)
-    assert (np.abs(found["mode"][0] - at) < 0.1 * (np.array(STONES.upper) - STONES.lower)).all()
-    tree = release(
-        stages(("rescale", {}), ("quantize", {"bits": 10}), ("distance_tree", {"levels": 10})),
-        values,
-    )
-    count = lookup("interval_count")(radius=1600.0, column=2).bind(tree.released, Symmetric())
-    answer = count.function(tree.arrays, tree.queries(at[None]))
-    exact = int((np.abs(values[:, 2] - at[2]) <= 1600.0).sum())
-    assert float(next(iter(answer.values()))[0, 0]) == pytest.approx(exact, abs=8)
 
 
 @pytest.mark.parametrize(

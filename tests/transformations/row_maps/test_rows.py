@@ -128,15 +128,6 @@ def test_rows_on_the_edge_keep_the_bound(norm: str) -> None:
     assert longer > 40  # else this test would see nothing
 
 
-def test_rows_well_inside_are_left_alone_and_long_ones_keep_their_direction() -> None:
-    claim = lookup("clip_rows")(norm="l2", bound=5.0).bind(RealRows(width=2), Symmetric())
-    values = np.array([[3.0, 3.9], [30.0, 40.0], [0.0, 0.0]])
-    out = claim.function(Rows(values)).values
-    assert out[0].tolist() == [3.0, 3.9]
-    assert out[1] == pytest.approx([3.0, 4.0], rel=1e-13)
-    assert out[2].tolist() == [0.0, 0.0]
-
-
 def test_clipping_carries_bounds_into_the_type() -> None:
     bounded = RealRows(width=2, lower=(1.0, -9.0), upper=(10.0, 0.5))
     output = lookup("clip_rows")(norm="l2", bound=2.0).bind(bounded, Symmetric()).output
@@ -197,59 +188,6 @@ def test_projection_bounds_are_attained_and_norms_hold(form: str) -> None:
     assert lengths.max() <= claim.output.l2**2
     assert lengths.max() >= 0.3 * claim.output.l2**2  # and it is not far from true
     assert -claim.output.lower[0] <= math.isqrt(6 * 81)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("form", ["dense", "hadamard"])
-def test_projection_keeps_distances_on_average(form: str) -> None:
-    # Mean of |x S|^2 unit'^2 over 400 seeds against |x|^2 unit^2; one seed's ratio has variance
-    # below 2 / k = 1/8, so the mean's deviation is below 0.018: 0.1 is more than 5.6 of them.
-    grid = GridRows(width=20, unit=0.25, lower=(-50,), upper=(50,))
-    row = np.arange(-10.0, 10.0)[None, :]
-    ratios = []
-    for seed in range(400):
-        claim = JlProjection(dimension=16, seed=seed, form=form).bind(grid, Symmetric())
-        image = claim.function(Rows(row)).values * claim.output.unit
-        ratios.append(float(np.square(image).sum()) / float(np.square(row * 0.25).sum()))
-    assert abs(np.mean(ratios) - 1.0) < 0.1
-
-
-KERNELS = {
-    "gaussian": lambda r: np.exp(-r * r),
-    "exponential": lambda r: np.exp(-r),
-    "cauchy": lambda r: 1 / (1 + r * r),
-    "rational": lambda r: 1 / (1 + r),
-}
-
-
-@pytest.mark.parametrize("form", ["dense", "hadamard"])
-def test_expected_kernel_error_is_a_bound_and_not_a_loose_one(form: str) -> None:
-    # 300 seeds; the mean of errors below 0.3 has a standard error below 0.006.
-    dimension = 24
-    grid = GridRows(width=64, unit=1.0, lower=(-9,), upper=(9,))
-    row = np.random.default_rng(1).integers(-9, 10, size=(1, 64)).astype(float)
-    ratio = []
-    for seed in range(300):
-        claim = JlProjection(dimension=dimension, seed=seed, form=form).bind(grid, Symmetric())
-        image = claim.function(Rows(row)).values * claim.output.unit
-        ratio.append(float(np.sqrt(np.square(image).sum() / np.square(row).sum())))
-    for name, kernel in KERNELS.items():
-        errors = [np.abs(kernel(r * np.array(ratio)) - kernel(r)).mean() for r in (0.5, 1.0, 1.4)]
-        said = claim.expected[f"jl_error_{name}"]
-        assert max(errors) <= said * 1.05, name
-        assert max(errors) >= said * 0.5, name
-
-
-def test_slope_of_the_p_stable_kernel() -> None:
-    race = lookup("race_sketch")(
-        repetitions=1, buckets=2, family={"p_stable_l2": {"width": 1.0}}, seed=0
-    )
-    r = np.exp(np.linspace(-6, 6, 200_001))
-    k = race.family.kernel(r)
-    slope = np.abs(np.diff(k) / np.diff(np.log(r))).max()
-    error = JlProjection(dimension=9, seed=0).bind(GridRows(width=9, upper=(1,)), Symmetric())
-    gauss = error.expected["jl_error_gaussian"] / (2 / math.e)
-    assert error.expected["jl_error_p_stable_l2"] / gauss == pytest.approx(slope, rel=1e-6)
 
 
 def test_projection_refusals() -> None:
@@ -423,16 +361,6 @@ def test_the_two_zeros_are_one_and_the_seed_matters() -> None:
     assert kept(many, 3, seed=1) != kept(many, 3, seed=2)
 
 
-@pytest.mark.parametrize("seeds", [1000, pytest.param(4000, marks=pytest.mark.long)])
-def test_the_sample_is_uniform(seeds: int) -> None:
-    # Which of 10 rows is kept, over the seeds: chi square with 9 degrees of freedom exceeds 50
-    # with probability 1e-7.
-    rows = [(1, float(i), "") for i in range(10)]
-    counts = Counter(next(iter(kept(rows, 1, seed=s))) for s in range(seeds))
-    assert sum((10 * n / seeds - 1) ** 2 * seeds / 10 for n in counts.values()) < 50
-    assert len(counts) == 10
-
-
 def test_more_rows_than_surveyed_are_refused() -> None:
     data = people([(1, 0.0, "a")] * 5)
     claim = lookup("bound_contributions")(max_rows=2).bind(PEOPLE, IdDistance("user"))
@@ -539,16 +467,3 @@ def test_bounding_refuses_spaces_without_persons(
     with pytest.raises(SpaceError) as refused:
         lookup("bound_contributions")(max_rows=1, **params).bind(domain, metric)
     assert refused.value.code == code
-
-
-@pytest.mark.parametrize("kind", ["O", "f2", "f4", "f8", "i1", "i8", "g"])
-def test_quantize_reads_numbers_of_every_kind_alike(kind: str) -> None:
-    """The quotient is made in one step from any of them: the same steps as from float64."""
-    claim = lookup("quantize")(bits=3, bounds=(-1.0, 1.0)).bind(
-        RealRows(width=2, lower=(-1.0,), upper=(1.0,)), Symmetric()
-    )
-    raw = np.array([[0.25, -9.0], [1.0, 0.5]]).astype(kind)
-    wanted = claim.function(Rows(np.asarray(raw, dtype=np.float64))).values
-    found = claim.function(Rows(raw)).values
-    assert found.dtype == np.float64
-    assert found.tobytes() == wanted.tobytes()

@@ -70,16 +70,6 @@ def test_a_released_item_is_nobodys_own_object(word: Any) -> None:
     assert found["item"].tolist() == [0, 1]
 
 
-def test_numbers_of_numpy_and_enumerations_are_one_item() -> None:
-    class Five(enum.IntEnum):
-        FIVE = 5
-
-    words = held([5, Five.FIVE, np.int8(5), np.uint64(5), 6])
-    data = {"who": held(list("pqrst")), "word": words}
-    found = sim.make_vote_counts(NUMBERS, USER, item="word", max_items=1)(data)
-    assert (found["item"].tolist(), found["votes"].tolist()) == ([5, 6], [4, 1])
-
-
 def test_persons_of_either_text_type_are_one_person() -> None:
     data = {"who": held(["p", np.str_("p"), Word("p"), "q"]), "word": np.array([1, 1, 2, 1])}
     found = sim.make_vote_counts(NUMBERS, USER, item="word", max_items=1)(data)

@@ -250,16 +250,3 @@ def test_every_part_of_the_users_is_counted_in_one_pass(passes: int) -> None:
     assert counting.reads == {"item", "user"}
     assert len(seen) == passes
     assert dict(zip(items.tolist(), votes.tolist(), strict=True)) == {0: 10, 1: 10, 2: 10, 3: 10}
-
-
-@pytest.mark.parametrize("size", [0, 1, 2000])
-def test_single_votes_are_sums_of_ones(size: int) -> None:
-    """As `ItemVotes` adds up votes of several blocks, whatever the order."""
-    items = np.random.default_rng(size).integers(-(2**62), 2**62, 40)
-    items = items[np.random.default_rng(size + 1).integers(0, 40, size)]
-    total = vote_table.ItemVotes()
-    total.add(items[:7], np.ones(len(items[:7]), dtype=np.int64))
-    total.add(items[7:], np.ones(len(items[7:]), dtype=np.int64))
-    for found, wanted in zip(vote_table.single_votes(items), total.total(), strict=True):
-        assert found.dtype == np.int64
-        assert np.array_equal(found, wanted)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
-from opendp.extras.numpy import array2_domain
 
-import opendp_sim.prelude as sim
-from opendp_sim.core.arithmetic.directions import spread_of_blocks
 from opendp_sim.core.capabilities import Linear
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.transformations.sketches.distances import distance_tree
-from opendp_sim.transformations.sketches.distances._impl.axes import Dyadic, dyadic_pieces, grouped
+from opendp_sim.transformations.sketches.distances._impl.axes import Dyadic
 from opendp_sim.transformations.sketches.distances._impl.tree_sums import NearestCells, consistent
 from opendp_sim.transformations.sketches.distances.moments_sketch import (
     ClassSums,
@@ -64,24 +59,6 @@ def test_sums_are_exact_without_noise(
     assert (found["bias"] == 0).all()
     sizes = np.bincount(ROWS.labels, minlength=3) if per_label else [60]
     assert np.allclose(found["records"], sizes)
-
-
-@pytest.mark.parametrize(
-    ("key", "params"),
-    [
-        ("threshold_sketch", {"thresholds": 5}),
-        ("moment_tree", {"levels": 3}),
-        ("moment_tree", {"levels": 2, "p": 2}),
-    ],
-    ids=str,
-)
-def test_coarse_structures_err_by_at_most_their_bias(key: str, params: dict[str, Any]) -> None:
-    made = Made(UNEVEN, ROWS, key, **params)
-    found = made.ask(QUERIES)
-    true = exact_sums(ROWS, QUERIES, float(params.get("p", 1)), 1)
-    error = np.abs(found["distance"] - true)
-    assert (error <= found["bias"] * (1 + 1e-12)).all()
-    assert error.max() > 0.05 * found["bias"].max()  # the bound is not idle
 
 
 @pytest.mark.parametrize("least_squares", [False, True])
@@ -232,127 +209,7 @@ def test_threshold_noise_is_the_price_of_one_query(upper: Any, thresholds: int) 
     assert math.isclose(made.scale(rho=0.5) * spread, closed, rel_tol=0.01)
 
 
-def test_moment_tree_noise_has_no_logarithm() -> None:
-    """At most 8.5 R d**1.5 / epsilon and sqrt(2) R d / sqrt(rho), at every height."""
-    for height in (4, 8, 12, 16):
-        for d in (1, 3):
-            domain = GridRows(width=d, unit=1 / 2**16, lower=(0,), upper=(2**16 - 1,))
-            for tuned, factor, bound in (
-                ("laplace", math.sqrt(2), 8.5 * d**1.5),
-                ("gaussian", 1.0, math.sqrt(2 / 0.5) * d),
-            ):
-                made = Made(
-                    domain, some_rows(domain, 1), "moment_tree", levels=height, tuned_for=tuned
-                )
-                budget = {"epsilon": 1.0} if tuned == "laplace" else {"rho": 0.5}
-                spread = made.claim.capabilities["distance_sums"].spread(None, 0.1)
-                noise = factor * made.scale(**budget) * spread
-                assert 0.8 * bound < noise < bound * 1.01 or height == 4
-                assert noise < bound * 1.01
-
-
-def test_squared_noise_is_the_price_of_one_query() -> None:
-    """Within 1 %: 2 sqrt(2) B**2 / sqrt(rho)."""
-    for bound in (300, 5000, 2**24):
-        domain = GridRows(
-            width=4,
-            unit=1 / bound,
-            lower=(-min(bound, 2**24),),
-            upper=(min(bound, 2**24),),
-            l2=bound,
-        )
-        made = Made(
-            domain, some_rows(GridRows(width=4, lower=(0,), upper=(1,)), 1), "moments_sketch"
-        )
-        spread = made.claim.capabilities["distance_sums"].spread(None, 0.1)
-        closed = 2 * math.sqrt(2) / math.sqrt(0.5)
-        assert math.isclose(made.scale(rho=0.5) * spread, closed, rel_tol=0.01), bound
-
-
-def test_directions_cost_no_noise() -> None:
-    """Within 1 %: sqrt(pi / 2) 2c / sqrt(2 rho), whatever the number of directions."""
-    space = (array2_domain(num_columns=3, nan=False, T=float), dp.symmetric_distance())
-    for directions in (16, 64, 256):
-        chain = (
-            space
-            >> sim.then_quantize(bits=10, bounds=(-1.0, 1.0))
-            >> sim.then_l1_embedding(directions=directions, seed=1, clip=2.0, bits=8)
-        )
-        domain = chain.output_domain.descriptor
-        made = Made(domain, some_rows(domain, 1), "threshold_sketch", thresholds=64)
-        spread = made.claim.capabilities["distance_sums"].spread(None, 0.1)
-        closed = math.sqrt(math.pi / 2) * 4.0 / math.sqrt(2 * 0.5)
-        assert math.isclose(made.scale(rho=0.5) * spread, closed, rel_tol=0.01)
-
-
-def test_embedding_keeps_l2_distances() -> None:
-    """Fixed seeds: relative deviation within 10 % of the stated one, mean within 4 deviations."""
-    space = (array2_domain(num_columns=6, nan=False, T=float), dp.symmetric_distance())
-    x = np.random.default_rng(2).uniform(-0.5, 0.5, (40, 6))
-    exact = np.linalg.norm(x[:20] - x[20:], axis=1)
-    for directions in (16, 64):
-        ratios = []
-        for seed in range(60):
-            chain = (
-                space
-                >> sim.then_quantize(bits=14, bounds=(-1.0, 1.0))
-                >> sim.then_l1_embedding(directions=directions, seed=seed, clip=8.0, bits=16)
-            )
-            image, unit = chain(x).values, chain.output_domain.descriptor.unit
-            ratios.append(np.abs(image[:20] - image[20:]).sum(axis=1) * unit / exact)
-        predicted = spread_of_blocks(6, directions)
-        spread = float(np.std(ratios, axis=0).mean())
-        assert abs(spread / predicted - 1) < 0.1
-        assert abs(np.mean(ratios) - 1) < 4 * predicted / math.sqrt(60)
-
-
 # --- the pieces -----------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 300), st.integers(1, 9), st.integers(-1000, 1000), st.integers(0, 300))
-def test_nodes_of_every_level_partition_the_column(
-    span: int, height: int, lower: int, outside: int
-) -> None:
-    axis = Dyadic(lower, span, height)
-    steps = np.arange(lower - outside % 5, lower + span + outside % 7)
-    leaves = axis.leaves(steps)
-    assert ((leaves >= 0) & (leaves < 2**height)).all()
-    inside = np.clip(steps, lower, lower + span - 1)
-    for level in range(height + 1):
-        first, last = axis.nodes(level)
-        node = leaves >> (height - level)
-        assert ((first[node] <= inside) & (inside <= last[node])).all()
-        assert (last - first + 1).sum() == span
-        reach = np.abs(2 * inside - axis.doubled_centre(level)[node])
-        assert reach.max() <= axis.width(level) - 1
-        assert axis.width(level) <= -(-span // 2**level)
-
-
-@given(st.integers(0, 6), st.lists(st.tuples(st.integers(0, 64), st.integers(0, 64)), max_size=8))
-def test_pieces_are_a_partition_into_few_nodes(height: int, pairs: Any) -> None:
-    leaves = 2**height
-    ends = np.array([sorted((a % (leaves + 1), b % (leaves + 1))) for a, b in pairs] or [[0, 0]])
-    covered = np.zeros((len(ends), leaves), dtype=int)
-    used = np.zeros(len(ends), dtype=int)
-    for which, level, node in dyadic_pieces(ends[:, 0], ends[:, 1], height):
-        width = leaves >> level
-        for i, v in zip(which, node, strict=True):
-            covered[i, v * width : (v + 1) * width] += 1
-            used[i] += 1
-    for row, (a, b), count in zip(covered, ends, used, strict=True):
-        assert np.array_equal(row, [a <= i < b for i in range(leaves)])
-        assert count <= max(2 * height, 1)
-
-
-@given(st.integers(1, 5000), st.integers(1, 5000), st.lists(st.integers(0, 5000), min_size=1))
-def test_levels_are_nearest_and_monotone(span: int, count: int, steps: list[int]) -> None:
-    values = np.minimum(steps, span).astype(np.float64)
-    found = grouped(values[:, None] - 7, np.array([-7.0]), np.array([min(count, span) / span]))[0]
-    for value, level in zip(values, found, strict=True):
-        place = Fraction(int(value) * min(count, span), span)
-        assert abs(level - place) <= Fraction(1, 2) + Fraction(1, 2**30)
-    order = np.argsort(values)
-    assert (np.diff(found[order]) >= 0).all()
 
 
 @given(
@@ -388,36 +245,6 @@ def test_class_sums_are_the_integer_sums() -> None:
     whole = ClassSums(1, 7, 100)
     whole.add(values, None)
     assert np.array_equal(whole.totals[0], found.sum(axis=0))
-
-
-def test_least_squares_is_least_squares() -> None:
-    """The two passes against a dense solve of the normal equations."""
-    height = 4
-    leaves = 2**height
-    nodes = np.zeros((2 * leaves - 1, leaves))
-    for level in range(height + 1):
-        for v in range(2**level):
-            width = leaves >> level
-            nodes[2**level - 1 + v, v * width : (v + 1) * width] = 1
-    counts = np.random.default_rng(3).normal(size=2 * leaves - 1)
-    best = np.linalg.lstsq(nodes, counts, rcond=None)[0]
-    assert np.allclose(consistent(counts, height), nodes @ best)
-
-
-def test_native_noise_follows_a_distance_sketch() -> None:
-    space = (array2_domain(num_columns=2, nan=False, T=float), dp.symmetric_distance())
-    grid = space >> sim.then_quantize(bits=6, bounds=(0.0, 1.0))
-    for step, norm, noise in (
-        (sim.then_threshold_sketch(thresholds=8, norm="l2"), "l2", dp.m.then_gaussian(scale=40.0)),
-        (sim.then_moment_tree(levels=3), "l1", dp.m.then_laplace(scale=9e4)),
-        (sim.then_distance_tree(levels=3), "l1", dp.m.then_laplace(scale=8.0)),
-    ):
-        chain = grid >> step
-        release = chain >> noise
-        d = chain.map(1)
-        expected = d**2 / (2 * 40.0**2) if norm == "l2" else d / (9e4 if d > 100 else 8.0)
-        assert math.isclose(release.map(1), expected, rel_tol=1e-9)
-        assert len(release(np.full((3, 2), 0.5))) == len(chain(np.full((3, 2), 0.5)))
 
 
 def test_moments_about_the_middle_of_the_box_are_exact_and_cheaper() -> None:
@@ -492,15 +319,6 @@ GRID = GridRows(width=3, unit=0.5, lower=(0, -3, 5), upper=(12, 4, 5))
 def axes_of(height):
     pairs = zip(GRID.lower, GRID.upper, strict=True)
     return [Dyadic(low, top - low + 1, height) for low, top in pairs]
-
-
-@pytest.mark.parametrize("height", [1, 2, 5])
-def test_spans_and_cells_are_those_of_the_columns_trees(height):
-    cells = NearestCells(GRID, height)
-    axes = axes_of(height)
-    assert cells.spans.tolist() == [axis.span for axis in axes] == [13, 8, 1]
-    assert cells.counts.tolist() == [min(axis.span, 2**height) for axis in axes]
-    assert (cells.widths * cells.counts == cells.spans).all()
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])

@@ -187,20 +187,6 @@ def test_cells_and_answers_are_those_of_the_lemma(name: str) -> None:
     assert found.with_count == pytest.approx(factor * with_count / u0)
 
 
-def test_beyond_the_levels_a_query_is_as_far_as_it_is() -> None:
-    """Lemma 4: whatever was clipped off its levels is added, and its noise."""
-    rows = members(BALL, 30, 1)
-    claim = bound(BALL, directions=500, thresholds=128)
-    reader = claim.capabilities["distance_sums"]
-    parts = claim.output.split(cells_of(claim, Rows(rows)))
-    far = np.array([[1e4, -3e4, 0, 0, 5], [0, 0, 1e9, 0, 0], [0, 2.0**50, 0, 0, 1.0]])
-    found = reader.reading(parts, None, 0.1).at(Rows(far))
-    exact = np.linalg.norm(rows[None] - far[:, None], axis=2).sum(axis=1) * BALL.unit
-    assert found.values[0] == pytest.approx(exact, rel=5 * reader.sliced.relative)
-    per_cell = np.sqrt(found.variance) * reader.multipliers[0]
-    assert per_cell == pytest.approx(exact / len(rows), rel=0.05)  # the count's noise alone
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("per_label", [False, True])
 def test_bits_do_not_depend_on_layout_batches_or_the_compiled_loop(

@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import gamma
 
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.transformations.sketches.kernels.exponential_sum import (
-    SumReader,
-    _aliasing,
-    rates_and_weights,
-)
+from opendp_sim.transformations.sketches.kernels.exponential_sum import SumReader, rates_and_weights
 from tests.transformations.sketches.kernels._kernel_data import (
     bound,
     built,
@@ -34,23 +29,6 @@ def test_error_is_below_the_stated_one_everywhere(accuracy: float) -> None:
     found = (weights[:, None] * np.exp(-rates[:, None] * Z)).sum(axis=0)
     assert np.abs(found - 1 / (1 + Z)).max() <= accuracy
     assert len(rates) <= 6 + 5 * math.log10(1 / accuracy) ** 1.3
-
-
-def test_terms_needed_are_the_published_count() -> None:
-    assert [len(rates_and_weights(a)[0]) for a in (0.1, 1e-2, 1e-3, 1e-4, 1e-6)] == [
-        4,
-        8,
-        13,
-        19,
-        33,
-    ]
-
-
-@pytest.mark.parametrize("step", [0.3, 1.0, 3.0])
-def test_aliasing_is_the_gamma_series(step: float) -> None:
-    q = np.arange(1, 60)
-    expected = 2 * np.abs(gamma(1 - 2j * math.pi * q / step)).sum()
-    assert _aliasing(step) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.few(1)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, Rows, take
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.transformations.sketches.kernels._impl import fourier as module
@@ -284,17 +283,6 @@ def test_heavy_tails_and_fine_grids_stay_exact() -> None:
     assert found == pytest.approx([1.0, 1.0], abs=5 * math.sqrt(0.5 / 500))
 
 
-def test_totals_and_empty_data() -> None:
-    claim = bound(
-        "fourier_sketch", grid(2), features="random", frequencies=5, kernel=KERNELS[0], seed=1
-    )
-    reader = claim.capabilities["kernel_sums"]
-    assert reader.totals(built(claim, points(17, 2, seed=0)))[0].tolist() == [17.0]
-    empty = built(claim, Rows(np.zeros((0, 2))))
-    assert not any(block.any() for block in empty.values())
-    assert reader.estimate(empty, Rows(np.zeros((0, 2)))).groups.shape == (1, 1, 0)
-
-
 def test_refusals() -> None:
     good = {"frequencies": 3, "kernel": KERNELS[0], "seed": 0}
     with pytest.raises(ParameterError, match="OS102") as error:
@@ -364,26 +352,6 @@ def sketch_of(seed=5, bandwidth=2.0):
 def phases(sketch, grid=GRID, *, orthogonal=False):
     terms = sketch.kernel.split(sketch.frequencies, "here")
     return drawn_phases(sketch, grid, terms, orthogonal=orthogonal)
-
-
-@pytest.mark.parametrize("bandwidth", [2.0, 1e-3])
-def test_phases_are_those_of_the_seed_s_frequencies(bandwidth):
-    sketch = sketch_of(bandwidth=bandwidth)
-    rows = np.random.default_rng(1).integers(-20, 21, (30, 3)).astype(np.float64)
-    generator = public_generator(5, "fourier_sketch", "frequencies")
-    drawn = sketch.kernel.frequencies(generator, 3, 8)
-    offsets = public_generator(5, "fourier_sketch", "offsets").random(8)
-    turns = (rows * GRID.unit) @ drawn / (2 * math.pi) + offsets
-    found = phases(sketch).phases(rows).T / sketch.phases
-    apart = (found - turns + 0.5) % 1.0 - 0.5
-    assert np.abs(apart).max() < 1e-3
-
-
-def test_a_seed_draws_the_same_and_another_seed_draws_others():
-    one, again = phases(sketch_of()).folded, phases(sketch_of()).folded
-    assert np.array_equal(one, again)
-    assert not np.array_equal(one, phases(sketch_of(seed=6)).folded)
-    assert not np.array_equal(one, phases(sketch_of(), orthogonal=True).folded)
 
 
 def test_a_bandwidth_far_below_the_grid_is_refused():

@@ -7,15 +7,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.domains.rows import GridRows, Rows, take
-from opendp_sim.measurements.noise._impl.samplers import add_gaussian
-from opendp_sim.transformations.sketches.kernels.gauss_transform_sketch import hermite_terms
-from tests._seeded import stream
-from tests._tiers import some
 from tests.transformations.sketches.kernels._kernel_data import (
     bound,
     built,
@@ -88,40 +83,6 @@ def test_one_record_s_error_is_below_the_bound_everywhere() -> None:
     assert worst >= reader.truncation() / 50
 
 
-def test_hermite_terms_expand_the_gaussian() -> None:
-    z, side, u = np.linspace(-3, 3, 41), 0.75, 0.43
-    terms = hermite_terms(z, side, 20)
-    total = (terms * (u ** np.arange(20))[:, None]).sum(axis=0)
-    assert total == pytest.approx(np.exp(-np.square(z - side * u)), abs=1e-12)
-
-
-@pytest.mark.parametrize("columns", some([2, 1], 2))
-def test_noise_is_predicted(columns: int) -> None:
-    """Largest over places within 5 % of the factor; 2,000 draws of 16 queries.
-
-    From a fixed stream; the deviation varies by under 1 % with the place.
-    """
-    claim = bound("gauss_transform_sketch", grid(columns), bandwidth=0.4)
-    reader, sketch = claim.capabilities["kernel_sums"], claim.output
-    size = sketch.size  # type: ignore[attr-defined]
-    queries = Rows(np.random.default_rng(1).integers(-1000, 1000, (16, columns)).astype(float))
-    found, source = [], stream(1)
-    for _ in range(2000 if columns == 1 else 200):
-        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(1000)),), source)
-        found.append(reader.estimate(sketch.split(noise), queries).groups[0, 0])  # type: ignore[attr-defined]
-    deviations = np.std(found, axis=0)
-    assert deviations.mean() == pytest.approx(1000 * reader.noise_factor(), rel=0.08)
-
-
-def test_plan_s_constant_is_the_one_in_the_proof() -> None:
-    """2.06 to the power d, and the count's twentieth."""
-    for columns in (1, 2, 3):
-        claim = bound("gauss_transform_sketch", grid(columns), bandwidth=0.5)
-        factor = claim.capabilities["kernel_sums"].noise_factor()
-        length = math.sqrt(float(claim.sensitivity.l2_squared))  # type: ignore[union-attr]
-        assert length * factor == pytest.approx(1.025 * 2.06**columns, rel=0.01)
-
-
 def test_builds_in_any_pieces_are_the_same_bits() -> None:
     domain = grid(2, labels=("a", "b"))
     claim = bound("gauss_transform_sketch", domain, bandwidth=0.2, order=4, per_label=True)
@@ -146,39 +107,3 @@ def test_refusals() -> None:
             bound("gauss_transform_sketch", grid(width), **params)
     with pytest.raises(SpaceError, match="OS204"):
         bound("gauss_transform_sketch", grid(1), bandwidth=1.0, per_label=True)
-
-
-@pytest.mark.parametrize("bandwidth", [1e308, 1e12])
-def test_a_bandwidth_far_beyond_the_grid_is_refused(bandwidth: float) -> None:
-    with pytest.raises(ParameterError, match="OS102"):
-        bound("gauss_transform_sketch", grid(2), bandwidth=bandwidth)
-
-
-def test_in_one_column_pure_noise_is_below_zcdp_noise() -> None:
-    """Epsilon 1, delta 1e-6, by OpenDP's own maps and conversion; in three columns it is above."""
-    dp.enable_features("contrib")
-    vector = dp.vector_domain(dp.atom_domain(T="i64"))
-
-    def converted(rho: float) -> float:
-        gaussian = dp.m.make_gaussian(vector, dp.l2_distance(T=float), 1 / math.sqrt(2 * rho))
-        return float(dp.c.make_zCDP_to_approxDP(gaussian).map(1.0).epsilon(1e-6))
-
-    rho = dp.binary_search(lambda rho: converted(rho) <= 1.0, bounds=(1e-6, 50.0))
-    ratios = {}
-    for columns in (1, 2, 3):
-        sensitivity = bound("gauss_transform_sketch", grid(columns), bandwidth=0.4).sensitivity
-        assert sensitivity is not None
-        zcdp = math.sqrt(float(sensitivity.l2_squared) / (2 * rho))
-        ratios[columns] = math.sqrt(2) * float(sensitivity.l1) / zcdp
-    assert ratios[1] < 0.7
-    assert ratios[3] > 1.2
-
-
-@pytest.mark.parametrize("columns", [1, 2, 3])
-def test_fourier_features_do_not_advise_it(columns: int) -> None:
-    """Under zCDP it has more noise in any number of columns (test_kernel_advice.py)."""
-    fourier = {"frequencies": 9, "kernel": {"gaussian": {"bandwidth": 0.5}}, "seed": 1}
-    assert not bound("fourier_sketch", grid(columns), **fourier).advice
-    other = fourier | {"kernel": {"laplacian": {"bandwidth": 0.5}}}
-    assert not bound("fourier_sketch", grid(columns), **other).advice
-    assert not bound("fourier_sketch", grid(4), **fourier).advice

@@ -347,7 +347,6 @@ PRIVACY = """privacy:
   measure: zcdp
   budget: {rho: 0.5}
 """
-BOUND = "      - bound_contributions: {by: who, max_rows: 3, seed: 1}\n"
 NOISE = "{noise: gaussian, scale: solve, spend: 100%}"
 
 
@@ -374,26 +373,6 @@ def test_noiseless_only_for_public_data(key: str, params: Any, tmp_path: Path) -
     with pytest.raises(Refused) as caught:
         plan_file(write(tmp_path, key, params, public="    public: true\n", privacy=private))
     assert caught.value.code == "OS306"
-
-
-@pytest.mark.few(1)
-@KINDS
-def test_more_records_a_unit_cost_as_much_more_noise(key: str, params: Any, tmp_path: Path) -> None:
-    """zCDP: the scale solved for d records, or for persons of at most d records, is d times as large."""
-    scales = {}
-    for name, d_in, unit, steps in (
-        ("row", 1, "row", ""),
-        ("rows", 3, "row", ""),
-        ("person", 1, "who", BOUND),
-        ("persons", 2, "who", BOUND),
-    ):
-        plan = plan_file(write(tmp_path, key, params, privacy=PRIVACY % (d_in, unit), bound=steps))
-        release = plan.releases["rows"]
-        assert release.record is not None
-        scales[name] = release.record.spec()["scale"]
-        assert plan.total[0] <= 0.5
-    for name, factor in (("rows", 3), ("person", 3), ("persons", 6)):
-        assert scales[name] == pytest.approx(factor * scales["row"], rel=1e-6)
 
 
 @KINDS

@@ -19,7 +19,6 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
-from opendp_sim.measurements.noise._impl.samplers import add_gaussian
 from opendp_sim.postprocessing.classify import Classify
 from opendp_sim.postprocessing.density import Density
 from opendp_sim.transformations.sketches.kernels import race_sketch as module
@@ -29,7 +28,6 @@ from opendp_sim.transformations.sketches.kernels._impl.hash_families import (
     SignedProjections,
 )
 from opendp_sim.transformations.sketches.kernels.race_sketch import RaceReader, RaceSketch
-from tests._seeded import stream
 
 FAMILIES: list[Any] = [
     {"p_stable_l2": {"width": 1.5}},
@@ -85,60 +83,6 @@ def test_both_counting_paths_are_the_same_integers(family: Any, monkeypatch: Any
     monkeypatch.setattr(module, "_TABLE_CELLS", 0)
     again, _ = built(**params)
     assert np.array_equal(whole.arrays["counts"], again.arrays["counts"])
-
-
-@pytest.mark.parametrize("buckets", [128, 5])
-def test_a_code_of_signs_is_the_sum_of_their_powers(buckets: int) -> None:
-    """With as many buckets as codes, and rehashed."""
-    release, reader = built(repetitions=20, buckets=buckets, family=FAMILIES[-1], seed=4)
-    rows = release.queries(DATA).values
-    ids = reader.projection.ids(rows).reshape(20, 7, len(rows))
-    signs = ids >= reader.projection.base.reshape(20, 7, 1)
-    codes = (signs * 2 ** np.arange(7)[:, None]).sum(axis=1, keepdims=True)
-    cells = codes[:, 0] if buckets == 128 else reader.rehash(codes)
-    counts = [np.bincount(row, minlength=buckets) for row in cells]
-    assert np.array_equal(release.arrays["counts"][0], counts)
-
-
-def test_a_query_meets_its_own_record() -> None:
-    """The same grid row hashes to the same bucket on the private and on the public path."""
-    release, reader = built(repetitions=50, buckets=64, family=FAMILIES[0], seed=2)
-    one = release.queries(DATA[:1])
-    cells = reader._buckets(reader.projection.far_ids(one.values))
-    alone = np.zeros(50 * 64 + 2, dtype=np.int64)
-    reader.accumulate(one, alone)
-    counts = alone[: 50 * 64].reshape(50, 64)
-    assert (np.take_along_axis(counts, cells, axis=1) == 1).all()
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("repetitions", [100, 400, pytest.param(1600, marks=pytest.mark.deep)])
-def test_noise_of_a_density_is_one_query_s_price(repetitions: int) -> None:
-    """zCDP: deviation 1/sqrt(2 rho) within 5 %, whatever R.
-
-    60 releases of 200 answers, from a fixed stream; far-apart queries share few cells.
-    """
-    rho = 0.5
-    sharp = {"p_stable_l2": {"width": 0.02}}
-    release, reader = built(repetitions=repetitions, buckets=256, family=sharp, seed=9)
-    sketch = release.stages[-1].claim.output  # type: ignore[union-attr]
-    scale = math.sqrt(float(sketch.sensitivity.l2_squared) / (2 * rho))
-    queries = release.queries(np.random.default_rng(6).uniform(-2, 2, (200, 4)))
-    clean = reader.estimate(release.arrays, queries).groups[0, 0]
-    errors, source, runs = [], stream(1), ((sketch.size, _fraction(scale)),)
-    for _ in range(60):
-        noisy = add_gaussian(np.zeros(sketch.size, np.int64), runs, source)
-        arrays = {n: release.arrays[n] + a for n, a in sketch.split(noisy).items()}
-        errors.append(reader.estimate(arrays, queries).groups[0, 0] - clean)
-    deviation = np.std(np.concatenate(errors))
-    assert deviation == pytest.approx(1 / math.sqrt(2 * rho), rel=0.05)
-    assert deviation == pytest.approx(scale * reader.noise_factor(), rel=0.04)
-
-
-def _fraction(value: float) -> Any:
-    from fractions import Fraction
-
-    return Fraction(value)
 
 
 def test_kernels_are_collision_probabilities() -> None:
