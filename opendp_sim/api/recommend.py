@@ -249,17 +249,22 @@ def recommend(
     asked = _Asked(
         question, _bounds(columns), size_of(size), given, norm, _k(k), bandwidth, privacy
     )
+    if isinstance(asked.words.epsilon, Mapping):
+        raise ParameterError(
+            "OS101", "epsilon", expected="a number: candidates are compared at one budget",
+            got="an error", hint="compare with epsilon=1.0, and state the error to the recipe.",
+        )  # fmt: skip
     found: list[Candidate] = []
     refused: dict[str, str] = {}
-    first = None
+    raised: list[SimError] = []
     for key in asked.mechanisms():
         try:
             found += asked.candidates(REGISTRY[key])
         except SimError as error:
             refused[key] = _why(error)
-            first = error if first is None or first.got == _NOT_STATED else first
-    if first is not None and not found:
-        raise first
+            raised += [] if error.got == _NOT_STATED else [error]
+    if raised and not found:
+        raise _none_of(question, raised, refused)
     units = Counter(one.unit for one in found if one.error is not None)
     (unit, _), *_ = units.most_common(1) or [("", 0)]
     known = sorted((one for one in found if one.unit == unit), key=lambda one: one.error or 0.0)
@@ -462,6 +467,17 @@ class _Asked:
                 "OS102", cls.key, expected=f"distances in {self.norm}", got=have,
                 hint=f'norm="{have}" compares it.',
             )  # fmt: skip
+
+
+def _none_of(question: str, raised: Sequence[SimError], refused: Mapping[str, str]) -> SimError:
+    """Return the one reason why nothing can be planned, or all."""
+    if len({_why(error) for error in raised}) == 1:
+        return raised[0]
+    return ParameterError(
+        "OS102", "question", expected=f"facts under which some mechanism answers `{question}`",
+        got=f"none of {len(refused)} that can be planned",
+        hint="; ".join(f"{key}: {why}" for key, why in [*refused.items()][:4]) + ".",
+    )  # fmt: skip
 
 
 def _check_question(question: Any) -> None:

@@ -93,6 +93,7 @@ def test_items_are_ranked_by_the_votes_that_one_needs():
         ("density", 2, {"size": math.nan}),
         ("density", 2, {"epsilon": 0}),
         ("density", 2, {"epsilon": math.nan}),
+        ("density", 2, {"epsilon": {"error": 9, "size": 9}}),
         ("density", 2, {"bandwidth": math.nan}),
         ("density", 2, {"bandwidth": 0}),
         ("distances", 2, {"norm": "l3"}),
@@ -105,6 +106,11 @@ def test_a_wrong_word_is_refused_by_a_code(question, columns, words):
     with pytest.raises(sim.SimError, match=r"OS\d\d\d") as refused:
         ranked(question, columns, **{"size": 10} | words)
     assert "does not state" not in str(refused.value)
+
+
+def test_each_mechanism_s_reason_stands_where_none_can_be_planned():
+    with pytest.raises(sim.SimError, match=r"none of \d+ that can be planned.*peel: "):
+        ranked("top", measure="pure")
 
 
 def test_the_first_size_is_no_exception():
