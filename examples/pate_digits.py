@@ -10,7 +10,6 @@ another image in its place retrains that teacher: one row of votes is removed an
     python examples/pate_digits.py votes.npz       # write the votes for specs/teacher-votes.yaml
 """
 
-# ruff: noqa: INP001, T201 - a script
 from __future__ import annotations
 
 import sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError
-from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.dsl import apply
 from opendp_sim.io.builtin import builtin_source
 from tests._plans import planned
@@ -95,45 +94,12 @@ def said(*words: object, lines: str = "") -> str:
 
 def test_opendp_composes_the_five_adaptively_at_the_loss_of_the_plan():
     """Each is chosen after the answers before it, and Ind-KNN is a queryable within the composition."""
-    dp.enable_features("contrib")
     plan = planned(SPEC)
-    found = {name: release.record for name, release in plan.releases.items()}
-    space = plan.types["grid"].entry.records, Symmetric()
-    grid = sim.make_select(*space, features="pixels", label="label") >> sim.then_quantize(bits=14)
-    tree = grid >> sim.then_distance_tree(levels=4, norm="l2")
-    waves = (
-        grid
-        >> sim.then_jl_projection(dimension=32, seed=5)
-        >> sim.then_fourier_sketch(
-            frequencies=1000,
-            kernel={"gaussian": {"bandwidth": 21.21 * math.sqrt(2.0)}},
-            seed=7,
-            norm="l2",
-        )
-    )
-    buckets = grid >> sim.then_race_sketch(
-        repetitions=100, buckets=128, seed=3, family={"p_stable_l2": {"width": 30.0}}, norm="l2"
-    )
-    votes = sim.make_vote_counts(*space, item="label", norm="linf")
-    five = {
-        "tree": tree >> sim.then_gaussian(scale=found["tree"].scale),
-        "waves": waves >> sim.then_gaussian(scale=found["waves"].scale),
-        "buckets": buckets >> sim.then_gaussian(scale=found["buckets"].scale),
-        "neighbours": grid >> sim.then_ind_knn(rho=found["neighbours"].rho, queries=50, size=1300),
-        "common": votes
-        >> sim.then_stable_top_k(k_max=9, scale=found["common"].scale, delta=found["common"].delta),
-    }
-    five = {n: m if n == "common" else dp.c.make_approximate(m) for n, m in five.items()}
+    example = runpy.run_path(str(SPEC.parent.parent / "examples" / "five_systems.py"))
+    five = example["measurements"](plan)
     losses = {name: measurement.map(1) for name, measurement in five.items()}
     assert losses == {name: release.loss for name, release in plan.releases.items()}
-    common = five["common"]
-    composed = dp.c.make_adaptive_composition(
-        common.input_domain,
-        common.input_metric,
-        common.output_measure,
-        d_in=1,
-        d_mids=list(losses.values()),
-    )
+    composed = example["composition"](five)
     assert composed.map(1) == plan.total == plan.to_opendp().map(1)
 
     ask, digits = composed(rows("digits")), rows("digits_test")["pixels"][:60]
@@ -147,6 +113,12 @@ def test_opendp_composes_the_five_adaptively_at_the_loss_of_the_plan():
         served(digits)  # this measure is not concurrent: a later release ends the earlier one
     with pytest.raises(dp.OpenDPException):
         ask(five["tree"])
+
+
+@pytest.mark.long
+def test_the_example_of_the_five_runs(capsys):
+    runpy.run_path(str(SPEC.parent.parent / "examples" / "five_systems.py"), run_name="__main__")
+    assert "common:" in capsys.readouterr().out
 
 
 @pytest.mark.long
