@@ -232,17 +232,22 @@ def _rho_for(epsilon: float, delta: float) -> float:
 
 
 def total_at(
-    total: dp.Measurement, target: Target, d_in: int, limit: float | None = None
+    total: dp.Measurement,
+    target: Target,
+    d_in: int,
+    limit: float | None = None,
+    known: Loss | None = None,
 ) -> Loss | None:
     """Return the total as (epsilon, delta) where asked.
 
     Through OpenDP's conversion. Under ``gdp`` OpenDP's total is ``mu**2 / 2``, and the exact curve
-    converts it; ``limit`` is the epsilon that the budget states.
+    converts it; ``limit`` is the epsilon that the budget states, ``known`` the total's own loss at
+    ``d_in``.
     """
     if target.conversion_delta is None:
         return None
     if target.measure == "gdp":
-        square = 2 * Fraction(map_value(total, d_in)[0])
+        square = 2 * Fraction((known or map_value(total, d_in))[0])
         return epsilon_within(square, target.conversion_delta, limit), target.conversion_delta
     converted = dp.c.make_zCDP_to_approxDP(total)
     curve: Any = converted.map(d_in)
@@ -316,8 +321,9 @@ def account(
         measurements.append(measurement)
     if notes.findings:
         return out, target, (), None, ()
-    total, claim = _total(measurements, sorted(private), out, privacy, target, notes)
-    one = map_value(compose(measurements), 1)
+    composed = compose(measurements)
+    total, claim = _total(composed, sorted(private), out, privacy, target, notes)
+    one = total if privacy.unit.d_in == 1 else map_value(composed, 1)
     return {name: out[name] for name in released}, target, total, claim, one
 
 
@@ -411,7 +417,7 @@ def _derived(
 
 
 def _total(
-    measurements: list[dp.Measurement],
+    composed: dp.Measurement,
     names: list[str],
     out: Mapping[str, ReleasePlan],
     privacy: Privacy,
@@ -419,9 +425,8 @@ def _total(
     notes: Notes,
 ) -> tuple[Loss, Loss | None]:
     d_in = privacy.unit.d_in
-    composed = compose(measurements)
     total = map_value(composed, d_in)
-    claim = total_at(composed, target, d_in, privacy.budget.down("epsilon"))
+    claim = total_at(composed, target, d_in, privacy.budget.down("epsilon"), total)
     exact = losses.total([out[name].again for name in names])
     losses.agree("privacy.total", total, exact, converted=privacy.measure == "approx")
     if claim is not None and target.conversion_delta is not None:

@@ -229,7 +229,7 @@ class FourierSketch(Mechanism):
             block, weight = self._random_block(reader), self.weight
             spread = math.sqrt(0.5) * reader.gain * reader.reach
         else:
-            block, weight = reader.features_block(), reader.weight
+            block, weight = reader.features_block, reader.weight
             spread = reader.spread()
         total = SketchBlock(
             "total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight

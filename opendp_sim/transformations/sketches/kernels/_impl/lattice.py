@@ -356,9 +356,10 @@ class LatticeReader(PerClassReader):
         top = max(float(self.shares.max()), self.lattice.zero)
         own = LENGTH * max(1, round(_TOP * math.sqrt(self.lattice.zero / top)))
         asked = self.mechanism.count_weight
-        count = math.isqrt(self.features_block().l2_squared // 20) + 1 if asked is None else asked
+        count = math.isqrt(self.features_block.l2_squared // 20) + 1 if asked is None else asked
         return max(own, min(count, LARGEST_FEATURE - 1))
 
+    @cached_property
     def features_block(self) -> SketchBlock:
         """State Lemma 3, the table's integer maxima times multipliers."""
         size, table = self.multipliers, np.abs(self.table)
@@ -572,8 +573,11 @@ def _read(cells: Any, cosine: Any, sine: Any, of: slice) -> NDArray[np.float64]:
     return public_product(cells[:, of, 0], cosine[of]) + public_product(cells[:, of, 1], sine[of])
 
 
+@lru_cache(maxsize=4)
 def _table(size: int, turn: int) -> NDArray[np.int64]:
-    """Return ``rint(S (cos, sin))`` of each phase, shape (P, 2)."""
+    """Return ``rint(S (cos, sin))`` of each phase, shape (P, 2), read-only."""
     angles = (np.arange(size) + (0.5 if turn > size else 0.0)) * (2.0 * math.pi / size)
     pairs: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    return np.rint(LENGTH * pairs).astype(np.int64)
+    found = np.rint(LENGTH * pairs).astype(np.int64)
+    found.setflags(write=False)
+    return found
