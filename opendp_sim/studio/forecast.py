@@ -34,7 +34,7 @@ class Panel:
         cost: of one run, in words.
         right: right guesses of an attacker, in words.
         dial, curve, near: pictures.
-        table: the curve's numbers.
+        table, reach: the numbers of the curve and of what is near.
     """
 
     told: PlanStatements
@@ -46,6 +46,7 @@ class Panel:
     curve: Markup | None
     near: Markup | None
     table: tuple[tuple[str, str], ...]
+    reach: tuple[tuple[str, str, str], ...]
 
     @property
     def spent(self) -> str:
@@ -89,11 +90,14 @@ def panel_of(plan: Plan, form: Form | None) -> Panel:
     ledger = standing(plan)
     told = tell(plan, ledger=ledger)
     points, curve = noise_ratios(plan, _EPSILONS), None
+    reach: tuple[tuple[str, str, str], ...] = ()
     if points and plan.privacy is not None:
         curve = _curve(points, float(plan.privacy.budget.epsilon or 1.0))
     near = None
     if form is not None and "near" in QUESTIONS[form.question].uses and len(form.columns) > 1:
         near = _footprint(form)
+        shown = list(form.columns.items())[:2]
+        reach = tuple((n, f"{c.low:,g} to {c.high:,g}", f"±{c.near:,g}") for n, c in shown)
     right = "" if told.attacker is None else f"{told.attacker.right} of 100"
     return Panel(
         told,
@@ -105,6 +109,7 @@ def panel_of(plan: Plan, form: Form | None) -> Panel:
         curve,
         near,
         tuple((f"{e:g}", f"× {share:.3g}") for e, share in points),
+        reach,
     )
 
 

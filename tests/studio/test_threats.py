@@ -751,6 +751,12 @@ def test_a_stopped_studio_closes_its_session(tmp_path):
     assert len(list(tmp_path.glob("*.session"))) == 1
 
 
+def test_each_picture_of_a_plan_has_a_table_of_its_numbers(looked_at):
+    html = looked_at.planned()["html"]
+    assert html.count("<figure") == html.count("<summary>As numbers</summary><table>") == 2
+    assert '<td>0 to 10</td><td class="n">±1</td>' in html
+
+
 def test_each_bound_says_who_stated_it(studio):
     html = studio.planned()["html"]
     assert html.count("nobody yet") == 2
@@ -766,6 +772,14 @@ def test_a_private_look_is_its_own_route(studio):
     html = studio.api("look", plan=found["plan"]).json()["html"]
     assert "60 rows; 0 are dropped" in html
     assert not (studio.server.desk.folder / "trips.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(337_312.4, "337,312"), (-12_345.6, "-12,346"), (9999.4, "9999"), (0.012345, "0.01235"), (4e12, "4e+12")],
+)  # fmt: skip
+def test_a_count_of_rows_is_read_without_an_exponent(value, text):
+    assert desk._figure(value) == text
 
 
 def test_the_socket_has_no_delay(studio):
