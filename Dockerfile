@@ -6,10 +6,13 @@
 FROM python:3.12-slim-bookworm AS made
 WORKDIR /made
 COPY . .
-RUN python -m venv /opt/opendp_sim && /opt/opendp_sim/bin/pip install --no-cache-dir ".[studio,parquet]"
+# Compiled by content, not by time: copies have other times, and a read-only root would compile at every start.
+RUN python -m venv /opt/opendp_sim \
+ && /opt/opendp_sim/bin/pip install --no-cache-dir --no-compile ".[studio,parquet]" \
+ && /opt/opendp_sim/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/opendp_sim/lib
 
 FROM python:3.12-slim-bookworm
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin serve
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin serve
 COPY --from=made /opt/opendp_sim /opt/opendp_sim
 ENV PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
 USER 10001:10001

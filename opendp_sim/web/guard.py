@@ -48,6 +48,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_ONCE = ("authorization", "content-type", "host", "idempotency-key", "origin", "sec-fetch-site")
+"""Headers that decide: of two, this server and a proxy could each read another one."""
 _log = logging.getLogger("opendp_sim.web")
 
 
@@ -163,6 +165,9 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         if path in self._probed:
             return
+        for name in _ONCE:
+            if len(headers.getlist(name)) > 1:
+                raise HttpRefusal(400, "header", f"the header `{name}` once")
         if headers.get("host", "").lower() not in self._hosts:
             raise HttpRefusal(421, "host", "the host that this server was started with")
         if path in self._linked and scope["method"] == "GET":

@@ -120,6 +120,21 @@ def test_another_page_is_refused(client, headers):
     assert client.get("/", headers=headers).status_code == 200  # a link to it
 
 
+@pytest.mark.parametrize("name", guard._ONCE)
+def test_a_header_that_decides_comes_once(host, name):
+    """Of two keys a proxy charged one and this server the other; of two origins one was looked at."""
+    own = {"host": host, "content-type": "application/json", "content-length": "2"}
+    lines = [*own.items(), (name, own.get(name, "x")), (name, "y")]
+    if name in ("host", "content-type"):
+        lines = [*own.items(), (name, "y")]
+    sent = "".join(f"{each}: {value}\r\n" for each, value in lines)
+    address = host.split(":")
+    with socket.create_connection((address[0], int(address[1]))) as twice:
+        twice.settimeout(20)
+        twice.sendall(f"POST /echo HTTP/1.1\r\n{sent}\r\n{{}}".encode())
+        assert twice.recv(100).startswith(b"HTTP/1.1 400")
+
+
 def test_the_own_page_is_not(client, host):
     for name in ("none", "same-origin"):
         headers = {"sec-fetch-site": name, "origin": f"http://{host}"}
