@@ -23,9 +23,9 @@ from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
-from opendp_sim.audit.sweep import audit_constructor
 from tests.audit.mechanisms import audited
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
+from tests.audit.sweep import audit_constructor
 
 CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit"
 BETA = 1e-3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import _results, speed_lines
+from benchmarks import _results, audit_gallery, speed_lines
 from opendp_sim.core.mechanism import REGISTRY
 
 BENCH = Path(__file__).parents[1] / "benchmarks"
@@ -78,6 +78,15 @@ def test_a_line_that_is_slower_three_times_fails_the_nightly_check(
     assert speed_lines.main() == fails
     assert ("slower than recorded: a line" in capsys.readouterr().out) == fails
     assert next(ratios, None) is None  # each was looked at
+
+
+def test_the_page_of_famous_mistakes_is_made_of_its_figure() -> None:
+    """`python benchmarks/audit_gallery.py --page` writes it."""
+    assert audit_gallery.PAGE.read_text("utf-8") == audit_gallery.page()
+    head, *rows = _results.figures()["audit/gallery"]["value"][0]
+    assert head[3] == "verdict"
+    assert sum(row[3] == "refuted" for row in rows) >= 20
+    assert [row[2] for row in rows if "](http" not in row[1]] == []
 
 
 def test_commits_that_are_cited_exist() -> None:

@@ -85,3 +85,11 @@ def test_a_layer_without_a_draw_did_not_run(monkeypatch: pytest.MonkeyPatch) -> 
     assert report.checks == "L0 ran; L1, L2, L3, L4, L5 did not"
     assert "Infinity" not in report.to_json()
     assert '"inf"' not in report.to_json()
+
+
+def test_too_few_draws_stand_in_the_first_line() -> None:
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    counted = space >> dp.t.then_count() >> dp.m.then_laplace(0.5)
+    budget = replace(Effort.of("quick"), seconds=0.6, total=1.0, bet_pairs=40)
+    first = str(audit(counted, 1, budget)).splitlines()[0]
+    assert "too few draws to see anything: 40 a side" in first

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from opendp_sim.accounting.evidence import fallen, record, tier
 from opendp_sim.audit import assert_not_refuted, audit, to_sarif
 from opendp_sim.audit.findings import Effort
-from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.errors import AuditError
@@ -27,6 +26,7 @@ from tests._small import write_small
 from tests._tiers import some
 from tests.audit.growing import audit_until, refuted
 from tests.audit.stand_ins import LINE, SYMMETRIC
+from tests.audit.sweep import audit_constructor
 from tests.cases import cases
 
 SPECS = Path(__file__).parents[2] / "specs"

@@ -257,6 +257,8 @@ def _white_box(subject: Subject, sample: PairSample) -> dict[str, Score]:
 # --------------------------------------------------------------------------------------------------
 
 _LAYER = "L3 distribution"
+_TOO_FEW = "too few draws to see anything"
+"""What the first line of a report says, too, where nothing else is known of a release."""
 _SMALL_DELTA = 0.1
 """Where on a curve the power is stated: at the first epsilon with so little beside it."""
 _FEWEST = 150
@@ -415,6 +417,7 @@ def _quiet(race: Race, rounds: int, sample: PairSample) -> LayerResult:
     least = smallest_excess(epsilon, rounds, race.beta, delta)
     bound = _lower_bound(race, sample)
     told = _bound_text(epsilon, delta, rounds, race.beta, least)
+    idle = {"idle": told} if told.startswith(_TOO_FEW) and race.subject.core is None else {}
     return LayerResult(
         _LAYER,
         "not refuted" if rounds else "skipped",
@@ -427,6 +430,7 @@ def _quiet(race: Race, rounds: int, sample: PairSample) -> LayerResult:
             "rounds": rounds,
             "lower_bound": bound,
             "smallest_epsilon_seen": least if math.isfinite(least) else None,
+            **idle,
         },
     )
 
@@ -443,7 +447,7 @@ def _bound_text(epsilon: float, delta: float, rounds: int, beta: float, least: f
         )
     chance = smallest_chance(epsilon, rounds, beta, delta)
     if math.isinf(chance):
-        return f"too few draws to see anything: {rounds} a side {where}"
+        return f"{_TOO_FEW}: {rounds} a side {where}"
     return (
         f"{rounds} draws a side: an event of probability {math.ceil(1000 * chance) / 1000:.3g} that a "
         f"neighbour never has, {where}, {shown}"

@@ -47,11 +47,11 @@ class TakenApart:
         name, parts = made_by(made)
         if name == "make_chain_mt":
             self.parted = True
-            return _after(self.measurement(parts["measurement1"]), self._before(parts))
+            return _then(self._before(parts), self.measurement(parts["measurement1"]))
         if name == "make_chain_pm":
             self.functions.append(_shown(parts["postprocess1"]))
             shown = self._quoted(self.functions[-1])
-            return _after(shown, self.measurement(parts["measurement0"]))
+            return _then(self.measurement(parts["measurement0"]), shown)
         if name in RESTATED and "measurement" in parts:
             return self.measurement(parts["measurement"])
         if name == "make_composition" and isinstance(parts.get("measurements"), (list, tuple)):
@@ -119,10 +119,6 @@ def _shown(function: Run) -> Run:
         raise LookupError  # called by itself, the release goes through OpenDP once more
     shown: Run = parts["function"]
     return shown
-
-
-def _after(second: Run, first: Run) -> Run:
-    return partial(_both, first, second)
 
 
 def _then(first: Run, second: Run) -> Run:

@@ -108,10 +108,6 @@ class Wealth:
         self.purses = np.logaddexp(paths[:, stop - 1] + math.log1p(-share), even)
         return bool(reached.size)
 
-    def rejects(self, beta: float) -> bool:
-        """Say whether the claim is refuted at this risk."""
-        return self.peak >= -math.log(beta)
-
 
 def settle_bets(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
     """Return the log-factors of each wealth on fresh outputs, (players, rounds)."""

@@ -62,8 +62,6 @@ class Tracer:
     """The first calculated excess that no draws confirmed."""
     seen: Scan = field(default_factory=Scan)
     words: str = ""
-    seconds_a_run: float = 0.0
-    """Nominal seconds of a run along its tape, as the scan met them."""
 
     def __post_init__(self) -> None:
         self.tape = Tape(self.subject.outer, self.rng)
@@ -164,8 +162,7 @@ class Tracer:
     def look_around(self) -> None:
         """Explore records, and scan pairs along their tapes."""
         self._explore()
-        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), work_seconds()
-        runs = self.tape.runs
+        seconds = min(self.budget.scan_seconds, self.left(0.4))
         self.seen = scan(
             self.tape,
             self.function,
@@ -179,7 +176,6 @@ class Tracer:
         )
         if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
             self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
-        self.seconds_a_run = (work_seconds() - begin) / max(self.tape.runs - runs, 1)
 
     def _explore(self) -> None:
         """Fill the space with the costliest records of each path."""
