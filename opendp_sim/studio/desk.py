@@ -621,7 +621,7 @@ def _quantiles_at(release: Release, share: float) -> dict[str, Any]:
 
 
 def _figure(value: float) -> str:
-    """Return a number with four digits, and a large one with all before the point."""
+    """Return a number with four digits, or a large one whole."""
     return f"{value:,.0f}" if _LARGE[0] <= abs(value) < _LARGE[1] else f"{value:.4g}"
 
 
