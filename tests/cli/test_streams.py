@@ -139,6 +139,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "ledger verify": ("ledger", "verify", "люди.ledger"),
     "explain": ("explain", "шум", "--spec", "спец.yaml"),
     "session": ("session", "сессия.yaml"),
+    "recommend": ("recommend", "top", "--size", "50"),
     "ops": ("ops",),
     "schema": ("schema",),
     "stubs": ("stubs",),
