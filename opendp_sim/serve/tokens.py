@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import stat
 import time
 from collections.abc import Callable
@@ -77,9 +78,10 @@ def read_tokens(path: Path) -> _TokenFile:
     """Read a file of tokens, which nobody else may write (OS601)."""
 
     def other(came: str) -> DataError:
+        command = f"opendp-sim serve token NAME --role analyst --tokens {shlex.quote(str(path))}"
         return DataError(
             "OS601", str(path), expected="a file of tokens that only its owner may write", got=came,
-            hint="make one with `opendp-sim serve token NAME --role analyst`.",
+            hint=f"make one with `{command}`.",
         )  # fmt: skip
 
     try:

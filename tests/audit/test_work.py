@@ -94,7 +94,7 @@ def test_garbage_costs_a_run_nothing() -> None:
 def test_the_last_guard_ends_what_has_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call into C costs one line; the report warns that the search was ended early."""
     made = _made(_NOISE, 9.0)
-    assert not audit(made, 1, _SMALL).warnings
+    assert not any("last guard" in text for text in audit(made, 1, _SMALL).warnings)
     monkeypatch.setattr(work, "_GUARD", 0.0)
     report = audit(made, 1, _SMALL)
     assert report.verdict == "not refuted"

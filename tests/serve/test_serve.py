@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 import uuid
@@ -350,6 +351,15 @@ def test_the_page_has_no_fact_and_only_its_own_files(house):
         size += len(house.client.get(f"/static/{name}").content)
     assert size < 60_000
     assert "innerHTML" not in house.client.get("/static/explorer.js").text
+
+
+def test_a_missing_file_of_tokens_names_the_command_that_makes_it(tmp_path):
+    """The command wrote a file elsewhere, and the refusal came again."""
+    with pytest.raises(DataError, match="OS601") as caught:
+        read_tokens(tmp_path / "some where" / "tokens.json")
+    command = shlex.split(caught.value.hint.partition("`")[2].partition("`")[0])
+    assert command[:3] == ["opendp-sim", "serve", "token"]
+    assert command[-2:] == ["--tokens", str(tmp_path / "some where" / "tokens.json")]
 
 
 def test_tokens_end_are_taken_back_and_are_nowhere_in_clear(tmp_path):
