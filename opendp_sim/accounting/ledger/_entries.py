@@ -59,6 +59,11 @@ class Terms:
         """The JSON form."""
         return {"measure": self.measure, "unit": self.unit, "limit": self.limit.plain()}
 
+    @property
+    def words(self) -> dict[str, str]:
+        """Each term in words."""
+        return {"measure": self.measure, "unit": self.unit, "limit": self.limit.text}
+
 
 def canonical_json(value: Any) -> str:
     """Return JSON that is the same for the same value."""

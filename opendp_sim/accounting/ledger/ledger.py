@@ -123,11 +123,14 @@ class Ledger(LedgerHistory):
 
     def _check_terms(self, terms: Terms | None) -> None:
         if terms is not None and terms != self.terms:
+            own, others = self.terms.words, terms.words
+            names = [name for name in own if getattr(self.terms, name) != getattr(terms, name)]
             raise refused(
                 self.path,
-                f"the terms it was made with: {canonical_json(self.terms.plain())}",
-                canonical_json(terms.plain()),
-                "state the same measure, unit and limit, or charge another ledger.",
+                ", ".join(f"{name} {own[name]}" for name in names),
+                ", ".join(f"{name} {others[name]}" for name in names),
+                f"the ledger's {' and '.join(names)} stay as its first run stated: put them back, or "
+                "charge another ledger.",
             )
 
     def close(self) -> None:

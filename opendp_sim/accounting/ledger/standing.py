@@ -26,6 +26,7 @@ class LedgerStanding:
         before: the sum of these losses, beside the limit.
         after: the same with one run more.
         room: how many such runs fit, at most 1,000.
+        mend: what to do about ``refused``.
     """
 
     file: str
@@ -37,6 +38,7 @@ class LedgerStanding:
     before: Total | None = None
     after: Total | None = None
     room: int = 0
+    mend: str = ""
 
     @property
     def fits(self) -> bool:

@@ -194,7 +194,7 @@ def standing(plan: Plan) -> LedgerStanding | None:
         return standing_of_ledger(path, terms, plan.charge)
     except BudgetError as error:
         why = f"expected {error.expected}; got {error.got}"
-        return LedgerStanding(str(path), terms.unit, plan.charge, why)
+        return LedgerStanding(str(path), terms.unit, plan.charge, why, mend=error.hint)
 
 
 def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
