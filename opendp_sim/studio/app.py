@@ -39,7 +39,7 @@ _STATIC = {
     "page.css": (_REPORT, "text/css"),
 }
 """All files that a request can name."""
-_REPORT_CSP = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+_FILE_CSP = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 _BODY = 64 * 1024
 """Bytes of a body."""
 _DAY = 24 * 3600.0
@@ -145,7 +145,7 @@ class _Page:
         done, what = found
         if what == "report" and done.certificate is not None:
             text = await to_thread.run_sync(_report, done.certificate, limiter=self._one)
-            return HTMLResponse(text, headers={"content-security-policy": _REPORT_CSP})
+            return _download(f"{done.file.stem}.html", text.encode())
         name, content = f"{done.file.stem}.yaml", done.laid.text.encode()
         if what != "spec" and done.certificate is not None:
             file = done.file if what == "release" else done.certificate
@@ -161,7 +161,10 @@ def _report(certificate: Path) -> str:
 
 def _download(name: str, content: bytes) -> Response:
     plain = name.encode("ascii", "replace").decode().replace('"', "_").replace("\\", "_")
-    head = {"content-disposition": f'attachment; filename="{plain}"'}
+    head = {
+        "content-disposition": f'attachment; filename="{plain}"',
+        "content-security-policy": _FILE_CSP,
+    }
     return Response(content, media_type="application/octet-stream", headers=head)
 
 

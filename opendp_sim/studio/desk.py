@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from opendp_sim.dsl.files.staging import unfinished_run
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.reading import Finding, read_spec
+from opendp_sim.dsl.run.answer import may_be_empty
 from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.run.doctor import doctor
@@ -250,6 +251,8 @@ class Desk:
         _forget(self._plans, _PLANS)
         shown = None if form is None else form.plain()
         view = panel_of(plan, form)
+        if view.again and any(self._unfinished(plan)):
+            view = replace(view, again="")  # that run is finished for nothing
         found: Plain = {"state": "planned", "plan": key, "yaml": text, "form": shown, "view": view}
         return found | {"bounds": _public_values(plan)}
 
@@ -395,17 +398,28 @@ class Desk:
                 into = self._into(laid.plan)
                 done = apply(laid.plan, into=into, charged=self._note, expected_head=head)
             ((output, file),) = done.files.items()
-            body: Plain = done.plain() | {"file": file.name, "view": {"left": done.left or ""}}
+            found = (done.results.get(output), done.released.get(output))
+            view = {"left": done.left or "", "empty": any(map(may_be_empty, found))}
+            body: Plain = done.plain() | {"file": file.name, "view": view}
             del body["files"], body["certificates"], body["stores"]  # paths of this machine
             beside = done.certificates[output]
             return Done(laid, output, file, beside, body, _digests(file, beside))
         ((output, typed),) = laid.plan.outputs.items()
         self._sessions[nonce] = serve(laid.plan, charged=self._note, expected_head=head)
         store = store_path(laid.plan, typed)
-        return Done(laid, output, store, None, {"file": store.name, "view": {}})
+        return Done(laid, output, store, None, {"file": store.name, "view": {"empty": False}})
 
     def _earlier(self, plan: Plan, head: str) -> Applied | None:
         """Finish an interrupted run of this plan, or return None."""
+        for folder, reserve in self._unfinished(plan):
+            with suppress(ReleaseError):  # it was finished, but for its own folder
+                return apply(
+                    plan, into=folder, resume=reserve, charged=self._note, expected_head=head
+                )
+        return None
+
+    def _unfinished(self, plan: Plan) -> Iterator[tuple[Path, int]]:
+        """Yield the folder and entry of each interrupted run of this plan."""
         begun = self._another(plan, "")
         more = sorted(
             p for p in self.folder.iterdir() if p.name.startswith(begun) and _is_folder(p)
@@ -413,11 +427,7 @@ class Desk:
         for folder in (self.folder, *more):
             reserve = unfinished_run(folder, plan.program.hash)
             if reserve is not None:
-                with suppress(ReleaseError):  # it was finished, but for its own folder
-                    return apply(
-                        plan, into=folder, resume=reserve, charged=self._note, expected_head=head
-                    )
-        return None
+                yield folder, reserve
 
     def _opened(self, run: str) -> Plain:
         """Return the view of an open session."""

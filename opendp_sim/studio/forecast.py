@@ -13,7 +13,7 @@ from opendp_sim.accounting.ledger.ledger import Entry
 from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.dsl.plan.gaussian_facts import noise_ratios
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.plan.statements import PlanStatements, tell
+from opendp_sim.dsl.plan.statements import PlanStatements, serves, tell
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.report.charts import dial, round_ticks
 from opendp_sim.studio.questions import QUESTIONS, Form
@@ -35,6 +35,9 @@ class Panel:
         right: right guesses of an attacker, in words.
         dial, curve, near: pictures.
         table, reach: the numbers of the curve and of what is near.
+        asked: the question and its columns.
+        drops: when the gate drops a row, empty if it drops none.
+        again: when the same plan was released, empty if never.
     """
 
     told: PlanStatements
@@ -47,16 +50,14 @@ class Panel:
     near: Markup | None
     table: tuple[tuple[str, str], ...]
     reach: tuple[tuple[str, str, str], ...]
+    asked: str
+    drops: str
+    again: str
 
     @property
     def spent(self) -> str:
         """What is used of the limit, in percent."""
         return _percent(self._shares[0])
-
-    @property
-    def taken(self) -> str:
-        """What this run uses of the limit, in percent."""
-        return _percent(self._shares[1] - self._shares[0])
 
     @property
     def after(self) -> str:
@@ -65,9 +66,40 @@ class Panel:
 
     @property
     def left(self) -> str:
+        """What is left of the limit now, in percent, rounded down."""
+        return self._rest(self._shares[0])
+
+    @property
+    def leaves(self) -> str:
         """What is left after this run, in percent, rounded down."""
+        return self._rest(self._shares[1])
+
+    @property
+    def room(self) -> str:
+        """How many runs fit, or why this one does not."""
+        ledger = self.standing
+        if ledger is None or ledger.before is None or ledger.after is None:
+            return ""
+        rest, after = ledger.before.rest, ledger.after
+        delta = after.exact[1] - ledger.before.exact[1] if len(after.exact) > 1 else 0
+        left = rest.get("delta", 0)
+        if not ledger.fits:
+            part = "delta" if delta > left else " or ".join(n for n in rest if n != "delta")
+            if not any(rest.get(name, 0) for name in part.split(" or ")):
+                why = f"no {part} is left, and the limit is fixed since the first run"
+            else:
+                why = f"lower {'Delta of one run' if part == 'delta' else part}"
+            return f"This run does not fit: {why}. Left now: {ledger.before.left_text}."
+        if delta and delta == left:
+            mend = "lower Delta of one run" + (
+                "" if ledger.head else ", or raise the limit's delta"
+            )
+            return f"This run uses all delta that is left: no run fits after it. Else {mend}."
+        return f"{self.told.repeat.value}."
+
+    def _rest(self, share: float) -> str:
         known = self.standing is not None and not self.standing.refused
-        return f"{math.floor(100 * (1.0 - self._shares[1])) if known else 0}%"
+        return f"{math.floor(100 * (1.0 - share)) if known else 0}%"
 
     @property
     def large(self) -> bool:
@@ -110,7 +142,44 @@ def panel_of(plan: Plan, form: Form | None) -> Panel:
         near,
         tuple((f"{e:g}", f"× {share:.3g}") for e, share in points),
         reach,
+        _asked(plan, form),
+        _drops(plan),
+        _again(plan, ledger),
     )
+
+
+def _asked(plan: Plan, form: Form | None) -> str:
+    """Return the question and its columns."""
+    if form is None:
+        return f"{plan.program.name}: a spec of its own"
+    uses = QUESTIONS[form.question].uses
+    names = [form.item] if "item" in uses else list(form.columns)
+    of = form.label if {"label", "any_label"} & uses else form.target if "target" in uses else ""
+    return f"{QUESTIONS[form.question].name}: {', '.join(names)}{f' by {of}' if of else ''}"
+
+
+def _drops(plan: Plan) -> str:
+    """Return in one sentence when the gate drops a row."""
+    columns = [
+        c
+        for e in plan.program.data
+        if e.ingest == "enforce" and not e.public
+        for c in e.records.columns
+    ]
+    numbers = [c.name for c in columns if not c.keys and c.numpy_dtype.kind != "O"]
+    why = [f"{' or '.join(numbers)} holds no number"] if numbers else []
+    why += [f"{c.name} holds none of its classes" for c in columns if c.keys]
+    return f"A row is dropped where {', or '.join(why)}." if why else ""
+
+
+def _again(plan: Plan, ledger: LedgerStanding | None) -> str:
+    """Return when the ledger was last charged for this program."""
+    if ledger is None or serves(plan):
+        return ""
+    same = [
+        r for r in ledger.runs if r.kind == "charge" and r.body.get("program") == plan.program.hash
+    ]
+    return f"{_run(same[-1])['time']} UTC" if same else ""
 
 
 def _run(entry: Entry) -> dict[str, str]:

@@ -23,7 +23,7 @@ from opendp_sim.dsl.plan import plan as planner
 from opendp_sim.studio import app, desk
 from opendp_sim.studio.desk import Desk
 from opendp_sim.web import guard
-from tests.studio.conftest import BODY, serving, write_table
+from tests.studio.conftest import BODY, HEADER, serving, write_table
 
 APIS = ("header", "plan", "spend", "show", "ask", "end", "ticket", "look")
 
@@ -597,6 +597,57 @@ def test_a_limit_is_a_limit(studio):
     assert "Nothing was charged" in refused.json()["error"]["text"]
 
 
+TOP = {"question": "top", "item": "kind", "unit": "who", "most": 1}
+
+
+def test_a_run_that_uses_all_delta_says_so_before_and_after(studio):
+    """Lowering epsilon cannot help once no delta is left."""
+    first = studio.planned(**TOP)["html"]
+    assert "uses all delta" in first
+    assert "raise the limit&#39;s delta" in first
+    assert "uses all delta" not in studio.planned(**TOP, delta=4e-7)["html"]
+    assert studio.spend(studio.planned(**TOP, delta=8e-7)).status_code == 200
+    assert "does not fit: lower Delta of one run." in studio.planned(**TOP)["html"]
+    last = studio.planned(**TOP, delta=2e-7)
+    assert "uses all delta" in last["html"]
+    assert "raise the limit" not in last["html"]
+    assert studio.spend(last).status_code == 200
+    assert "does not fit: no delta is left" in studio.planned(**TOP)["html"]
+
+
+def test_a_run_beyond_epsilon_is_said_to_need_less_of_it(studio):
+    assert studio.spend(studio.planned(epsilon=2)).status_code == 200
+    assert "does not fit: lower epsilon." in studio.planned(epsilon=3)["html"]
+
+
+def test_a_changed_limit_is_said_in_words(studio):
+    assert studio.spend(studio.planned()).status_code == 200
+    html = studio.planned(limit=5)["html"]
+    assert "expected limit epsilon 3, delta 1e-06; got limit epsilon 5, delta 1e-06" in html
+    assert "limit stay as its first run stated: put them back" in html
+    assert "{" not in html
+
+
+def test_what_is_left_is_of_now_and_a_second_run_of_a_plan_is_said(studio):
+    found = studio.planned()
+    assert "100% left now" in found["html"]
+    assert 'data-left="100%"' in found["html"]
+    assert "The same plan" not in found["html"]
+    after = re.search(r"<p>(\d+)% after this run", found["html"])[1]
+    assert studio.spend(found).status_code == 200
+    again = studio.planned()["html"]
+    assert f"{after}% left now" in again
+    assert re.search(r"The same plan was released at \d{4}-\d\d-\d\d \d\d:\d\d UTC", again)
+    assert 'data-again=""' not in again
+    assert "The same plan" not in studio.planned(epsilon=0.5)["html"]
+
+
+def test_a_confirmation_names_question_columns_and_dropped_rows(looked_at):
+    html = looked_at.planned(question="classes", label="kind", keys="a, b")["html"]
+    assert 'data-asked="Classes: x, y by kind"' in html
+    assert "where x or y holds no number, or kind holds none of its classes." in html
+
+
 @pytest.mark.parametrize("charges", [False, True])
 def test_whether_a_refused_run_was_charged_is_read_from_the_ledger(studio, monkeypatch, charges):
     """A refusal before the charge and one after it may have the same code."""
@@ -624,15 +675,29 @@ def test_a_release_is_asked_and_taken_away(studio):
     assert found["big"] in ("a", "b")
     assert [row[0] for row in found["rows"]] == ["a", "b"]
     assert studio.api("ask", run=run, at={"x": 0.5}).status_code == 422
-    for what, start in (("release", b"PK"), ("certificate", b"{"), ("spec", b"spec:")):
+    kinds = {"release": b"PK", "certificate": b"{", "spec": b"spec:", "report": b"<!doctype html"}
+    for what, start in kinds.items():
         href = studio.api("ticket", run=run, what=what).json()["href"]
         taken = studio.get(href, headers={"authorization": ""})
         assert taken.content.startswith(start)
         assert "attachment" in taken.headers["content-disposition"]
+        assert "sandbox" in taken.headers["content-security-policy"]
         assert studio.get(href).status_code == 410
-    report = studio.get(studio.api("ticket", run=run, what="report").json()["href"])
-    assert "sandbox" in report.headers["content-security-policy"]
-    assert "<h1>" in report.text
+    assert "<h1>" in taken.text
+    assert 'filename="trips-classes.html"' in taken.headers["content-disposition"]
+
+
+@pytest.mark.parametrize("words", [{}, {"question": "means"}])
+def test_a_release_of_no_records_says_so_before_its_answers(words, tmp_path):
+    rows = [f"Bern,{i % 10},a,p{i}" for i in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join([HEADER, *rows, ""]), encoding="utf-8")
+    words = words | {"epsilon": 3, "limit": 9}
+    with serving(tmp_path / "t.csv") as studio:
+        empty = studio.spend(studio.planned(**words)).json()["html"]
+        columns = {"y": BODY["columns"]["y"]}
+        filled = studio.spend(studio.planned(**words, columns=columns)).json()["html"]
+    assert "there may be none" in empty.partition('class="parts"')[0]
+    assert "there may be none" not in filled
 
 
 @pytest.mark.few(1)

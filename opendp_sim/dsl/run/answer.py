@@ -168,6 +168,12 @@ def released_records(result: Any) -> tuple[float, float] | None:
     return None
 
 
+def may_be_empty(result: Any) -> bool:
+    """Return whether the released number of records is within its noise."""
+    found = released_records(result)
+    return found is not None and found[0] <= found[1]
+
+
 def records_note(result: Any, expected: int | None) -> str:
     """Return a line on the released number of records, if known.
 
@@ -180,7 +186,7 @@ def records_note(result: Any, expected: int | None) -> str:
     told = (
         f"records about {max(count, 0.0):,.0f}, as released (noise moves it by up to {reach:,.0f})"
     )
-    if expected is None and count <= reach:
+    if expected is None and may_be_empty(result):
         return (
             f"{told}; that may be none: if you expected more, run `opendp-sim doctor` on the spec, as "
             "cells that cannot be read drop records"

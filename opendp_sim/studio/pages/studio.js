@@ -125,7 +125,7 @@ function facts() {
 
 
 // --- two plans side by side ---
-const standing = () => { const { error, right, after, epsilon, limit } = $("facts").dataset; return { yaml: $("yaml").value, rows: [["Question", $("custom").hidden ? `${questions[form.question].name}: ${form.item || Object.keys(form.columns).join(", ")}` : "a spec of its own"], ["Costs", epsilon], ["Error", error], ["Attacker", right], ["Limit used", limit ? `${after} of ${limit}` : "–"]] }; };
+const standing = () => { const { error, right, after, epsilon, limit, asked } = $("facts").dataset; return { yaml: $("yaml").value, rows: [["Question", asked], ["Costs", epsilon], ["Error", error], ["Attacker", right], ["Limit used", limit ? `${after} of ${limit}` : "–"]] }; };
 function compared() {
   const now = plan ? standing() : null;
   $("compare").hidden = !now && !kept; $("keep").disabled = !now; $("keptnote").hidden = !!kept;
@@ -160,7 +160,7 @@ const row = (name, text) => [el("dt", { textContent: name }), el("dd", { textCon
 $("spend").addEventListener("click", () => {
   const about = $("facts").dataset;
   $("sure").dataset.plan = plan; $("sure").dataset.head = about.head; // what is shown here is what is confirmed
-  $("surefacts").replaceChildren(...row("Costs", about.epsilon), ...row("Ledger", `${about.before} spent now, ${about.after} afterwards, of ${about.limit}`), ...row("Error", about.error), ...row("Attacker", about.right));
+  $("surefacts").replaceChildren(...(about.again ? row("Again", `The same plan was released at ${about.again}; this would be charged again.`) : []), ...row("Question", about.asked), ...row("Costs", about.epsilon), ...row("Ledger", `${about.before} spent now, ${about.after} afterwards, of ${about.limit}`), ...row("Error", about.error), ...row("Attacker", about.right), ...(about.drops ? row("Dropped", `${about.drops} A private look counts such rows before you spend.`) : []));
   typed = about.large === "1" ? file : ""; $("typebox").hidden = !typed; $("typed").value = ""; check();
   $("sureyes").textContent = `Spend ${short(about.epsilon)}`; $("sure").returnValue = "no"; $("sure").showModal();
 });
@@ -210,10 +210,8 @@ function listen() {
     $("end").addEventListener("click", async () => { await call("end", { run: box.dataset.run }); once.disabled = $("end").disabled = true; door("Data closed", false); look($("yaml").value); });
   }
   for (const button of $("result").querySelectorAll("[data-what]")) button.addEventListener("click", async () => {
-    const tab = button.dataset.what === "report" ? open("about:blank") : null;
     const [got, ok] = await call("ticket", { run: button.parentElement.dataset.run, what: button.dataset.what });
-    if (!ok || !got.href) return;
-    if (tab) { tab.opener = null; tab.location = got.href; } else location.assign(got.href);
+    if (ok && got.href) location.assign(got.href); // a file to keep: the page stays
   });
 }
 
