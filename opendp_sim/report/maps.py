@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.types.error_terms import WITHIN, wide
 from opendp_sim.report.charts import curve_chart, heat_map
 
 Grid = NDArray[np.float64]
@@ -21,9 +22,16 @@ SURE = 2.0
 """Deviations of its noise that a number must exceed to be coloured."""
 Shown = tuple[Literal["picture", "table"], object, str]
 """A kind of part, its body, and its note."""
+_LARGE = (1e4, 1e12)
+"""Numbers that are written without an exponent."""
 _ACROSS = 44
 _TOLD = 4
 """Places whose answers stand beside a map."""
+
+
+def figure(value: float) -> str:
+    """Return a number with four digits, or a large one whole."""
+    return f"{value:,.0f}" if _LARGE[0] <= abs(value) < _LARGE[1] else f"{value:.4g}"
 
 
 def shown_classes(release: Release) -> Iterator[Shown]:
@@ -40,7 +48,7 @@ def shown_classes(release: Release) -> Iterator[Shown]:
     found = release.ask("nearest_class", asked)
     rows = []
     for at, place in enumerate(places):
-        where = ", ".join(f"{n} {v:.4g}" for n, v in list(zip(columns, place, strict=True))[:3])
+        where = ", ".join(f"{n} {figure(v)}" for n, v in list(zip(columns, place, strict=True))[:3])
         named = found["label"][at]
         name = str(found.labels[int(named)] if found.labels is not None else named)
         sure = found["margin"][at] >= SURE * found["margin_deviation"][at]
@@ -77,6 +85,7 @@ def shown_density(release: Release) -> Iterator[Shown]:
         sides = ((names[0], x[0], x[-1]), (names[1], y[0], y[-1]))
         yield "picture", heat_map(values.tolist(), (values >= SURE * noise).tolist(), sides), ""
         note += "The stronger the colour, the more rows are near; hatched is within the noise. "
+    note += f"± is the noise of {WITHIN} of answers. "
     yield "table", _places(names, asked, told), f"{note}Reading it costs no further privacy."
 
 
@@ -89,9 +98,9 @@ def _places(
     rows = []
     for at in picked:
         value, noise = float(told["density"][at]), float(told["noise_error"][at])
-        place = ", ".join(f"{name} {asked[name][at]:.4g}" for name in names)
-        answer = f"{value:,.4g}" if value >= SURE * noise else "within the noise of 0"
-        rows.append((place, f"{answer} ± {noise:,.2g}"))
+        place = ", ".join(f"{name} {figure(asked[name][at])}" for name in names)
+        answer = figure(value) if value >= SURE * noise else "within the noise of 0"
+        rows.append((place, f"{answer} ± {wide(noise)}"))
     return rows
 
 

@@ -42,7 +42,7 @@ from opendp_sim.dsl.run.stores import sessions_of, store_path
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import Span
 from opendp_sim.report.answer import released_parts
-from opendp_sim.report.maps import SURE, numeric_columns, predicted_column
+from opendp_sim.report.maps import SURE, figure, numeric_columns, predicted_column
 from opendp_sim.studio.forecast import panel_of
 from opendp_sim.studio.questions import (
     QUESTIONS,
@@ -565,8 +565,6 @@ def _plain_error(error: SimError) -> Plain:
 _SHARE = "share"
 """The slider of a release of quantiles."""
 _ENDS = (0.01, 0.99)
-_LARGE = (1e4, 1e12)
-"""Numbers that are written without an exponent."""
 
 
 def sliders_of(release: Release) -> list[dict[str, Any]]:
@@ -603,7 +601,7 @@ def answer_at(release: Release, at: Mapping[str, Any]) -> dict[str, Any]:
     if (target := predicted_column(release)) is not None:
         queries[target] = [0.0]  # which is ignored
         value = float(release.ask("regress", queries)["prediction"][0])
-        return {"big": _figure(value), "small": f"{target} on the line", "rows": []}
+        return {"big": figure(value), "small": f"{target} on the line", "rows": []}
     rows = _sums(release, queries)
     if rows and not rows[0][0]:
         _, big, small = rows[0]
@@ -624,15 +622,10 @@ def _quantiles_at(release: Release, share: float) -> dict[str, Any]:
     found = release.ask("quantiles", shares=(share,)).table()
     each = []
     for at, name in enumerate(found["column"][:_CLASSES]):
-        value, low, high = (_figure(found[end][at]) for end in ("quantile", "lower", "upper"))
+        value, low, high = (figure(found[end][at]) for end in ("quantile", "lower", "upper"))
         whose = f"{name}, {found['class'][at]}" if "class" in found else str(name)
         each.append((whose, f"{value}, 95% within {low} to {high}"))
     return {"big": f"{100 * share:.3g}%", "small": "of the records are below", "rows": each}
-
-
-def _figure(value: float) -> str:
-    """Return a number with four digits, or a large one whole."""
-    return f"{value:,.0f}" if _LARGE[0] <= abs(value) < _LARGE[1] else f"{value:.4g}"
 
 
 def _votes(found: Any, served: Served, plan: Plan) -> Plain:
@@ -662,10 +655,8 @@ def _sums(release: Release, queries: Mapping[str, Any]) -> list[tuple[str, str, 
     for name, value, noise, low, high in zip(found.labels or ("",), *parts, strict=True):
         sure = value >= SURE * noise
         within = (
-            f"95% within {_figure(max(low, 0.0))} to {_figure(high)}"
-            if sure
-            else "within the noise"
+            f"95% within {figure(max(low, 0.0))} to {figure(high)}" if sure else "within the noise"
         )
-        number = _figure(value) if sure else "about 0"
+        number = figure(value) if sure else "about 0"
         rows.append((str(name), number, within if found.labels else f"{words[word]}; {within}"))
     return rows

@@ -45,7 +45,8 @@ class Form:
     Attributes:
         source: the file, as a spec names it.
         question: a name in ``QUESTIONS``.
-        unit: ``row``, the column that names a person, or empty while nobody said.
+        unit: ``row``, the column that names a person, ``?`` while it is not chosen, or empty while nobody
+            said.
         rows: rows of one person that are used.
         ids: the dtype of the column that names a person.
         columns: the numbers that are compared.
@@ -269,6 +270,8 @@ def missing_part(form: Form) -> str:
         return "Choose a question."
     if not form.unit:
         return "Say whether a row is a person."
+    if form.unit == "?":
+        return "Choose the column of the person."
     lacks = [
         "columns" in asked.uses and _missing_columns(form, near="near" in asked.uses),
         "label" in asked.uses
@@ -310,6 +313,9 @@ def _missing_columns(form: Form, *, near: bool) -> str:
     open_ = [
         name for name, c in form.columns.items() if not c.low < c.high or (near and not c.near > 0)
     ]
+    turned = [name for name in open_ if form.columns[name].low >= form.columns[name].high]
+    if turned:
+        return f"Write a lower bound below the upper one: {', '.join(turned)} has none."
     return f"Write the bounds of {', '.join(open_)}." if open_ else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 
 import pytest
@@ -80,6 +81,20 @@ def test_a_form_is_read_back_from_its_text(cases):
         assert recipe_of(again).plan.program.hash == recipe.plan.program.hash
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("unit", "low", "high", "text"),
+    [
+        ("?", 0, 1, "Choose the column of the person."),
+        ("", 0, 1, "Say whether a row is a person."),
+        ("row", 9, 1, "Write a lower bound below the upper one: age has none."),
+        ("row", math.nan, 1, "Write the bounds of age."),
+    ],
+)
+def test_a_form_says_what_it_lacks(unit, low, high, text):
+    form = Form({"csv": "t.csv"}, unit=unit, columns={"age": ChosenColumn(low, high, 0.1)})
+    assert missing_part(form) == text
 
 
 @pytest.mark.few(4)

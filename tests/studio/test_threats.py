@@ -700,6 +700,18 @@ def test_a_release_of_no_records_says_so_before_its_answers(words, tmp_path):
     assert "there may be none" not in filled
 
 
+def test_a_table_states_the_error_at_the_level_of_the_card(studio):
+    columns = {"y": {"low": 0, "high": 100_000, "near": 6000}}
+    answer = studio.spend(studio.planned(columns=columns)).json()
+    table = answer["html"].partition("<h3>Ask it")[0]
+    (noise,) = {float(text) for text in re.findall(r"± ([\d.]+)", table)}
+    release = desk.Release.load(studio.server.desk.folder / answer["file"])
+    one = float(release.ask("density", {"y": [50_000.0]})["noise_error"][0])
+    assert noise == pytest.approx(2.12 * one, rel=0.05)
+    assert "noise of 95% of answers" in table
+    assert not re.search(r"y \d\.\d+e", table)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words",
@@ -844,7 +856,7 @@ def test_a_private_look_is_its_own_route(studio):
     [(337_312.4, "337,312"), (-12_345.6, "-12,346"), (9999.4, "9999"), (0.012345, "0.01235"), (4e12, "4e+12")],
 )  # fmt: skip
 def test_a_count_of_rows_is_read_without_an_exponent(value, text):
-    assert desk._figure(value) == text
+    assert desk.figure(value) == text
 
 
 def test_the_socket_has_no_delay(studio):

@@ -97,7 +97,7 @@ function lost() {
 async function send(text) {
   $("panel").setAttribute("aria-busy", "true");
   const began = performance.now();
-  const [got, ok] = await call("plan", text === undefined ? { names, form: { ...form, unit: form.unit === "?" ? "" : form.unit } } : { yaml: text });
+  const [got, ok] = await call("plan", text === undefined ? { names, form } : { yaml: text });
   $("panel").setAttribute("aria-busy", "false");
   if (!ok) { plan = null; state = "draft"; if (got.error?.text) paint([{ line: 0, text: got.error.text }]); facts(); return; }
   plan = got.plan ?? null; state = got.state; put("panel", got.html);
