@@ -69,7 +69,9 @@ class Worker:
         self.priced = None
         text = program_of(program, self.ledger)
         plan = sim.plan(json.loads(text))
-        claim = plan.claim if plan.claim is not None else plan.total
+        claim = plan.total if plan.program.privacy.measure in ("pure", "approx") else plan.claim
+        if claim is None:
+            raise ValueError("rho and mu are no epsilon: a budget needs `epsilon` and `delta`")
         epsilon, delta = (*claim, 0.0)[:2]
         digest = hashlib.sha256(text.encode()).hexdigest()
         self.priced = digest, plan, program["ask"]

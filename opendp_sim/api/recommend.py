@@ -401,7 +401,10 @@ class _Asked:
             column = declared(self.columns)
             select: dict[str, Any] = {"features": list(column)}
             if labelled:
-                column["label"] = {"dtype": "category", "keys": self.keys or ["a", "b"]}
+                column["label"] = {
+                    "dtype": "category",
+                    "keys": ["a", "b"] if self.keys is None else self.keys,
+                }
                 select["label"] = "label"
             steps = [{"select": select}, *self._rows()]
             if words.unit != "row":

@@ -41,7 +41,7 @@ EXIT_CODES = {
 GROUPS = {
     "Write a spec": {
         "init": ("about:init_command", "Write a commented template."),
-        "recommend": ("spec:recommend_command", "Rank mechanisms by predicted error."),
+        "recommend": ("recommend:recommend_command", "Rank mechanisms by predicted error."),
         "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
         "types": ("spec:types_command", "Print the type of every stage."),
         "doctor": (

@@ -176,8 +176,10 @@ def unit_of_distance(metric: dp.Metric, d_in: Any) -> dict[str, Any] | None:
     if isinstance(own, IdDistance):
         return {"add_remove": int(d_in), "of": own.identifier_column}
     if isinstance(metric, dp.FrameDistance):
-        whole = [b.per_group for b in _bounds_of(d_in) if not b.by and b.per_group is not None]
-        return unit_of_distance(metric.inner_metric, min(whole)) if whole else None
+        bounds = _bounds_of(d_in)  # others make fewer datasets neighbours than so many rows do
+        whole = [b.per_group for b in bounds if not b.by and b.num_groups is None]
+        known = len(whole) == len(bounds) == 1 and whole[0] is not None
+        return unit_of_distance(metric.inner_metric, whole[0]) if known else None
     if isinstance(metric, dp.SymmetricIdDistance):
         return {"add_remove": int(d_in), "of": metric.identifier.meta.output_name()}
     return None

@@ -38,6 +38,11 @@ PROGRAM: dict[str, Any] = {
     "ask": {"distance": {"queries": [[30.0]]}},
 }
 
+GAUSSIAN: dict[str, Any] = {
+    "steps": [*PROGRAM["steps"][:2], {"moments_sketch": {}}],
+    "release": {"noise": "gaussian", "scale": "solve", "spend": "100%"},
+}
+
 
 def example(name: str) -> Any:
     """Return a module of the example."""
@@ -111,8 +116,11 @@ def test_what_was_priced_is_released_once_and_nothing_else():
         {"contributions": 0},
         {"budget": {"epsilon": 0}},
         {"release": {"noise": "none"}},
+        {"measure": "zcdp", "budget": {"rho": 5.0}} | GAUSSIAN,
+        {"measure": "approx_zcdp", "budget": {"rho": 5.0, "delta": 1e-6}} | GAUSSIAN,
+        {"measure": "gdp", "budget": {"mu": 3.0}} | GAUSSIAN,
     ],
-    ids=["a file", "no sketch", "nobody", "no budget", "no noise"],
+    ids=["a file", "no sketch", "nobody", "no budget", "no noise", "rho", "rho, delta", "mu"],
 )
 def test_a_program_that_loses_more_or_names_files_has_no_price(change):
     reply = worker.Worker().answer(json.dumps({"do": "price", "program": PROGRAM | change}))

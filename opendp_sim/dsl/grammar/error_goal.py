@@ -74,7 +74,7 @@ def is_goal(value: Any) -> bool:
 def read_goals(body: dict[str, Any], notes: Notes) -> tuple[dict[str, Any], list[Any]]:
     """Return a program with holes for its goals, and the goals."""
     found: list[tuple[Path, Any]] = []
-    for path, value in [*_goals(body.get("flow"), ("flow",)), *_budget(body)]:
+    for path, value in [*_in_stages(body.get("flow")), *_budget(body)]:
         goal = read_section(ErrorGoal, dict(value), path, notes)
         if not _is_whole(path):
             notes.error("OS304", f"`{path[-1]}` is not solved from an error", path, part="key",
@@ -96,6 +96,14 @@ def put(value: Any, path: Path, new: Any) -> Any:
     if isinstance(value, Mapping):
         return {**value, path[0]: put(value[path[0]], path[1:], new)}
     return [put(one, path[1:], new) if at == path[0] else one for at, one in enumerate(value)]
+
+
+def _in_stages(flow: Any) -> Iterator[tuple[Path, Any]]:
+    """Yield goals below the names of stages, which may be any words."""
+    for name, stage in flow.items() if isinstance(flow, Mapping) else ():
+        for part, value in stage.items() if isinstance(stage, Mapping) else ():
+            if part in ("steps", "release"):
+                yield from _goals(value, ("flow", name, part))
 
 
 def _goals(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -121,7 +129,9 @@ def _is_whole(path: Path) -> bool:
     """Return whether a place takes a size, or is that of epsilon."""
     if path == _EPSILON:
         return True
-    cls = REGISTRY.get(current_key(str(path[-2])))
+    cls = REGISTRY.get(
+        current_key(str(path[-2]))
+    )  # below `steps` or `release`: there are two words
     info = None if cls is None else cls.model_fields.get(str(path[-1]))
     kinds = () if info is None else (info.annotation, *getattr(info.annotation, "__args__", ()))
     return path[-1] != "seed" and int in kinds

@@ -42,11 +42,13 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
     if sensitivity is not None and bound.norm is not None:
         value = claim.privacy_map(sensitivity.bound(bound.norm, d_in))
     elif (again := getattr(claim, "again", None)) is not None:
-        return claim.measure, tuple(again(d_in * typed.stability))
+        curve = claim.measure == "smoothed_max_divergence"
+        measure = MEASURES["approx"] if curve else claim.measure
+        return measure, tuple(again(d_in * typed.stability))
     else:
         value = claim.privacy_map(d_in * typed.stability)
     if claim.measure == "smoothed_max_divergence":
-        return MEASURES["approx"], (Fraction(_epsilon_at(value, delta)), Fraction(delta))
+        return MEASURES["approx"], (_finite_epsilon(value, delta), Fraction(delta))
     parts = value if isinstance(value, tuple) else (value,)
     return claim.measure, tuple(Fraction(part) for part in parts)
 
@@ -59,6 +61,16 @@ def _on_curve(square: Fraction, delta: float) -> ExactLoss:
             hint="state a smaller delta, or leave out `accounting: curve`.",
         )  # fmt: skip
     return Fraction(gdp_to_epsilon(float_up(square), delta)), Fraction(delta)
+
+
+def _finite_epsilon(curve: Callable[[float], float], delta: float) -> Fraction:
+    epsilon = _epsilon_at(curve, delta)
+    if math.isinf(epsilon):
+        raise BudgetError(
+            "OS401", "privacy.budget", expected="a loss that a float can hold", got="infinity",
+            hint="use a larger scale, or write `scale: solve`.",
+        )  # fmt: skip
+    return Fraction(epsilon)
 
 
 def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:

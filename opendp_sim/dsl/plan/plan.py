@@ -183,6 +183,8 @@ def plan_of(draft: Draft) -> Plan:
 _MOST, _PATIENCE = 2**24, 6
 _DIGITS, _ENOUGH = 3, 250
 """Digits of an epsilon, and a whole number's part to which the least one is found."""
+_LEAST_EPSILON = 2.0**-20
+"""No epsilon below it is solved: delta alone may reach an error, however small epsilon is."""
 _KNOBS = {BY_ROWS["rounding"]: "raise `bits` of `quantize`"}
 """What lowers a part of an error beside the budget and the number that is solved."""
 
@@ -288,6 +290,8 @@ def _least_epsilon(error: Callable[[float], float], goal: float) -> float | None
     low = high / 2.0
     while error(low) <= goal:
         high, low = low, low / 2.0
+        if low < _LEAST_EPSILON:
+            return high  # delta alone pays for it
     for number in _guesses(error, goal, low, high):
         if low < number < high:
             low, high = (low, number) if error(number) <= goal else (number, high)

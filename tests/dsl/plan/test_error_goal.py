@@ -136,3 +136,15 @@ def test_a_plan_document_and_a_certificate_hold_the_number():
     assert "error" not in json.dumps(plan.program.plain())
     assert draft_of(plan.program.plain()).program.hash == plan.program.hash
     assert sim.plan(plan.to_yaml(brief=True)).program.hash == plan.program.hash
+
+
+def test_delta_alone_may_reach_an_error():
+    """Epsilon was halved a thousand times, and then divided by."""
+    found = sim.density({"x": (0, 1)}, bandwidth=0.1, delta=1e-2, epsilon={"error": 1e4, "size": 9})
+    assert 0 < found.plan.claim[0] < 1e-5
+
+
+@pytest.mark.parametrize("name", ["error", "size"])
+def test_a_stage_of_a_goal_s_word_is_no_goal(name):
+    """A stage that was named `error` was read as one."""
+    assert sim.plan(SOLVED.replace("noisy", name)).solved == sim.plan(SOLVED).solved
