@@ -78,14 +78,14 @@ ABOUT = {
     "plan of a text": (
         _LOOP,
         (
-            "OpenDP's own maps: the least scale takes 11 of them and 220 native calls, each through Python's "
+            "OpenDP's own maps: the least scale takes 9 of them, each native call through Python's "
             "foreign function interface with signals kept from it."
         ),
     ),
     "apply of 1,000 rows": (
         _LOOP,
         (
-            "A rehearsal on an empty table, two drawn releases, a certificate, and 20 synchronised writes: "
+            "A rehearsal on an empty table, two drawn releases, a certificate, and 19 synchronised writes: "
             "each is a promise of the run, none depends on the rows."
         ),
     ),
