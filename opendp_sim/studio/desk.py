@@ -493,7 +493,7 @@ def _is_folder(path: Path) -> bool:
 def _digests(file: Path, certificate: Path | None) -> tuple[str, ...]:
     """Return what stands in both places; of a store, which changes, nothing."""
     both = () if certificate is None else (file, certificate)
-    return tuple("" if not p.is_file() else digest_of(p) for p in both)
+    return tuple("" if p.is_symlink() or not p.is_file() else digest_of(p) for p in both)
 
 
 def _moved() -> Answer:
