@@ -1,8 +1,8 @@
 """Count work in nominal seconds, the unit of an audit's budgets.
 
 Work is runs of the audited function. What a run costs is metered and not timed: the lines of Python that
-it executes, on a few runs of each size of dataset. So a seed has one verdict, on a quiet machine and on a
-busy one. A slow call into C has one line: there the last guard ends the audit, at many times its budget
+it executes, on a few runs of each size of dataset. So load decides no verdict; noise without a seed may.
+A slow call into C has one line: there the last guard ends the audit, at many times its budget
 in CPU seconds, and the report says so.
 """
 

@@ -138,3 +138,9 @@ def test_the_command_prints_what_the_verb_ranks():
 
 def test_every_recipe_of_init_has_a_question_to_compare():
     assert {_ASKED.get(name, name) for name in RECIPES if name != "blank"} <= {*QUESTIONS}
+
+
+def test_no_class_is_not_two_of_our_own():
+    """Empty keys were taken for none, and two classes were invented."""
+    with pytest.raises(sim.SimError, match="keys"):
+        sim.recommend("classes", 2, size=10, keys=[])

@@ -1,4 +1,4 @@
-"""Budgets count work: a seed has one verdict, whatever the machine's speed."""
+"""Budgets count work: the speed of a machine decides no verdict."""
 
 from __future__ import annotations
 

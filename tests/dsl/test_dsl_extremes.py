@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from opendp_sim.accounting.budget import Limit
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows
 from opendp_sim.dsl import Refused, plan_file
+from opendp_sim.dsl.plan import losses
 from opendp_sim.dsl.plan.accountant import target_of
 from opendp_sim.transformations.row_maps.quantize import Quantize
 from tests._small import write_small
@@ -156,3 +157,10 @@ def test_a_spec_of_a_budget_beyond_sense_is_planned_or_refused(name, tmp_path):
     (tmp_path / "far.yaml").write_text(far)
     with suppress(Refused):  # an InternalError is none
         plan_file(tmp_path / "far.yaml")
+
+
+def test_a_curve_that_never_falls_is_no_loss():
+    """An infinite epsilon was a crash, and one beyond 1,024 was taken for 1,024."""
+    assert losses._epsilon_at(lambda epsilon: 0.5 * (epsilon < 5000), 0.1) == pytest.approx(5000)
+    with pytest.raises(BudgetError, match="OS401"):
+        losses._finite_epsilon(lambda _: 0.5, 0.1)

@@ -129,9 +129,7 @@ def _is_whole(path: Path) -> bool:
     """Return whether a place takes a size, or is that of epsilon."""
     if path == _EPSILON:
         return True
-    cls = REGISTRY.get(
-        current_key(str(path[-2]))
-    )  # below `steps` or `release`: there are two words
+    cls = REGISTRY.get(current_key(str(path[-2])))
     info = None if cls is None else cls.model_fields.get(str(path[-1]))
     kinds = () if info is None else (info.annotation, *getattr(info.annotation, "__args__", ()))
     return path[-1] != "seed" and int in kinds
