@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from benchmarks._results import parser, table, write_figure
@@ -27,6 +30,9 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.dsl import plan_of
+from opendp_sim.dsl.builder import program
+from opendp_sim.engines.on_dask import IN_MEMORY, Dask
 from opendp_sim.io.fold import build_sketch
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.pool import Pool
@@ -179,6 +185,48 @@ def gradients(device: Any, scale: float) -> Iterator[list[object]]:
     yield ["a step of a softmax model of 10 classes", count, width, "yes", card, cpu, cpu / card]
 
 
+def cluster(name: str, scale: float) -> Iterator[list[object]]:
+    """Sum up Parquet files by workers of Dask, each on the one card, and by a worker a core without it."""
+    import dask
+    import distributed
+
+    count, width, few = max(4096, int(1_000_000 * scale)), 64, 4
+    words = {"seed": 1, "features": "random", "kernel": {"gaussian": {"bandwidth": 2.0}}}
+    steps = [{"select": {"features": "x"}}, {"quantize": {"bits": 12}}]
+    steps += [{"fourier_sketch": {"frequencies": 8000, **words}}]
+    columns: dict[str, Any] = {"x": {"dtype": f"array[f32, {width}]", "bounds": [-1, 1]}}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in range(16):
+            values = normal(count // 16, width, np.float32)
+            table = pa.table({f"x_{j}": values[:, j] for j in range(width)})
+            pq.write_table(table, Path(folder) / f"{part:02}.parquet")
+        made = program("cluster", folder=folder)
+        made = made.data("rows", source={"parquet": "*.parquet"}, columns=columns, ingest="enforce")
+        made = made.privacy(
+            unit={"add_remove": 1, "of": "row"}, measure="zcdp", budget={"rho": 1.0}
+        )
+        made = made.stage("s", "rows", steps=steps)
+        made = made.stage("n", "s", release={"noise": "gaussian", "scale": 1e9})
+        plan = plan_of(made.output("o", "n", save="o.npz").draft())
+        found: dict[str, tuple[float, Any]] = {}
+        for what, workers, card in (("cores", CORES, None), ("card", few, name)):
+            with (
+                dask.config.set(IN_MEMORY),
+                distributed.LocalCluster(
+                    workers, threads_per_worker=1, dashboard_address=None
+                ) as own,
+                distributed.Client(own) as client,
+            ):
+                engine = Dask(client, parts=16)
+                engine.sums(plan, card)  # plans are made, the card is proved in each worker
+                found[what] = seconds(lambda e=engine, c=card: e.sums(plan, c)["n"], 2)
+    (cpu, wanted), (card_s, sums) = found["cores"], found["card"]
+    assert np.array_equal(wanted, sums)
+    told = f"random fourier from Parquet, {few} workers of Dask on one card"
+    print(json.dumps({"what": told, "seconds": card_s, "cpu": cpu, "equal": True}), flush=True)
+    yield [told, count, width, "yes", card_s, cpu, cpu / card_s]
+
+
 def main() -> None:
     asked = parser(__doc__)
     asked.add_argument("--device", default="cuda")
@@ -194,12 +242,15 @@ def main() -> None:
         ),
         flush=True,
     )
-    names = [n for n in given.only.split(",") if n] or [*SKETCHES, "gradients", "neighbours"]
+    every = [*SKETCHES, "gradients", "neighbours"] + ["cluster"] * (given.device != "stand-in")
+    names = [n for n in given.only.split(",") if n] or every
     rows = list(sketches(device, given.scale, [name for name in names if name in SKETCHES]))
     if "gradients" in names:
         rows += gradients(device, given.scale)
     if "neighbours" in names:
         rows += neighbours(device, given.scale)
+    if "cluster" in names:
+        rows += cluster(given.device, given.scale)
     head = [
         "what",
         "rows",
@@ -216,8 +267,9 @@ def main() -> None:
     if given.write:
         parts = (
             ("kernels", rows[: len(SKETCHES)]),
-            ("linear", rows[len(SKETCHES) : -2]),
-            ("knn", rows[-2:]),
+            ("linear", rows[len(SKETCHES) : -3]),
+            ("knn", rows[-3:-1]),
+            ("engines", rows[-1:]),
         )
         for room, some in parts:
             text = table(head, some)

@@ -33,6 +33,9 @@ def engine_check_command(
     folder: Annotated[
         str | None, typer.Option(help="Where made files go: a folder that every worker sees.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="A card that each worker has, such as cuda (extra `gpu`).")
+    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Compare an engine's sums with one thread's, bit for bit."""
@@ -40,7 +43,7 @@ def engine_check_command(
         engine = engine_of(name)
         engine.ready()
         good, told = True, []
-        for found in check(engine, folder):
+        for found in check(engine, folder, device=device):
             good &= found.equal
             told.append(asdict(found))
             if json_:

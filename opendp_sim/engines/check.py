@@ -44,7 +44,7 @@ class CheckResult:
 
 
 def check(
-    engine: Engine, folder: str | Path | None = None, rows: int = 20_000
+    engine: Engine, folder: str | Path | None = None, rows: int = 20_000, device: str | None = None
 ) -> Iterator[CheckResult]:
     """Run a job without files, then compare three sums.
 
@@ -55,10 +55,11 @@ def check(
         engine: what is looked at.
         folder: where made files go; one that every worker sees. Default a temporary folder.
         rows: records made.
+        device: the card of each worker.
     """
     start, told = time.perf_counter(), None
     try:
-        engine.try_public_task()
+        engine.try_public_task(device)
     except SimError as error:
         told = str(error)
     yield CheckResult("task", time.perf_counter() - start, told is None, told)
@@ -68,7 +69,7 @@ def check(
             plan = _plan(Path(made), of, steps)
             start, told, equal = time.perf_counter(), None, False
             try:
-                found = engine.sums(plan, public=True)["sum"]
+                found = engine.sums(plan, device, public=True)["sum"]
                 equal = bool(np.array_equal(found, Local(1, 1).sums(plan)["sum"]))
             except SimError as error:
                 told = str(error)

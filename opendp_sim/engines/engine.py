@@ -50,18 +50,18 @@ class Engine(ABC):
     def ready(self) -> None:  # noqa: B027 - most engines have nothing to refuse
         """Refuse an engine whose package is not installed (OS611)."""
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: Plan, device: str | None = None) -> None:
         """Refuse a plan or engine that cannot run, before anything else (OS611)."""
         self.ready()
         for name in _summed(plan):
             gathered_by(plan.releases[name].typed)
-        self.try_public_task()
+        self.try_public_task(device)
 
-    def try_public_task(self) -> None:
+    def try_public_task(self, device: str | None = None) -> None:
         """Sum rows of a built-in dataset, to find failures before a charge.
 
         The task needs no file that workers share: it shows that workers start, have this package in the
-        driver's version, and that their results come back.
+        driver's version, and that their results come back; with a device, that the worker has it.
 
         Raises:
             DataError (OS611): the task failed, for the reason given, or its sum is not this machine's.
@@ -69,7 +69,7 @@ class Engine(ABC):
         plan, here = _public_task()
         told = "another sum"
         try:
-            if np.array_equal(self.sums(plan, public=True)["n"], here):
+            if np.array_equal(self.sums(plan, device, public=True)["n"], here):
                 return
         except SimError as error:
             told = str(error.got).removesuffix(".")
@@ -78,15 +78,24 @@ class Engine(ABC):
             "nothing is charged; mend the engine, and look with `opendp-sim engine check`.",
         )  # fmt: skip
 
-    def sums(self, plan: Plan, *, public: bool = False) -> dict[str, Any]:
+    def sums(
+        self, plan: Plan, device: str | None = None, *, public: bool = False
+    ) -> dict[str, Any]:
         """Return every private release's exact sum before noise, as one machine's.
+
+        Args:
+            plan: whose releases they are.
+            device: the card of each worker (``using_device``); a worker without it uses its CPU, but
+                for a public task, which is refused.
+            public: whether the data is public, so that failures may be told in words.
 
         Raises:
             DataError: what the data gate of a task refused, the first in the order of files.
             InternalError (OS902): anything else. (OS903): a result is lost, doubled or foreign.
         """
         return {
-            name: self._sum(job_of(plan, name, self.parts, public=public)) for name in _summed(plan)
+            name: self._sum(job_of(plan, name, self.parts, device=device, public=public))
+            for name in _summed(plan)
         }
 
     def _sum(self, job: Job) -> Any:

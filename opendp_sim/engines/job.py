@@ -81,7 +81,9 @@ def gathered_by(typed: Typed) -> str | None:
     return next(iter(names), None)
 
 
-def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job:
+def job_of(
+    plan: Plan, release: str, parts: int, *, device: str | None = None, public: bool = False
+) -> Job:
     """Cut a release's sum into about ``parts`` tasks.
 
     Reads footers of Parquet files, and no record.
@@ -90,6 +92,7 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
         plan: whose release it is.
         release: its name.
         parts: tasks to aim at, and buckets of persons. Other sources than Parquet are one task.
+        device: the card of each worker, by its name.
         public: whether the data is public, so that failures may be told in words.
 
     Raises:
@@ -119,6 +122,7 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
         "same": _sameness(plan.program, typed),
         "tasks": len(tasks),
         "buckets": buckets,
+        "device": device,
         "public": public,
     }
     texts = (json.dumps({"no": no, "parts": task}) for no, task in enumerate(tasks))

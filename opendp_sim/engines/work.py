@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.core.claims import Stable
+from opendp_sim.core.device import Device, device_named, using_device
 from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.domains.ids import partition_of
 from opendp_sim.domains.rows import take
@@ -37,7 +38,7 @@ def whole(text: str, task: str) -> bytes:
     def go() -> list[bytes]:
         typed = typed_of(text)
         blocks = gate.blocks(typed, task, told["folder"])
-        value = pack(_partial(typed, blocks))
+        value = pack(_partial(typed, blocks, told))
         return [Message(told["job"], "sum", (no,), value).bytes()]
 
     return _safe(go, told, "sum", (no,), gate)[0]
@@ -90,7 +91,7 @@ def bucket(text: str, number: int, messages: Sequence[bytes]) -> bytes:
         blocks = [unpack(one.payload) for one in sorted(found, key=lambda one: one.parts)]
         if any((partition_of(b[column], told["buckets"]) != number).any() for b in blocks):
             raise _broken()
-        value = pack(_partial(typed, lambda: iter(blocks)))
+        value = pack(_partial(typed, lambda: iter(blocks), told))
         return [Message(told["job"], "sum", (number,), value).bytes()]
 
     return _safe(go, told, "sum", (number,), _Gate())[0]
@@ -149,11 +150,23 @@ class _Gate:
         return opened
 
 
-def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]]) -> Any:
+def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]], told: dict[str, Any]) -> Any:
+    """Return the sum of some records, by card or CPU."""
     last = typed.stages[-1]
     if not isinstance(last.claim, Stable) or last.claim.fold is None:
-        return build_sketch(typed.stages, blocks, workers=1)
+        with using_device(_card(told)):
+            return build_sketch(typed.stages, blocks, workers=1)
     return fold_whole(typed.stages, blocks, workers=1)
+
+
+def _card(told: dict[str, Any]) -> Device | None:
+    """Return the job's card, or None where a private task's worker has none."""
+    try:
+        return device_named(told["device"])
+    except SimError:
+        if told["public"]:
+            raise
+        return None  # the CPU's bits are the same
 
 
 def _travelling(typed: Typed, block: Block) -> Block:

@@ -400,7 +400,7 @@ def test_a_card_that_is_not_there_is_refused_before_any_charge(
     assert not list(tmp_path.glob("*"))
 
 
-def test_an_engine_and_a_device_are_refused_together(tmp_path: Path) -> None:
+def test_an_engine_takes_the_name_of_a_card_and_no_object(tmp_path: Path) -> None:
     from opendp_sim.dsl.run.execute import apply
     from opendp_sim.engines.engine import engine_of
 

@@ -16,17 +16,22 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from opendp_sim.core.device import choose, device_in_use
+from opendp_sim.core.device.stand_in import StandIn
 from opendp_sim.core.errors import DataError, InternalError
 from opendp_sim.dsl import apply
 from opendp_sim.engines import job, on_dask, on_spark, work
+from opendp_sim.engines.check import check
 from opendp_sim.engines.engine import Engine, Local, _cause, engine_of
 from opendp_sim.engines.job import Job, job_of
 from opendp_sim.engines.messages import pack, read_message, unpack
 from opendp_sim.engines.on_connect import Connect
 from opendp_sim.engines.on_dask import Dask
+from opendp_sim.io.fold import DeviceSum
 from tests._tiers import some, tiered
 
 from . import made
+from .clusters import dask_cluster
 
 pytest.importorskip("pyarrow")
 
@@ -256,6 +261,54 @@ def test_an_engine_that_cannot_is_found_by_a_public_task_before_a_charge(
     with pytest.raises(DataError, match=f"OS611 {engine.name}.*{told}"):
         apply(plan, into=tmp_path, engine=engine)
     assert not (tmp_path / "l.ledger").exists() or made.kinds(tmp_path) == []
+
+
+def test_a_card_of_the_workers_is_used_and_gives_the_bits_of_the_cpu(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in is the card of this process: each sketch that has device code runs on it."""
+    card = StandIn(2**24)
+    monkeypatch.setitem(choose._FOUND, 7, card)
+    sums: list[int] = []
+    added = DeviceSum._features
+    monkeypatch.setattr(
+        DeviceSum,
+        "_features",
+        lambda self, *given: sums.append(len(given[1])) or added(self, *given),
+    )
+    for name in ("race", "fourier", "lattice", "persons"):
+        plan, before = made.plan_for(name, folder), len(sums)
+        found = Local(parts=5, workers=2).sums(plan, "cuda:7")["n"]
+        assert made.same(made.one_machine(plan), found), name
+        assert len(sums) > before, name
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan, before = made.plan_for("race", folder, ledger=ledger), len(sums)
+    apply(plan, into=tmp_path, engine=Local(parts=3), device="cuda:7")
+    assert len(sums) > before
+    assert device_in_use() is None
+
+
+def test_a_worker_without_the_card_is_refused_before_a_charge_or_uses_its_cpu(
+    folder: Path, tmp_path: Path
+) -> None:
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", folder, ledger=ledger)
+    with pytest.raises(DataError, match=r"OS611 local.*OS104"):
+        apply(plan, into=tmp_path, engine=Local(1, 1), device="cuda:99")
+    with pytest.raises(DataError, match=r"OS611 local.*OS101"):
+        apply(plan, into=tmp_path, engine=Local(1, 1), device="tpu")
+    assert not (tmp_path / "l.ledger").exists() or made.kinds(tmp_path) == []
+    found = Local(parts=2, workers=1).sums(plan, "cuda:99")["n"]  # one that joins during the job
+    assert made.same(made.one_machine(plan), found)
+
+
+@pytest.mark.gpu
+def test_workers_of_dask_share_a_card(folder: Path) -> None:
+    with dask_cluster() as client:
+        assert all(one.equal for one in check(Dask(client), folder.parent, 3000, "cuda"))
+        for name in ("race", "fourier", "persons"):
+            plan = made.plan_for(name, folder)
+            assert made.same(made.one_machine(plan), Dask(client).sums(plan, "cuda")["n"])
 
 
 def test_the_cause_is_the_line_of_the_exception_in_the_worker() -> None:
@@ -562,8 +615,6 @@ def test_no_value_leaves_a_task_that_fails(
 def test_the_check_is_on_public_data_and_tells_failures_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opendp_sim.engines.check import check
-
     assert [(one.equal, one.told) for one in check(Local(3, 2), tmp_path, 300)] == [
         (True, None)
     ] * 4
@@ -581,7 +632,7 @@ def test_the_command_checks_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     import opendp_sim.cli.engine as command
 
-    monkeypatch.setattr(command, "check", lambda one, _: made.checked(one))
+    monkeypatch.setattr(command, "check", lambda one, _folder, **_given: made.checked(one))
     run = CliRunner().invoke(command.engine_app, ["check", "local"])
     assert (run.exit_code, run.stdout.count("equal bits")) == (0, 1)
     run = CliRunner().invoke(command.engine_app, ["check", "ray"])

@@ -246,11 +246,11 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
 class SumEngine(Protocol):
     """What sums up private records elsewhere (``opendp_sim.engines``)."""
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: Plan, device: str | None = None) -> None:
         """Refuse an unfit plan (OS611) before anything is reserved or read."""
 
-    def sums(self, plan: Plan) -> dict[str, Any]:
-        """Return what every private release releases, before noise, behind the data gate."""
+    def sums(self, plan: Plan, device: str | None = None) -> dict[str, Any]:
+        """Return every private release's sums before noise, behind the data gate."""
 
 
 _OLD = (
@@ -291,7 +291,8 @@ def apply(
         engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
             this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
         device: ``cuda``, ``cuda:1``, ... for sums on a card, proved before anything is charged; default
-            the CPU. The bits are the same (``core/device/device.md``). Not beside ``engine``.
+            the CPU. The bits are the same (``core/device/device.md``). Beside ``engine`` it is the name
+            of the card in each of its workers; one that has no such card sums up on its CPU.
         told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
         charged: told in words what is charged, at the moment from which it stands.
         resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
@@ -318,11 +319,14 @@ def apply(
             "OS101", "workers", expected="a number of threads from 1 on, or None for one a core",
             got=repr_text(workers, 40), hint="any number gives the same bits.",
         )  # fmt: skip
+    card = None
     if engine is not None and device is not None:
-        raise ParameterError(
-            "OS102", "device", expected="an engine or a device", got="both",
-            hint="an engine's tasks sum up on their own machines' CPUs.",
-        )  # fmt: skip
+        if not isinstance(device, str):
+            raise ParameterError(
+                "OS102", "device", expected="the name of a card, such as cuda, beside an engine",
+                got=type(device).__name__, hint="each worker opens the card of its own machine.",
+            )  # fmt: skip
+        card, device = device, None
     signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
     check_targets(plan, folder, anywhere=anywhere, replaced=replace)
@@ -331,7 +335,7 @@ def apply(
         transaction = Transaction.open(
             plan, stack, folder=folder, charged=charged, head=expected_head
         )
-        run = Run(folder, transaction, signer, workers, told, engine)
+        run = Run(folder, transaction, signer, workers, told, engine, card)
         finished = finish(plan, run, resume)
         if finished is None:
             places = lock_free(plan, stack, replaced=replace, ledger=transaction.ledger)
@@ -480,7 +484,7 @@ def _rehearsed(
     check_forms(plan, memory)
     note_objects(plan, memory)
     if run.engine is not None:
-        run.engine.check(plan)
+        run.engine.check(plan, run.card)
     rehearse(plan, public, partial(_made, plan), open_references(plan, memory, references))
     return public
 
@@ -525,7 +529,7 @@ def _gated(
         if run.engine is not None:
             asked = any(release.interactive for release in plan.releases.values())
             inputs = open_private(plan, memory, run.told, public) if asked else public
-            return inputs, run.engine.sums(plan), None
+            return inputs, run.engine.sums(plan, run.card), None
         inputs = open_private(plan, memory, run.told, public, whole=False)
         sums, failed, refused = _first(plan, inputs, run)
         if refused is not None:

@@ -40,7 +40,7 @@ what the ledger keeps beside it while it writes."""
 
 @dataclass(frozen=True)
 class Run:
-    """Hold a run's output folder, transaction, signer and number of threads."""
+    """Hold a run's output folder, transaction, signer and workers."""
 
     folder: File
     transaction: Transaction
@@ -48,6 +48,7 @@ class Run:
     workers: int | None = None
     told: Callable[[str, int], None] = lambda _phase, _rows: None
     engine: Any = None
+    card: str | None = None
 
 
 def run_folder(
