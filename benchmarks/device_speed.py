@@ -1,6 +1,6 @@
 """Sums and neighbours on a card beside the same machine's CPU: equal bits first, then seconds of wall.
 
-    python -m benchmarks.device_speed                     # `cuda`; about four minutes on a large machine
+    python -m benchmarks.device_speed                     # `cuda`; about three minutes on a large machine
     python -m benchmarks.device_speed --device stand-in --scale 0.001
 
 Each line is asked of the code that users run: `build_sketch` (blocks in memory, rows to a sketch, with every

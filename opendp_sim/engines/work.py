@@ -160,7 +160,7 @@ def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]], told: dict[str
 
 
 def _card(told: dict[str, Any]) -> Device | None:
-    """Return the job's card, or None where a private task's worker has none."""
+    """Return the job's card, or None for the CPU."""
     try:
         return device_named(told["device"])
     except SimError:
