@@ -195,7 +195,7 @@ def _notes(done: Applied) -> list[str]:
 
 def _records_of(done: Applied) -> dict[str, str]:
     """Return a line on each output's released number of records, if counted."""
-    expected = {s.name: s.expect.records for s in done.plan.program.flow if s.expect is not None}
+    expected = {name: one.typed.expected_records for name, one in done.plan.releases.items()}
     sources = {output.name: output.source for output in done.plan.program.outputs}
     found = {}
     for name, result in done.results.items():

@@ -53,7 +53,8 @@ class Expect(Section):
     )
     records: int | None = word(
         "About how many records the release counts, from public knowledge. `ingest: enforce` drops "
-        "records in silence, and a released number far from this one shows it.",
+        "records in silence, and a released number far from this one shows it. Stages behind this one "
+        "expect the same, unless they say another number.",
         None,
         ge=1,
     )

@@ -123,8 +123,7 @@ def _sizes(output: OutputType) -> tuple[int, int]:
 
     The number that the release expects, and ten times as many; else ``BESIDE``.
     """
-    expect = output.stage.decl.expect
-    rows = None if expect is None else expect.records
+    rows = output.stage.expected_records
     return BESIDE if rows is None else (rows, 10 * rows)
 
 

@@ -115,8 +115,17 @@ def _stage(decl: StageDecl, base: Typed, notes: Notes, unit: Unit | None) -> Typ
                         label="OpenDP counts records below 2**32", part="key",
                         help="lower the unit, or the rows of a person.")  # fmt: skip
             return None
+    own = None if decl.expect is None else decl.expect.records
     typed = Typed(
-        decl.name, base.entry, decl, tuple(stages), tuple(places), domain, metric, decl.release
+        decl.name,
+        base.entry,
+        decl,
+        tuple(stages),
+        tuple(places),
+        domain,
+        metric,
+        decl.release,
+        base.expected_records if own is None else own,
     )
     if decl.expect is not None:
         check_expect(typed, decl.expect, notes)

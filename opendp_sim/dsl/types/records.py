@@ -36,6 +36,7 @@ class Typed:
         places: where each of them stands in the program.
         sensitivity: norms of one source record's contribution, when the chain ends in a sketch.
         release: how the stage is released, if it is.
+        expected_records: about how many records are expected, by this stage or the nearest one before.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Typed:
     domain: Domain
     metric: Metric
     release: ReleaseDecl | None = None
+    expected_records: int | None = None
 
     @property
     def sensitivity(self) -> Sensitivity | None:

@@ -321,3 +321,17 @@ def test_counts_of_votes_are_in_votes():
     told = planned(next(path for path in SPECS if path.stem == "flights-dashboard")).forecast()
     assert told["hours"].line == "95% of answers within ±11 votes, however many there are"
     assert told["hours"].unit == "votes"
+
+
+def test_expected_records_of_a_stage_hold_for_the_stages_behind_it():
+    """Beside a release two stages later they were left out: the error was that of 100 rows."""
+    text = (FOLDER / "flights-density.yaml").read_text("utf-8")
+    assert text.count("    expect: {stability: 3}\n") == 1
+    before = text.replace(
+        "    expect: {stability: 3}\n", "    expect: {stability: 3, records: 5000}\n"
+    )
+    here = text.replace("spend: 100%}\n", "spend: 100%}\n    expect: {records: 5000}\n")
+    other = before.replace("spend: 100%}\n", "spend: 100%}\n    expect: {records: 700}\n")
+    plans = (sim.plan(one) for one in (before, here, other))
+    sizes = [how_wrong(plan)["density"].sizes for plan in plans]
+    assert sizes == [(5000, 50_000), (5000, 50_000), (700, 7000)]
