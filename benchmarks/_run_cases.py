@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ import numpy as np
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.plan import plan
 from opendp_sim.dsl.run import publish
+from opendp_sim.dsl.run.charge import begin_ledger
 from opendp_sim.dsl.text import yaml_document as document
 
 SPEC = """
@@ -116,6 +118,11 @@ def _write(folder: Path) -> Path:
     return folder / "apply.yaml"
 
 
+def _begun(folder: Path, name: str) -> None:
+    _write(folder)
+    begin_ledger(plan_file(folder / name), None, forget=False)
+
+
 def _ran(folder: Path) -> None:
     apply(plan_file(_write(folder)))
 
@@ -160,12 +167,18 @@ def _served_long(folder: Path) -> None:
 def cases() -> list[Case]:
     """Return every kind of run."""
     return [
-        Case("apply", ("apply", "apply.yaml"), _write, weight=4),
+        Case("apply", ("apply", "apply.yaml"), partial(_begun, name="apply.yaml"), weight=4),
         Case("apply over outputs", ("apply", "apply.yaml"), _ran, weight=2),
         Case("resume", ("apply", "apply.yaml"), _unfinished, weight=2),
         Case("resume by number", ("apply", "apply.yaml", "--resume", "2"), _unfinished),
         Case("clean-up", ("apply", "apply.yaml"), _untidy, weight=2),
-        Case("session, new", ("session", "serve.yaml"), _write, tuple(ASKED), weight=3),
+        Case(
+            "session, new",
+            ("session", "serve.yaml"),
+            partial(_begun, name="serve.yaml"),
+            tuple(ASKED),
+            weight=3,
+        ),
         Case("session", ("session", "serve.yaml"), _served, tuple(ASKED), weight=3),
         Case(
             "session --updates",

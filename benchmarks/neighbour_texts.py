@@ -38,7 +38,7 @@ from opendp_sim.dsl.plan import plan as planning  # noqa: E402
 from opendp_sim.dsl.run import charge as charging, execute, session as serve  # noqa: E402
 from opendp_sim.io.open import open_source  # noqa: E402
 
-del charging, execute, serve
+del execute, serve
 _YAML = YAML(typ="safe", pure=True)
 _YAML.sort_base_mapping_type_on_output = False
 SPECS = sorted((ROOT / "specs").glob("*.yaml"), reverse=True)
@@ -87,6 +87,11 @@ class Case:
         """Take away what the run before left."""
         said.emptied(self.folder, ("out", "t.ledger*", "*.session*", "s.store*", ".opendp*"))
 
+    def begin(self) -> None:
+        """Take away what the run before left, and make the ledger of the next one."""
+        self.clean()
+        charging.begin_ledger(self.plan, None, forget=False)
+
     def texts(self, rows: near.Rows, workers: int = 1) -> said.Texts:
         """Return all that leaves one run over these records."""
         memory = near.hold(rows, self.records, self.route, self.folder)
@@ -101,7 +106,7 @@ class Case:
             told = said.of_session(self.plan, memory, self.clean, self.lines())
             return told | self._entries()
         told = ["session", str(self.spec), "--updates", "--store", str(self.folder / "s.store")]
-        out = said.of_command(told, self.clean, "\n".join(self.lines()))
+        out = said.of_command(told, self.begin, "\n".join(self.lines()))
         return out | self._entries()
 
     def _entries(self) -> said.Texts:
@@ -132,7 +137,7 @@ class Case:
         near.hold(rows, self.records, self.route, self.folder)
         out: said.Texts = {}
         for name, words in {"text": [], "json": ["--json"]}.items():
-            told = said.of_command(["apply", str(self.spec), "--workers", "2", *words], self.clean)
+            told = said.of_command(["apply", str(self.spec), "--workers", "2", *words], self.begin)
             out |= {f"{name} {key}": value for key, value in told.items()}
         shown = said.of_command(["ledger", "show", str(self.folder / "t.ledger")], lambda: None)
         return out | {f"ledger {key}": value for key, value in shown.items()}

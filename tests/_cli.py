@@ -11,3 +11,9 @@ from opendp_sim.cli import app
 
 def run(*words: Any) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def begun(spec: Any) -> Any:
+    """Make the ledger of a spec; return the spec."""
+    assert run("ledger", "new", spec).exit_code == 0
+    return spec

@@ -16,6 +16,7 @@ import pytest
 
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import catalogue
+from tests._cli import begun
 from tests._tiers import some
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +93,7 @@ def test_the_session_of_its_page(tmp_path, mapped):
     x = rng.uniform(-1, 1, (600, 2)).round(3)
     people = [f"{a},{b},{'ab'[int(a > 0)]},p{i}" for i, (a, b) in enumerate(x)]
     (tmp_path / "people.csv").write_text("\n".join([f"{names},kind,who", *people]))
+    begun(tmp_path / "people.yaml")
     asked = "\n".join(f"{a},{b}" for a, b in rng.uniform(-1, 1, (60, 2)))
     (tmp_path / "asked.csv").write_text(f"x_0,x_1\n{asked}")
     lines = block("json", '{"query"')

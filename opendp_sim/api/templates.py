@@ -180,7 +180,8 @@ outputs:
 <OUTPUTS>\
 # first, the data's curator: opendp-sim doctor FILE --private-look -o MENDED (it needs no bounds)
 # other mechanisms by predicted error: <RECOMMEND>
-# then: opendp-sim check FILE; opendp-sim plan FILE; opendp-sim apply FILE
+# then: opendp-sim check FILE; opendp-sim plan FILE; opendp-sim ledger new FILE, once;
+#       opendp-sim apply FILE
 #       <THEN>
 """
 _FIRST = """\

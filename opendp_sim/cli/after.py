@@ -18,18 +18,16 @@ from opendp_sim.cli._run import (
     AsJson,
     Force,
     Params,
-    SpecPath,
     console,
     handled,
     plural,
-    read_parameters,
     refuse_usage,
     say,
     say_json,
 )
 from opendp_sim.cli._stop import note_written
+from opendp_sim.cli.apply import read_plan
 from opendp_sim.dsl.files.write import answer_table, formula_note, write_output
-from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import answer_notes, ask, reference
 from opendp_sim.dsl.run.charge import begin_ledger
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
@@ -251,7 +249,7 @@ def _losses(ledger: Ledger) -> Iterator[str]:
 
 @ledger_app.command("new")
 def ledger_new(
-    spec: SpecPath,
+    spec: Annotated[str, typer.Argument(help="A spec, or a plan written by `plan -o`.")],
     param: Params = None,
     into: Annotated[
         str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
@@ -264,16 +262,10 @@ def ledger_new(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Create a spec's ledger.
-
-    The first `apply` does so too, unless one was lost.
-    """
+    """Create the ledger of a spec, once, before the first `apply`."""
     with handled(as_json_text=json_):
-        path, known = begin_ledger(
-            plan_file(spec, read_parameters(param)),
-            None if into is None else File(into),
-            forget=forget,
-        )
+        plan, into = read_plan(spec, param, into)
+        path, known = begin_ledger(plan, None if into is None else File(into), forget=forget)
         note_written(path)
         if json_:
             say_json({"begun": str(path), "forgotten": known or None})

@@ -30,7 +30,7 @@ from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.answer import records_note
-from opendp_sim.dsl.run.charge import standing
+from opendp_sim.dsl.run.charge import refuse_unbegun, standing
 from opendp_sim.dsl.run.compare_exact import compare, refuse_incomparable
 from opendp_sim.dsl.run.execute import SumEngine, apply
 from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
@@ -94,7 +94,8 @@ def apply_command(
     """Run a spec, or the plan in a plan document."""
     with handled(as_json_text=json_):
         with progress("planning"):
-            plan, into = _plan(spec, param, into, resuming=resume is not None)
+            plan, into = read_plan(spec, param, into, resuming=resume is not None)
+            refuse_unbegun(plan, spec, None if into is None else File(into))
         if compared:
             refuse_incomparable(plan)
         before, earlier = process_memory(), earlier_of(plan, into)
@@ -132,9 +133,10 @@ def apply_command(
             show_plan(plan, console(), before=before)
 
 
-def _plan(
-    spec: str, param: list[str] | None, into: str | None, *, resuming: bool
+def read_plan(
+    spec: str, param: list[str] | None, into: str | None, *, resuming: bool = False
 ) -> tuple[Plan, str | None]:
+    """Return the plan of a file, and its outputs' folder."""
     if not is_plan(spec):
         return plan_file(spec, read_parameters(param)), into
     if param:
@@ -184,9 +186,7 @@ def _say_files(done: Applied) -> None:
     for name, path in done.files.items():
         say(f"wrote    {path} ({name}), certificate {done.certificates[name].name}")
     if done.spent is not None:
-        first = done.charge is not None and done.charge.body.get("of") == 1
-        begun = "; this run began it" if first else ""
-        say(f"ledger   spent {done.spent}; left {done.left}{begun}")
+        say(f"ledger   spent {done.spent}; left {done.left}")
 
 
 def _notes(done: Applied) -> list[str]:

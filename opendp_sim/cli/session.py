@@ -23,6 +23,7 @@ from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan, plan_file
 from opendp_sim.dsl.plan.statements import tell
+from opendp_sim.dsl.run.charge import refuse_unbegun
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, answer_lines, read_batch, serve
 from opendp_sim.io.file_spec import ENDINGS, kind_by_name
@@ -112,6 +113,7 @@ def session_command(
     with handled(as_json_text=json_):
         _check_streams(asks=batch is None)
         plan = plan_file(spec)
+        refuse_unbegun(plan, str(spec))
         queries = None
         if batch is not None:
             ref = SourceRef(_kind(batch), str(batch))

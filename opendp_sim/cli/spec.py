@@ -113,8 +113,7 @@ def plan_command(
             }
             found = standing(plan)
             said, out = tell(plan, ledger=found, predicted=first), console()
-            file = "" if found is None else found.file
-            show_first(said, next_command(plan, said, spec, file), out, whole=verbose)
+            show_first(said, next_command(plan, said, spec, found), out, whole=verbose)
             _say_notes(plan)
             show_advice(said.advice, out, whole=verbose)
             if verbose:

@@ -29,7 +29,7 @@ from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.run.charge import standing
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse
-from tests._cli import run as _run
+from tests._cli import begun, run as _run
 from tests._golden import FOLDER, compare
 from tests._plans import planned
 from tests._small import write_small
@@ -134,7 +134,7 @@ def test_planning_opens_no_data(tmp_path):
 
 def test_apply_prints_plan_files_and_ledger(tmp_path):
     spec = write_small(tmp_path)
-    result = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere")
+    result = _run("apply", begun(spec), "--param", "width=0.8", "--into", tmp_path / "elsewhere")
     assert result.exit_code == 0, result.stderr
     release = tmp_path / "elsewhere" / "out" / "release.npz"
     assert release.exists()
@@ -166,7 +166,8 @@ def test_exit_codes(tmp_path):
     assert _run("plan", spec, "--param", "width").exit_code == 2
     assert _run("ledger", "show", tmp_path / "none.ledger").exit_code == 3
     (tmp_path / "points.npz").write_bytes(b"no archive")
-    assert _run("apply", spec).exit_code == 4
+    assert _run("apply", spec).exit_code == 3
+    assert _run("apply", begun(spec)).exit_code == 4
     assert _run("verify", spec).exit_code == 5
     assert _run("answer", spec, "--query", "digits_test", "--post", "density").exit_code == 5
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from opendp_sim.cli import app
 from opendp_sim.core.system.file_kinds import kind_of_file
-from tests._cli import run
+from tests._cli import begun, run
 from tests._small import write_small
 
 PERSON = "anna-has-it"
@@ -195,7 +195,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of each kind that commands write."""
     made: Path = tmp_path_factory.mktemp("written")
     spec = write_small(made)
-    assert run("apply", spec).exit_code == 0
+    assert run("apply", begun(spec)).exit_code == 0
     assert run("plan", spec, "-o", made / "small.plan").exit_code == 0
     certificate = (made / "out/release.npz.certificate.json").read_bytes()
     (made / "renamed.json").write_bytes(certificate)

@@ -28,6 +28,7 @@ from opendp_sim.dsl.run.charge import Transaction
 from opendp_sim.dsl.run.session import serve
 from opendp_sim.io.builtin import builtin_source
 from opendp_sim.report.ledger import ledger_facts
+from tests._cli import begun
 
 SPECS = Path(__file__).parents[2] / "specs"
 PEOPLE = """
@@ -70,6 +71,7 @@ def folder(tmp_path):
         who=np.array([f"p{i // 2}" for i in range(60)]),
     )
     (tmp_path / "people.yaml").write_text(PEOPLE)
+    begun(tmp_path / "people.yaml")
     return tmp_path
 
 
@@ -195,7 +197,7 @@ def test_another_store_is_another_charge(folder):
     run(folder / "free.yaml", "--store", folder / "free.session", lines=ONE)
     assert "error[OS402]" in refused(spec, "--store", folder / "free.session", code=3)
     (folder / "two.yaml").write_text(text.replace("ledger.jsonl", "two.jsonl"))
-    run(folder / "two.yaml", "--store", folder / "other.session", lines=ONE)
+    run(begun(folder / "two.yaml"), "--store", folder / "other.session", lines=ONE)
     with Ledger.open(folder / "two.jsonl") as ledger:
         assert len(ledger.charges) == 1  # this ledger had not been charged for it
 

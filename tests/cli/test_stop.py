@@ -20,6 +20,7 @@ from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import _stop
 from opendp_sim.cli._run import handled
 from opendp_sim.core.errors import SpecError
+from tests._cli import begun
 
 SPEC = """
 spec: opendp_sim/1
@@ -110,7 +111,7 @@ def test_a_command_stopped_at_any_moment_says_one_line(
     """Moments are calls to the system, counted from where its handlers are in force: no clock decides."""
     start, draw = tmp_path / "start", np.random.default_rng([14, signum, len(command)])
     start.mkdir()
-    file = spec(start)
+    file = begun(spec(start))
     for _ in range(2):  # the first makes what later ones find: outputs, compiled modules
         code, _, calls = counted([command, str(file)], 0, signum)
         assert code == 0
@@ -139,7 +140,7 @@ main()
 def test_it_says_what_was_charged(tmp_path: Path) -> None:
     file = spec(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", PATCHED, "apply", str(file)],
+        [sys.executable, "-c", PATCHED, "apply", str(begun(file))],
         capture_output=True,
         text=True,
         check=False,
@@ -279,7 +280,7 @@ def test_so_do_help_and_what_is_told_to_programs(tmp_path: Path) -> None:
 
 def _closed_after_its_charge(tmp_path: Path, *more: str) -> None:
     """All is written before a word is said."""
-    code, said = _closed("apply", spec(tmp_path), *more, lines=0)
+    code, said = _closed("apply", begun(spec(tmp_path)), *more, lines=0)
     assert code == 141
     assert charges(tmp_path) == 1
     assert said.startswith("standard output was closed; entry ")
@@ -297,7 +298,7 @@ def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> 
     file = spec(tmp_path)
     code = PATCHED.replace("SIGINT", "SIGHUP")
     done = subprocess.run(
-        [sys.executable, "-c", code, "apply", str(file)],
+        [sys.executable, "-c", code, "apply", str(begun(file))],
         capture_output=True,
         text=True,
         check=False,

@@ -22,6 +22,7 @@ import pytest
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.audit import Effort, audit
 from opendp_sim.cli import COMMANDS, audit as command
+from tests._cli import begun
 from tests._forks import Ended, forked, warm
 
 pytestmark = pytest.mark.skipif(
@@ -229,6 +230,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "проба.py").write_text(MODULE, "utf-8")
     (folder / "сессия.yaml").write_text(SESSION, "utf-8")
     warm()
+    begun(folder / "спец.yaml")
     assert forked(("apply", "спец.yaml"), folder).code == 0
     return folder
 

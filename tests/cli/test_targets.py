@@ -12,7 +12,7 @@ import pytest
 import opendp_sim as sim
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
-from tests._cli import run as _run
+from tests._cli import begun, run as _run
 from tests._small import write_small
 from tests._tiers import some
 
@@ -21,7 +21,7 @@ from tests._tiers import some
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("targets")
     spec = write_small(folder)
-    assert _run("apply", spec).exit_code == 0
+    assert _run("apply", begun(spec)).exit_code == 0
     (folder / "other.json").write_text('{"spec": 1}')
     (folder / "d.csv").write_text("x\n1\n")
     return folder

@@ -13,7 +13,7 @@ from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
 from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
 from opendp_sim.io.checked import GatedSource
-from tests._cli import run as _run
+from tests._cli import begun, run as _run
 from tests._small import points, write_small
 
 RHO = 0.02435597  # what OpenDP converts to epsilon 1 at delta 1e-6; the plan has all its digits
@@ -84,7 +84,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_charge(tmp_path,
         where.write_text("in the way")
     else:
         (where / "out" / "release.npz").mkdir(parents=True)
-    result = _run("apply", spec, "--into", where)
+    result = _run("apply", begun(spec), "--into", where)
     assert result.exit_code == 4
     assert "error[OS609]" in result.stderr
     assert "`outputs." in result.stderr
@@ -102,7 +102,7 @@ def test_an_output_stays_in_its_folder(tmp_path, save):
     outside.mkdir()
     (inside / "link").symlink_to(outside)
     spec = write_small(inside, ("save: out/release.npz", "save: " + save.format(outside=outside)))
-    result = _run("apply", spec)
+    result = _run("apply", begun(spec))
     assert result.exit_code == 1
     assert "error[OS304]" in result.stderr
     assert "--into" in result.stderr
@@ -114,7 +114,7 @@ def test_an_output_stays_in_its_folder(tmp_path, save):
 def test_an_output_in_a_place_that_nobody_can_write_to(tmp_path):
     spec = write_small(tmp_path, ("save: out/release.npz", "save: /proc/x/release.npz"))
     (tmp_path / "points.npz").unlink()  # the place is tested before the data is looked for
-    result = _run("apply", spec, "--anywhere")
+    result = _run("apply", begun(spec), "--anywhere")
     assert "error[OS609]: `outputs.release.save`" in result.stderr
     assert _untouched(tmp_path)
 
@@ -163,7 +163,7 @@ def test_bad_data_is_refused_before_the_charge(case, tmp_path):
 def test_a_missing_file_is_refused_before_the_charge(tmp_path):
     spec = write_small(tmp_path)
     (tmp_path / "points.npz").unlink()
-    result = _run("apply", spec)
+    result = _run("apply", begun(spec))
     assert result.exit_code == 4
     assert "OS601" in result.stderr
     assert "help:" in result.stderr
@@ -256,7 +256,7 @@ def test_a_plan_document_runs_exactly_itself(tmp_path):
     save_plan(plan_file(spec, {"width": "0.7"}), tmp_path / "p.plan")
     plan = load_plan(tmp_path / "p.plan")
     assert dict(plan.program.values) == {"width": 0.7}
-    assert _run("apply", tmp_path / "p.plan").exit_code == 0
+    assert _run("apply", begun(tmp_path / "p.plan")).exit_code == 0
     # The run itself moved the ledger, so the same document does not run twice.
     result = _run("apply", tmp_path / "p.plan")
     assert result.exit_code == 1

@@ -628,7 +628,7 @@ def test_a_changed_limit_is_said_in_words(studio):
     assert studio.spend(studio.planned()).status_code == 200
     html = studio.planned(limit=5)["html"]
     assert "expected limit epsilon 3, delta 1e-06; got limit epsilon 5, delta 1e-06" in html
-    assert "limit stay as its first run stated: put them back" in html
+    assert "limit stay as it was made with: put them back" in html
     assert "{" not in html
 
 

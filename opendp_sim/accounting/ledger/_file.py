@@ -102,7 +102,9 @@ class FileTables:
                 self.path, "a ledger", "only the files that SQLite keeps beside one", RESTORE
             )
         if first is None:
-            raise refused(self.path, "a ledger", "no such file", "the first `apply` makes it.")
+            raise refused(
+                self.path, "a ledger", "no such file", "`opendp-sim ledger new SPEC` makes it."
+            )
         records = list(zip(("genesis", "head"), first(), strict=True))
 
         def fill(connection: sqlite3.Connection) -> None:

@@ -102,7 +102,9 @@ class PostgresTables:
         text = "SELECT id, genesis, head FROM opendp_sim.ledger WHERE name = %s"
         row = self._db.execute(text + lock, (parse_address(self.path)[1],)).fetchone()
         if row is None:
-            raise refused(self.path, "a ledger", "no such name", "the first `apply` makes it.")
+            raise refused(
+                self.path, "a ledger", "no such name", "`opendp-sim ledger new SPEC` makes it."
+            )
         return int(row[0]), str(row[1]), str(row[2])
 
     def records(self) -> tuple[str, str]:

@@ -129,7 +129,7 @@ class Ledger(LedgerHistory):
                 self.path,
                 ", ".join(f"{name} {own[name]}" for name in names),
                 ", ".join(f"{name} {others[name]}" for name in names),
-                f"the ledger's {' and '.join(names)} stay as its first run stated: put them back, or "
+                f"the ledger's {' and '.join(names)} stay as it was made with: put them back, or "
                 "charge another ledger.",
             )
 
@@ -373,8 +373,8 @@ def is_there(path: str | Path) -> bool:
 
 
 def head_of(path: str | Path) -> str | None:
-    """Return the head of the ledger at ``path``, or None."""
+    """Return the head of the ledger at ``path``, None without an entry."""
     if not is_there(path):
         return None
     with Ledger.open(path) as ledger:
-        return ledger.head
+        return ledger.head if ledger.entries else None

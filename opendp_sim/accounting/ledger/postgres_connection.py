@@ -185,7 +185,7 @@ _CAUSES = {
         "UPDATE on opendp_sim.ledger; a first `apply` CREATE on the database",
     ),
     "42P01": FailureCause(
-        False, "a database with this ledger", "one without", "the first `apply` makes it"
+        False, "a database with this ledger", "one without", "`opendp-sim ledger new SPEC` makes it"
     ),
     "53": FailureCause(
         True, "a server with room on its disk and in memory", "one without",

@@ -20,7 +20,7 @@ class LedgerStanding:
         unit: what it protects.
         cost: the loss of the run.
         refused: why it cannot be read, in words; then nothing else is known.
-        head: the hash of its last entry, empty where the first run makes the ledger; what
+        head: the hash of its last entry, empty where there is no ledger yet; what
             ``apply(expected_head=...)`` compares.
         runs: the entries whose losses count.
         before: the sum of these losses, beside the limit.

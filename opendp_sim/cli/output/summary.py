@@ -8,6 +8,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
+from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.cli._run import plural
 from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.plan.plan import Plan
@@ -43,10 +44,14 @@ def show_advice(advice: Sequence[str], out: Console, *, whole: bool = True) -> N
         show_text(out, "advice", text)
 
 
-def next_command(plan: Plan, told: PlanStatements, spec: str, file: str = "") -> str:
-    """Return the command after a plan, looking at a full ledger ``file``."""
-    if told.room == 0:
-        return f"opendp-sim ledger show {file}"
+def next_command(
+    plan: Plan, told: PlanStatements, spec: str, ledger: LedgerStanding | None = None
+) -> str:
+    """Return the command after a plan, by its ledger."""
+    if ledger is not None and told.room == 0:
+        return f"opendp-sim ledger show {ledger.file}"
+    if ledger is not None and not (ledger.head or ledger.refused):
+        return f"opendp-sim ledger new {spec}"
     return f"opendp-sim {'session' if serves(plan) else 'apply'} {spec}"
 
 

@@ -131,7 +131,7 @@ data:
     ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}   # beside `source`
 """
     file: str = word(
-        "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
+        "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; `ledger new` makes it.",
         min_length=1,
     )
     limit: Annotated[Limit, BUDGET] = word("What all runs together may lose: a budget.")

@@ -230,7 +230,7 @@ def _repeat(plan: Planned, ledger: LedgerStanding | None, alone: Attacker) -> St
         ledger.room,
         f"would leave {ledger.left}" if ledger.fits else "is more than is left",
     )
-    fresh = " (the first run makes it)" if not ledger.head else ""
+    fresh = "" if ledger.head else " (not there yet)"
     more = (
         f"{ledger.file}{fresh}, {ledger.unit}: spent {ledger.before.text} of {ledger.limit}; a run "
         f"takes {ledger.cost.text}, and {over}."

@@ -10,6 +10,7 @@ refuses is counted and its reserve returned; whatever else happens, the reserve 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path as File
@@ -218,22 +219,45 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
     return last is not None
 
 
+def is_begun(plan: Plan) -> bool:
+    """Return whether the plan's ledger is there, or it charges none."""
+    path = None if ledger_terms(plan) is None else ledger_path(plan)
+    return path is None or is_there(path)
+
+
+def refuse_unbegun(plan: Plan, file: str, into: File | None = None) -> None:
+    """Refuse a command whose ledger is not there (OS403).
+
+    ``file`` is the spec or plan document as it was typed. Whether a ledger is new or lost is for a
+    person to say, and no door without a confirmation asks one (``charge.md``, Lemma 5).
+    """
+    path = ledger_path(plan)
+    if is_begun(plan) or path is None:
+        return
+    refuse_lost(plan, path, into)
+    raise BudgetError(
+        "OS403", str(path), expected="the ledger that the program names", got="none there",
+        hint=f"type `opendp-sim ledger new {shlex.quote(file)}` once for each ledger. If it was charged "
+        "before, restore it: a new one begins with the whole limit.",
+    )  # fmt: skip
+
+
 def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
     """Create the plan's ledger; return its path and any forgotten history.
 
     ``forget`` creates it also where one was lost, which is recorded.
 
     Raises:
-        SpecError (OS306): the plan charges no ledger's file. BudgetError (OS403): it is there. (OS407):
-            it was lost, and ``forget`` is not set.
+        SpecError (OS306): the plan charges no ledger. BudgetError (OS403): it is there. (OS407): it was
+            lost, and ``forget`` is not set.
     """
     terms, path = ledger_terms(plan), ledger_path(plan)
-    if terms is None or path is None or is_shared(path):
+    if terms is None or path is None:
         raise SpecError(
-            "OS306", "data", expected="a private dataset with a ledger in a file", got="none",
+            "OS306", "data", expected="a private dataset with a ledger", got="none",
             hint="write `ledger: {file: NAME, limit: ...}` under the dataset.",
         )  # fmt: skip
-    if path.exists():
+    if is_there(path):
         raise BudgetError(
             "OS403", str(path), expected="no ledger yet", got="one that is there",
             hint="`opendp-sim ledger show` reads it; charges that it holds cannot be forgotten.",

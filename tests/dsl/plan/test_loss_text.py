@@ -50,7 +50,7 @@ def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
     assert (found.room, found.fits) == (0, False)
     out = Console(file=io.StringIO(), width=80)
     said = tell(plan, ledger=found)
-    show_first(said, next_command(plan, said, str(spec), found.file), out)
+    show_first(said, next_command(plan, said, str(spec), found), out)
     said = out.file.getvalue()
     assert "REFUSED: the ledger has too little left for epsilon 1" in said
     assert "…" not in said.split("\n\n")[0].replace("\n", "")

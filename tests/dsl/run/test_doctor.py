@@ -152,7 +152,7 @@ def test_the_steward_needs_no_bounds_and_gets_a_spec_that_reads(tmp_path: Path) 
     assert again.exit_code == 1  # it overwrites nothing
 
 
-def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path: Path) -> None:
+def test_the_steward_comes_from_init_to_a_right_answer_in_five_commands(tmp_path: Path) -> None:
     """Only holes are filled in between: the name, public bounds, and columns that are not wanted go."""
     air(tmp_path)
     (tmp_path / "places.csv").write_text("co,t\n3.0,5.5\n")
@@ -176,6 +176,7 @@ def test_the_steward_comes_from_init_to_a_right_answer_in_four_commands(tmp_path
         assert hole in text
         text = text.replace(hole, value)
     mended.write_text(text)
+    command("ledger", "new", mended)
     command("apply", mended)
     asked = ["--queries", tmp_path / "places.csv", "--post", "density", "--json"]
     table = json.loads(command("answer", tmp_path / "out" / "release.npz", *asked).output)

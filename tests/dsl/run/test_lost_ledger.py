@@ -87,12 +87,19 @@ def test_it_is_begun_anew_by_a_command_that_says_what_is_forgotten(tmp_path, kep
     assert _run("ledger", "new", spec, "--forget").exit_code == 3  # never where it is there
 
 
-def test_a_first_ledger_can_be_begun_by_hand(tmp_path):
+def test_the_command_line_begins_a_ledger_by_its_command_alone(tmp_path):
+    """One that was lost with every trace, or left behind by a copied spec, began with the whole limit."""
     spec = write_small(tmp_path)
+    assert f"next     opendp-sim ledger new {spec}"[:60] in _run("plan", spec).stdout
+    refused = _run("apply", spec)
+    assert refused.exit_code == 3
+    assert f"`opendp-sim ledger new {spec}`" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "points.ledger").exists()
     assert _run("ledger", "new", spec).exit_code == 0
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert ledger.anew is None
-    assert apply(plan_file(spec)).charge.seq == 2
+    assert "next     opendp-sim apply" in _run("plan", spec).stdout
+    assert _run("apply", spec).exit_code == 0
 
 
 def test_the_folder_of_an_unfinished_run_knows_of_its_ledger(tmp_path, monkeypatch):
