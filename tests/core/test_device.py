@@ -444,6 +444,21 @@ def test_memory_is_zero_when_it_is_given_back() -> None:
 
 
 @pytest.mark.gpu
+def test_a_staged_array_is_equal_and_its_memory_is_given_back() -> None:
+    device: Any = device_named("cuda")
+    rows = np.random.default_rng(1).normal(size=(2**15, 8))
+    staged = device.staged(rows)
+    assert staged is not rows
+    with device:
+        there = device.put(staged)
+        assert np.array_equal(device.get(there), rows)
+    assert device.staged(rows[:4]) is not staged
+    del staged, there
+    device.clear()
+    assert device._pinned.n_free_blocks() == 0
+
+
+@pytest.mark.gpu
 def test_a_block_beyond_the_cards_memory_is_summed_on_the_cpu() -> None:
     device: Any = device_named("cuda")
     with device:

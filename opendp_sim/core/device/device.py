@@ -194,6 +194,13 @@ class Device(ABC):
 
     # --- for mechanisms ---------------------------------------------------------------------------
 
+    def staged(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an equal array that ``put`` copies sooner; called outside of the device.
+
+        The array itself, unless a backend has memory of the host that its card reads directly.
+        """
+        return array
+
     def chunks(self, rows: int, bytes_a_row: int) -> Iterator[slice]:
         """Yield slices of rows whose products fit the room."""
         step = max(_FEWEST, min(_MOST, self.room // max(bytes_a_row, 1)))
