@@ -257,8 +257,8 @@ def one_blas_thread() -> AbstractContextManager[None]:
 # Lemma 3 of ``core/device/device.md``: what is added is the CPU's bits, or nothing of it is used.
 
 _CELLS = 2**24
-"""Cells that go through the steps together: 128 MiB of float64. Few large sums cost less than many: half as
-many cells took a card 1.2 to 1.4 times as long (`benchmarks/device_speed.py`)."""
+"""Cells that go through the steps together: 128 MiB of float64. Few large sums cost less than many:
+half as many cells took a card 1.2 to 1.4 times as long (`benchmarks/device_speed.py`)."""
 _KINDS = frozenset({"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4"})
 """Numbers that a device holds as they are."""
 
@@ -316,7 +316,6 @@ class DeviceSum:
             self._flush(part)
         staged = self._device.staged(native)
         there = self._or_no_room(lambda device: device.put(staged))
-        del staged
         if there is None:
             self._on_cpu(rows, part.out)
             return

@@ -155,7 +155,7 @@ class CudaDevice(Device):
             raise MemoryError from None
 
     def staged(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Copy an array to pinned memory, which the card reads at its full speed.
+        """Copy an array to pinned memory of the host.
 
         Threads copy side by side, and one at a time is on the card.
         """

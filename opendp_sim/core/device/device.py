@@ -195,9 +195,10 @@ class Device(ABC):
     # --- for mechanisms ---------------------------------------------------------------------------
 
     def staged(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return an equal array that ``put`` copies sooner; called outside of the device.
+        """Return an equal array for ``put``.
 
-        The array itself, unless a backend has memory of the host that its card reads directly.
+        Call it outside of the device. A backend whose card reads some memory of the host directly returns
+        a copy there; others the array itself.
         """
         return array
 
