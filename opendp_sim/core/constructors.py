@@ -114,7 +114,7 @@ def bind_to_opendp(
 ) -> Any:
     """Bind ``mechanism`` to a space, ours or OpenDP's, as OpenDP object.
 
-    With a ``refusal`` it has its map, and raises that instead of a release.
+    With a ``refusal`` it has the limit of its map, and raises that instead of a release.
     """
     own_domain, own_metric, cast = _space(domain, metric)
     claim = mechanism.bind(own_domain, own_metric)
@@ -143,46 +143,67 @@ def unbound(
 # OpenDP's searches evaluate a constructor at 0 first. Where that is refused they look for the end of the
 # refusals to the last bit: a thousand constructions, where the search itself takes sixty.
 
+SEARCHED = {"scale": math.inf, "rho": 0.0, "epsilon": 0.0}
+"""Parameters that a budget determines, with the limit of the loss as they go to 0."""
+
 
 def at_the_end(cls: type[Mechanism], params: dict[str, Any]) -> tuple[Any, ParameterError | None]:
-    """Return a record, with its refusal at a range's open end.
+    """Return a record, with its refusal where a searched parameter is 0.
 
-    Of a measurement's scale 0, or rho or epsilon 0, the record has the least float above 0: no smaller
-    loss of the same mechanism, so a search is led as by the number that was given.
+    The record is then at 1, or at the end of the range beside it: it has the space and the measure, and
+    `bind_to_opendp` states the limit of the loss and no release.
     """
-    ends = {
-        name: math.nextafter(0.0, 1.0)
-        for name, info in cls.model_fields.items()
-        if cls.room == "measurements" and info.is_required() and _is_open_end(info, params, name)
-    }
-    if not ends:
-        return cls(**params), None
     try:
         return cls(**params), None
     except ParameterError as refusal:
-        return cls(**{**params, **ends}), refusal.with_traceback(None)
+        name = refusal.where.removeprefix(f"{cls.key}.")
+        zero = type(params.get(name)) in (int, float) and params[name] == 0
+        if cls.room != "measurements" or name not in SEARCHED or not zero:
+            raise
+        return cls(**{**params, name: nearest(cls, name, 1.0)}), refusal.with_traceback(None)
 
 
-def _is_open_end(info: Any, params: dict[str, Any], name: str) -> bool:
-    return (
-        type(params.get(name)) in (int, float)
-        and params[name] == 0
-        and any(getattr(bound, "gt", None) == 0 for bound in info.metadata)
-    )
+def nearest(cls: type[Mechanism], name: str, value: float) -> float:
+    """Return the nearest number to ``value`` within a parameter's declared range."""
+    near = value
+    for bound in cls.model_fields[name].metadata:
+        for word, end in (("ge", math.inf), ("gt", math.inf), ("le", -math.inf), ("lt", -math.inf)):
+            at = getattr(bound, word, None)
+            if at is None or (near > at if end > 0 else near < at):
+                continue
+            if word in ("ge", "le"):
+                near = type(value)(at)
+            elif type(value) is int:
+                near = at + int(math.copysign(1, end))
+            else:
+                near = math.nextafter(at, end)
+    return near
 
 
 def _refusing(claim: Claim, refusal: ParameterError) -> Claim:
-    """Return a measurement's claim without a release."""
+    """Return a measurement's claim at its loss's limit, without release.
+
+    What raises whatever the data costs nothing: every loss that is stated of it holds.
+    """
+    if not isinstance(claim, Interactive | Private):
+        raise refusal
+    native = claim.native if isinstance(claim, Private) else None
+    at_one = claim.privacy_map if native is None else native.map
+    profile = claim.measure == "smoothed_max_divergence"
+    limit = SEARCHED[refusal.where.rpartition(".")[2]]
+
+    def loss(d_in: Any) -> Any:
+        found, most = at_one(d_in), limit if d_in else 0.0
+        if isinstance(found, tuple):
+            return most, min(most, 1.0)
+        return (lambda _: min(most, 1.0) if profile else most) if callable(found) else most
 
     def refuse(_: Any) -> Any:
         raise refusal
 
     if isinstance(claim, Interactive):
-        return replace(claim, start=refuse, resume=None)
-    if isinstance(claim, Private):
-        loss = claim.privacy_map if claim.native is None else claim.native.map
-        return replace(claim, privacy_map=loss, function=refuse, native=None, noise=None, core=None)
-    raise refusal
+        return replace(claim, privacy_map=loss, start=refuse, resume=None)
+    return replace(claim, privacy_map=loss, function=refuse, native=None, noise=None, core=None)
 
 
 def _norm(cls: type[Mechanism], params: dict[str, Any]) -> Norm | None:

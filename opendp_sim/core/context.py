@@ -6,13 +6,12 @@ by importing, names carry a prefix, and registering again does nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from opendp_sim.core.bridge import query_of_frames
-from opendp_sim.core.constructors import constructors, missing_parameter
+from opendp_sim.core.constructors import SEARCHED, constructors, missing_parameter, nearest
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
 
@@ -57,21 +56,23 @@ def _on_frames(name: str) -> Callable[..., Any]:
 
 
 def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a constructor that OpenDP's search can evaluate at 0.
+    """Return a constructor that OpenDP's search can evaluate anywhere.
 
-    OpenDP tries values without a name, 0 first. Where 0 is refused it looks for the end of the refusals
-    to the last bit, in a thousand steps. So a value from 0 on that is out of the declared range is the
-    nearest one inside: its loss is stated as it is, and no finite budget admits it.
+    OpenDP tries values without a name, 0 first, of which `at_the_end` states the loss where it is a
+    scale, rho or epsilon. Any other value from 0 on that is out of the declared range is the nearest one
+    inside: its loss is stated as it is.
     """
 
     @wraps(make)
     def trying(space: Any, metric: Any, *values: Any, **params: Any) -> Any:
         left = missing_parameter(cls, params)
         if len(values) == len(left) == 1 and type(values[0]) in (int, float) and values[0] >= 0:
-            _check_begins(
-                cls, left[0], values[0], lambda **least: make(space, metric, **params, **least)
-            )
-            values = (_nearest(cls, left[0], values[0]),)
+            if left[0] not in SEARCHED:
+                _check_begins(
+                    cls, left[0], values[0], lambda **least: make(space, metric, **params, **least)
+                )
+            if left[0] not in SEARCHED or values[0] > 0:
+                values = (nearest(cls, left[0], values[0]),)
         return make(space, metric, *values, **params)
 
     return trying
@@ -85,7 +86,7 @@ def _check_begins(cls: type[Mechanism], name: str, value: float, make: Callable[
     """
     refused: ParameterError | None = None
     try:
-        make(**{name: _nearest(cls, name, type(value)(0))})
+        make(**{name: nearest(cls, name, type(value)(0))})
     except ParameterError as error:
         if error.where != f"{cls.key}.{name}":
             raise
@@ -96,22 +97,3 @@ def _check_begins(cls: type[Mechanism], name: str, value: float, make: Callable[
             got=f"a search from its least value on, where {refused.expected} is expected",
             hint="give it a value; in a spec it is solved from the budget.",
         )  # fmt: skip
-
-
-def _nearest(cls: type[Mechanism], name: str, value: float) -> float:
-    """Return the nearest number to ``value`` within a parameter's declared range."""
-    nearest = value
-    for bound in cls.model_fields[name].metadata:
-        for word, end in (("ge", math.inf), ("gt", math.inf), ("le", -math.inf), ("lt", -math.inf)):
-            at = getattr(bound, word, None)
-            if at is None or (nearest > at if end > 0 else nearest < at):
-                continue
-            if word in ("ge", "le"):
-                nearest = type(value)(at)
-            else:
-                nearest = (
-                    at + int(math.copysign(1, end))
-                    if type(value) is int
-                    else math.nextafter(at, end)
-                )
-    return nearest
