@@ -38,6 +38,7 @@ _WHERE = {
     "run": "api.verbs",
     "session": "api.verbs",
     "standing": "api.verbs",
+    "stream": "api.verbs",
     "top": "api.top",
     "verify": "api.verbs",
 }

@@ -25,6 +25,7 @@ from opendp_sim.prelude import register as register
 from opendp_sim.api.verbs import run as run
 from opendp_sim.api.verbs import session as session
 from opendp_sim.api.verbs import standing as standing
+from opendp_sim.api.verbs import stream as stream
 from opendp_sim.api.top import top as top
 from opendp_sim.api.verbs import verify as verify
 from opendp_sim import audit as audit

@@ -85,6 +85,8 @@ def claim_sentence(privacy: Mapping[str, Any]) -> str:
     unit = privacy.get("unit")
     if isinstance(unit, Mapping):
         parts.append(f"for {who(unit)}")
+    if "stream" in privacy:
+        parts.append(f"in all {privacy['stream']['periods']} periods together")
     return " ".join(part for part in parts if part) or "no claim is stated"
 
 
@@ -269,7 +271,32 @@ def claim_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
         unit_statement(whom, attacker),
         odds_statement(attacker, whom),
         loss_statement(whom, claim, loss_text(measure, tuple(total))),
+        *_stream_statements(privacy),
     )
+
+
+def _stream_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """State which periods of a stream a release is about."""
+    stream = privacy.get("stream")
+    if stream is None:
+        return ()
+    nodes, periods = stream["nodes"], stream["periods"]
+    value = _periods_text(nodes)
+    noises = "1 noise" if len(nodes) == 1 else f"{len(nodes)} noises"
+    line = f"{value} of {periods}, with {noises}; the cost is that of all {periods} together"
+    return (Statement("periods", value, line),)
+
+
+def _periods_text(nodes: Sequence[Sequence[int]]) -> str:
+    """Return periods in words, such as ``periods 1 to 5``."""
+    runs: list[list[int]] = []
+    for first, last in sorted((node[0], node[1]) for node in nodes):
+        if runs and runs[-1][1] + 1 == first:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+    told = ", ".join(f"{a} to {b}" if a < b else f"{a}" for a, b in runs)
+    return f"period{'' if told.isdigit() else 's'} {told}"
 
 
 def _holder_statements(claims: Sequence[Mapping[str, Any]]) -> tuple[Statement, ...]:

@@ -195,7 +195,7 @@ class Recipe(Generic[T]):
         if into is not None:
             check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
         folder = self._own_folder() if into is None else Path(into)
-        memory = self._memory(data)
+        memory = self.tables(data)
         check_forms(self.plan, memory)
         if into is not None or folder != Path():  # that one was looked at when it was chosen
             self._check_place(folder / self._file)
@@ -204,7 +204,7 @@ class Recipe(Generic[T]):
         released: T = result if self._read is None else self._read(result)
         return released
 
-    def _memory(self, data: Any) -> dict[str, Any]:
+    def tables(self, data: Any) -> dict[str, Any]:
         """Return the table by its source's name, none of a file (OS101)."""
         named = self._entry.source.kind != "memory"
         if named != (data is None):

@@ -1,4 +1,4 @@
-"""Provide the verbs plan, apply, run, load, verify, session."""
+"""Provide the verbs plan, apply, run, load, verify, session, stream."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.recipe import Recipe
 from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.builder import Builder
@@ -19,6 +20,7 @@ from opendp_sim.dsl.run.charge import standing as ledger_standing
 from opendp_sim.dsl.run.execute import apply as apply_plan
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.session import Served, serve
+from opendp_sim.dsl.run.stream import Stream
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.text.yaml_document import parse
 from opendp_sim.dsl.verification.verify import verify as verify_certificate
@@ -163,3 +165,45 @@ def session(
     """
     made = plan(spec)
     return serve(made, output, memory=_named(made, data), device=device)
+
+
+def stream(
+    spec: Spec | Recipe[Any], periods: int, *, into: str | PathLike[str], base: int | None = None
+) -> Stream:
+    """Begin a sketch that grows, or go on with it.
+
+    A context manager with ``add`` and ``release``. All periods together cost what the plan says of one
+    release, of each record in one of them; the noise of periods 1 to t is less than a release of each
+    would have (``continual.md``).
+
+    Args:
+        spec: a recipe such as ``sim.density(...)``, or what ``plan`` takes: one sketch with noise.
+        periods: the most that will ever come, from public knowledge.
+        into: the folder of the stream: exact sums in ``stream.private``, which is as secret as the data,
+            and released nodes beside it.
+        base: of the tree; default the one of least error. 2 is the binary tree.
+
+    Returns:
+        the stream, which is closed at the end of its block and opened again by the same call.
+
+    Raises:
+        SpaceError (OS201, OS202): a plan that makes no stream. ParameterError (OS101): periods or base.
+        BudgetError (OS402): the ledger refuses. (OS407): open elsewhere, another plan's, an older copy.
+
+    Example:
+        >>> import tempfile
+        >>> import opendp_sim as sim
+        >>> fit = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=100.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with sim.stream(fit, periods=12, into=folder) as months:
+        ...         for month in range(3):
+        ...             release = months.add({"x": [0.5] * 1000})
+        ...         last = months.release(2, 3)
+        >>> release.density([0.5])["density"].round(-2).tolist()
+        [3000.0]
+        >>> last.density([0.5])["density"].round(-2).tolist()
+        [2000.0]
+    """
+    if isinstance(spec, Recipe):
+        return Stream(spec.plan, periods, into, base=base, tables=spec.tables)
+    return Stream(plan(spec), periods, into, base=base)

@@ -40,6 +40,9 @@ def recipes(folder: Path, table: Mapping[str, Any]) -> sim.Release:
     far.apply(table, into=folder / "distances").distance([[0.5, 0.5]], mean=True)
     model = sim.predict(bounds, label="kind", keys=["a", "b"], epsilon=1.0)
     model.apply(table, into=folder / "predict").predict([[0.5, 0.5]])
+    with sim.stream(sim.means(bounds, epsilon=1.0), periods=2, into=folder / "grown") as grown:
+        sums: sim.Release = grown.add(table)
+        print(sums.totals(), grown.release(1, 1).claim)
     sets = sim.labels("kind", question="task", questions=["a"], keys=["a", "b"], unit="who")
     print(sets.plan, sim.recommend("means", bounds, size=100).best.plan)
     return release

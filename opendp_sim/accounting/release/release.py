@@ -29,6 +29,7 @@ from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.claim_text import Statement, claim_sentence, claim_statements, html_card
 from opendp_sim.accounting.file_schemas import Digest, Plain, Strict, is_heavy, read_both
 from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.accounting.release.continual import joined_claim, stream_of
 from opendp_sim.accounting.release.query import answers_of, questions_of
 from opendp_sim.accounting.release.questions import Questions
 from opendp_sim.core.bridge import construction, links, measure_of, resolved
@@ -56,7 +57,8 @@ def _can_be_stated(privacy: Plain) -> Plain:
     """Return a claim that sentences can be made of, or refuse it."""
     try:
         for holder in privacy.get("holders", ()):
-            _Holder.model_validate(holder)
+            stream_of(_Holder.model_validate(holder).privacy)
+        stream_of(privacy)
         if not claim_statements(privacy) or not privacy.get("holders", True):
             raise ValueError
     except Exception:  # noqa: BLE001 - an edited claim fails in many ways
@@ -333,7 +335,7 @@ class Release(Questions):
         return Released(
             sketch=made,
             capabilities=claim.capabilities,
-            noise=None if noise is None else _noise_from_json(noise),
+            noise=_noise_or_none(noise),
             queries=self.stages[-1].domain,
         )
 
@@ -470,20 +472,39 @@ def sum_of(first: Release, second: Release) -> Release:
         one, other = (json.dumps(of.header[part], sort_keys=True) for of in (first, second))
         if one != other:  # as files have them: a fresh header holds tuples
             raise _not_added(f"releases with the same {part}", "two that differ in it")
-    holders = [*_holders(first), *_holders(second)]
-    known = [holder["arrays"] for holder in holders if holder["noise"] is not None]
-    if any(one in known[:place] for place, one in enumerate(known)):
-        raise _not_added("releases that were made apart", "the same one twice")
+    holders = _together([*_holders(first), *_holders(second)])
     second.released  # noqa: B018 - refuses arrays that its header does not describe
     arrays = {name: _added(one, second.arrays[name]) for name, one in first.arrays.items()}
-    noise = _noise_of_sum(first.released.noise, second.released.noise)
+    noise = noise_of_sum(first.released.noise, second.released.noise)
     header = {
         **first.header,
         "noise": None if noise is None else _noise_to_json(noise),
-        "privacy": {"holders": holders},
+        "privacy": {"holders": holders} if len(holders) > 1 else holders[0]["privacy"],
         "arrays": {name: array_header(array) for name, array in arrays.items()},
     }
     return Release(header, arrays)
+
+
+def _together(holders: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return holders, with nodes of one stream as one holder."""
+    found: list[dict[str, Any]] = []
+    for one in holders:
+        for place, other in enumerate(found):
+            privacy = joined_claim(other["privacy"], one["privacy"])
+            if privacy is not None:
+                noise = noise_of_sum(*(_noise_or_none(each["noise"]) for each in (other, one)))
+                law = None if noise is None else _noise_to_json(noise)
+                found[place] = {**other, "privacy": privacy, "noise": law}
+                break
+            if one["noise"] is not None and one["arrays"] == other["arrays"]:
+                raise _not_added("releases that were made apart", "the same one twice")
+        else:
+            found.append(one)
+    return found
+
+
+def _noise_or_none(value: Mapping[str, Any] | None) -> Noise | None:
+    return None if value is None else _noise_from_json(value)
 
 
 def _not_added(expected: str, got: str) -> ReleaseError:
@@ -512,7 +533,7 @@ def _added(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
     return total
 
 
-def _noise_of_sum(one: Noise | None, other: Noise | None) -> Noise | None:
+def noise_of_sum(one: Noise | None, other: Noise | None) -> Noise | None:
     """Return a law for the sum of two independent noises (Lemma 2)."""
     if one is None or other is None:
         return one or other

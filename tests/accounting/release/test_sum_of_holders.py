@@ -11,7 +11,7 @@ import pytest
 
 import opendp_sim as sim
 import opendp_sim.prelude
-from opendp_sim.accounting.release.release import Release, _noise_of_sum, sum_of
+from opendp_sim.accounting.release.release import Release, noise_of_sum, sum_of
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.mechanism import lookup
@@ -80,7 +80,7 @@ def test_one_cell_of_a_sum_is_held_as_often_as_it_says(confidence: float) -> Non
             laws = [law(*pair) for pair in zip(families, scales, strict=True)]
             total = np.convolve(*laws, mode="same")
             noises = [Noise(*pair) for pair in zip(families, scales, strict=True)]  # type: ignore[arg-type]
-            joint = _noise_of_sum(*noises)
+            joint = noise_of_sum(*noises)
             assert joint is not None
             release = released(joint.family, joint.scale)[0]
             far = reach(release, confidence) * release.deviation + 0.5  # half a step more
