@@ -89,6 +89,7 @@ def test_no_command_waits_for_a_pipe(tmp_path, monkeypatch, arguments):
 def test_no_source_waits_for_a_pipe(tmp_path, kind):
     spec = write_small(tmp_path, ("{npz: points.npz}", f"{{{kind}: pipe}}"))
     os.mkfifo(tmp_path / "pipe")
+    assert CliRunner().invoke(app, ["ledger", "new", str(spec)]).exit_code == 0
     with _within(20.0):
         done = CliRunner().invoke(app, ["apply", str(spec)])
     assert "OS601" in done.output
