@@ -531,13 +531,13 @@ def _gated(
             inputs = open_private(plan, memory, run.told, public) if asked else public
             return inputs, run.engine.sums(plan, run.card), None
         inputs = open_private(plan, memory, run.told, public, whole=False)
-        sums, failed, refused = _first(plan, inputs, run)
+        sums, failed, refused = first_sum(plan, inputs, run)
         if refused is not None:
             raise refused  # before what failed, and from a frame that holds no sum
     return inputs, sums, failed
 
 
-def _first(
+def first_sum(
     plan: Plan, inputs: Inputs, run: Run
 ) -> tuple[dict[str, Any], Exception | None, DataError | None]:
     """Return the first private sum, its failure, or the gate's refusal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import threading
@@ -32,7 +33,14 @@ from opendp_sim.accounting.session.identity import UNWRITABLE, claimed_name
 from opendp_sim.accounting.session.periods import PeriodStore, stream_refusal
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.claims import Noise, Private, Sensitivity, Stable, Stage
-from opendp_sim.core.errors import BudgetError, DataError, SpaceError, repr_text
+from opendp_sim.core.errors import (
+    BudgetError,
+    DataError,
+    InternalError,
+    SimError,
+    SpaceError,
+    repr_text,
+)
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.domains.metrics import IdDistance
@@ -41,12 +49,16 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
 from opendp_sim.dsl.run.charge import Transaction, is_paid
+from opendp_sim.dsl.run.execute import first_sum
 from opendp_sim.dsl.run.inputs import Inputs, check_forms, note_objects, open_private
+from opendp_sim.dsl.run.publish import Run
 from opendp_sim.dsl.types.records import Bound
 from opendp_sim.io.fold import build_sketch
 
 STORE = "stream.private"
 """The file of a stream's exact sums, in its folder."""
+_ROUNDINGS = 64
+"""Units in the last place by which a scale may grow: OpenDP's map rounds by a few."""
 _NO_INPUTS = Inputs({}, {})
 
 
@@ -66,23 +78,38 @@ class NodeNoise:
     bound: Bound
 
     @classmethod
-    def of(cls, release: ReleasePlan, tree: PeriodTree) -> Self:
-        """Return the noise at the loss of one release (Lemma 2)."""
+    def of(cls, release: ReleasePlan, tree: PeriodTree, d_in: int = 1) -> Self:
+        """Return the noise at the loss of one release (Lemma 2).
+
+        By OpenDP's map at ``d_in`` too, which rounds: the scale may be some units in the last place more.
+        """
         bound, one = release.bound, release.typed.sensitivity
         assert bound is not None  # noqa: S101 - `streamed` asked
         assert one is not None  # noqa: S101 - as above
         spec = bound.record.spec()
-        spec |= {"scale": tree.scale(spec["scale"], laplace=is_laplace(release))}
         spec |= {"factor": 1} if "factor" in spec else {}
-        record = type(bound.record).from_spec(spec)
-        claim: Private = record.bind(bound.domain, bound.metric)
-        return cls(record, claim, tree.sensitivity(one), bound)
+        scale = tree.scale(spec["scale"], laplace=is_laplace(release))
+        for _ in range(_ROUNDINGS):
+            record = type(bound.record).from_spec(spec | {"scale": scale})
+            claim: Private = record.bind(bound.domain, bound.metric)
+            made = cls(record, claim, tree.sensitivity(one), bound)
+            loss = made.loss(d_in)
+            if not isinstance(loss, int | float) or loss <= made.of_plan(one, d_in):
+                break
+            scale = math.nextafter(scale, math.inf)
+        return made
 
     @property
     def law(self) -> Noise:
         """The law of one node's noise."""
         assert self.claim.noise is not None  # noqa: S101 - `streamed` asked
         return self.claim.noise
+
+    def of_plan(self, one: Sensitivity, d_in: int) -> Any:
+        """Return the loss of one release by the plan, by OpenDP's map."""
+        assert self.bound.norm is not None  # noqa: S101 - noise has a norm
+        assert isinstance(self.bound.claim, Private)  # noqa: S101 - as above
+        return self.bound.claim.privacy_map(one.bound(self.bound.norm, d_in))
 
     def loss(self, d_in: int) -> Any:
         """Return the loss of all nodes together, by OpenDP's map.
@@ -158,7 +185,7 @@ class Stream:
     Raises:
         SpaceError (OS201, OS202): a plan that makes no stream. ParameterError (OS101): periods or base.
         BudgetError (OS402, OS403): the ledger refuses. (OS407): open elsewhere, another plan's, an older
-            copy.
+            copy. InternalError (OS901): two computations of the loss differ.
     """
 
     def __init__(
@@ -176,8 +203,12 @@ class Stream:
         else:
             self.tree = PeriodTree(periods, base)
         self.plan, self._release, self._tables = plan, release, tables or self._by_name
-        self.noise = NodeNoise.of(release, self.tree)
-        self._compare_losses()
+        assert plan.privacy is not None  # noqa: S101 - its records are private
+        d_in = plan.privacy.unit.d_in
+        self.noise = NodeNoise.of(release, self.tree, d_in)
+        whole = self.noise.loss(d_in)
+        if isinstance(whole, int | float):  # else a curve, of the same scale and distance
+            agree("stream", (whole,), release.own_loss)
         self._stages: tuple[Stage, ...] = release.typed.stages
         self._owner, self._lost, self._lock = os.getpid(), False, threading.RLock()
         self._folder = File(into)
@@ -208,13 +239,6 @@ class Stream:
             },
             sort_keys=True,
         )
-
-    def _compare_losses(self) -> None:
-        """Compare the loss of all nodes with the plan's (OS901)."""
-        assert self.plan.privacy is not None  # noqa: S101 - its records are private
-        whole = self.noise.loss(self.plan.privacy.unit.d_in)
-        if isinstance(whole, int | float):  # else a curve, of the same scale and distance
-            agree("stream", (whole,), self._release.own_loss)
 
     def _rehearse(self) -> None:
         """Draw one node of no records, before the charge."""
@@ -307,7 +331,8 @@ class Stream:
                 self._store.commit(drawn, sums, "" if ledger is None else ledger.path.name)
                 if ledger is not None:
                     self._tell(ledger)
-            self._publish(period)
+            for node in ended:
+                self._save(node)
             self._lost = False
             return self._release_of(self.tree.parts(1, period))
 
@@ -318,9 +343,21 @@ class Stream:
         return data if named else {name: data}
 
     def _summed(self, memory: Mapping[str, Any]) -> NDArray[np.int64]:
-        """Return one period's exact sketch, behind the gate."""
-        inputs = open_private(self.plan, memory, lambda _phase, _rows: None, _NO_INPUTS)
-        return build_sketch(self._stages, inputs.blocks[self._release.typed.entry.name])
+        """Return one period's exact sketch, of one pass behind the gate."""
+        run = Run(self._folder, Transaction(self.plan))
+        inputs = open_private(self.plan, memory, run.told, _NO_INPUTS, whole=False)
+        sums, failed, refused = first_sum(self.plan, inputs, run)
+        if refused is not None:
+            raise refused
+        if isinstance(failed, SimError):
+            raise failed
+        if failed is not None:
+            raise InternalError(
+                "OS902", "stream", expected="a sum", got="a failure inside a private function",
+                hint="the period stays open; add the table again.",
+            )  # fmt: skip
+        cells: NDArray[np.int64] = sums[self._release.typed.name]
+        return cells
 
     # --- asking it ------------------------------------------------------------------------------
 
@@ -375,9 +412,9 @@ class Stream:
         width = max(4, len(str(self.tree.periods)))
         return self._folder / f"{node[0]:0{width}d}-{node[1]:0{width}d}.npz"
 
-    def _publish(self, since: int = 1) -> None:
-        """Write the stored nodes that have no file yet."""
-        for period in range(since, self.period + 1):
+    def _publish(self) -> None:
+        """Write the stored nodes that have no file."""
+        for period in range(1, self.period + 1):
             for node in self.tree.ending(period):
                 if not self._file(node).exists():
                     self._save(node)
@@ -394,8 +431,9 @@ class Stream:
     def _refuse_newer(self) -> None:
         """Refuse a store that is older than the nodes beside it (OS407)."""
         for found in self._folder.glob("*.npz"):
-            name = re.fullmatch(r"(\d{4,})-(\d{4,})\.npz", found.name)
-            if name is not None and int(name[2]) > self._store.period:
+            name = re.fullmatch(r"(\d{4,7})-(\d{4,7})\.npz", found.name)
+            last = 0 if name is None else int(name[2])
+            if self._store.period < last <= self.tree.periods:
                 raise stream_refusal(
                     f"the store that released {found.name}", "an older copy, or a new one"
                 )

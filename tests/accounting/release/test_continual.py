@@ -255,25 +255,26 @@ def test_all_nodes_lose_what_one_release_would(noise: str) -> None:
         PeriodTree(64, 5),
         PeriodTree(7, 8),
     ):
-        made = NodeNoise.of(release, tree)
-        scale, norm = made.law.scale, release.bound.norm
+        norm = release.bound.norm
         assert norm is not None
-        node = (
-            dp.m.make_laplace(CELLS, dp.l1_distance(T="i64"), scale)
-            if noise == "laplace"
-            else dp.m.make_gaussian(CELLS, dp.l2_distance(T=float), scale)
-        )
         for d_in in (1, 2, 5):
+            made = NodeNoise.of(release, tree, d_in)
+            scale = made.law.scale
+            node = (
+                dp.m.make_laplace(CELLS, dp.l1_distance(T="i64"), scale)
+                if noise == "laplace"
+                else dp.m.make_gaussian(CELLS, dp.l2_distance(T=float), scale)
+            )
             plan = claim.privacy_map(one.bound(norm, d_in))
             levels = dp.c.make_composition([node] * tree.levels)
             assert made.loss(d_in) == pytest.approx(
                 node.map(made.sensitivity.bound(norm, d_in)), rel=1e-15
             )
             assert made.loss(d_in) == pytest.approx(levels.map(one.bound(norm, d_in)), rel=1e-12)
-            assert made.loss(d_in) <= plan * (1 + 1e-14)
-        # In exact numbers nothing is lost to rounding: the scale is rounded up.
-        own, power = Fraction(made.record.spec()["scale"]), 1 if noise == "laplace" else 2
-        assert own**power >= Fraction(release.bound.record.spec()["scale"]) ** power * tree.levels
+            assert made.loss(d_in) <= plan == made.of_plan(one, d_in)
+            # In exact numbers nothing is lost to rounding: the scale is rounded up.
+            power, once = 1 if noise == "laplace" else 2, release.bound.record.spec()["scale"]
+            assert Fraction(scale) ** power >= Fraction(once) ** power * tree.levels
 
 
 # --- Lemma 4: nodes add up under one claim -----------------------------------------------------------------
