@@ -14,11 +14,19 @@ EXTRACTED = HERE / "extracted"
 # What tests/proofs compares with the code: imports, how nat is stored, the functions of a file.
 EXTRACTIONS = {
     "sketches": (
-        "top_k executable",
+        "top_k executable selection_draws sketch_claims bounded_sketches",
         "ExtrOcamlNatInt ExtrOcamlZBigInt",
-        "fewest_steps race_cells tree_cells threshold_cells moment_cells products kthb topb kept_rows",
+        (
+            "fewest_steps race_cells tree_cells threshold_cells moment_cells products kthb topb "
+            "kept_rows utilities penalty_of absent settled blocks_claim products_claim after_chain "
+            "fourier_claim gauss_claim moments_claim"
+        ),
     ),
-    "ledger": ("ledger executable", "ExtrOcamlNatBigInt", "purse_after exec init spent"),
+    "ledger": (
+        "ledger executable",
+        "ExtrOcamlNatBigInt",
+        "purse_after exec init spent store_exec store_start charges",
+    ),
 }
 # Of Coq's own theory of real numbers; only the file of real orders may rest on them.
 OF_THE_REALS = {

@@ -164,3 +164,26 @@ Proof. intros f n z. induction n as [|n IH]; [reflexivity|]. unfold products in 
 
 (* bound_contributions.v with ranks that are integers: the k least rows of every person. *)
 Definition kept_rows (k : nat) (rows : list (nat * Z)) : list (nat * Z) := kept nat Z Nat.eq_dec Z.leb k rows.
+
+(* The machine of a session's store (ledger.v, Section Store) as a function of the name of a step. *)
+Open Scope nat_scope.
+Inductive store_label := Ask (price answer : nat) | Write | Found | Answer | Die.
+Definition pair_eq (e f : nat * nat) := Nat.eqb (fst e) (fst f) && Nat.eqb (snd e) (snd f).
+Fixpoint list_eq (l m : list (nat * nat)) : bool := match l, m with [], [] => true | e :: l', f :: m' => pair_eq e f && list_eq l' m' | _, _ => false end.
+Lemma list_eq_ok : forall l m, list_eq l m = true -> l = m.
+Proof. induction l as [|e l IH]; destruct m as [|f m]; simpl; intro H; try discriminate; [reflexivity|]. apply andb_true_iff in H. destruct H as [A B].
+  unfold pair_eq in A. apply andb_true_iff in A. destruct A as [C D]. apply Nat.eqb_eq in C, D. rewrite (IH _ B). destruct e, f; simpl in *; subst; reflexivity. Qed.
+Definition store_start : store := {| entries := []; waiting := None; answered := [] |}.
+Definition store_exec (U : nat) (l : store_label) (s : store) : option store := match l with
+  | Ask x a => match waiting s with None => if x <=? U - charges (entries s) then Some {| entries := entries s; waiting := Some (entries s, (x, a)); answered := answered s |} else None | _ => None end
+  | Write => match waiting s with Some (h, e) => if list_eq (entries s) h then Some {| entries := e :: entries s; waiting := waiting s; answered := answered s |} else None | None => None end
+  | Found => match waiting s with Some (h, e) => if list_eq (entries s) (e :: h) then Some s else None | None => None end
+  | Answer => match waiting s with Some (h, e) => if list_eq (entries s) (e :: h) then Some {| entries := entries s; waiting := None; answered := e :: answered s |} else None | None => None end
+  | Die => Some {| entries := entries s; waiting := None; answered := answered s |} end.
+Theorem store_exec_sound : forall U l s s', store_exec U l s = Some s' -> store_step U s s'.
+Proof. intros U l s s'. destruct l; cbn [store_exec]; intro H.
+  - destruct (waiting s) eqn:W; [discriminate|]. destruct (price <=? U - charges (entries s)) eqn:E; [|discriminate]. injection H as <-. apply ask; [assumption|apply Nat.leb_le; assumption].
+  - destruct (waiting s) as [[h e]|] eqn:W; [|discriminate]. destruct (list_eq (entries s) h) eqn:E; [|discriminate]. injection H as <-. rewrite <- W. eapply write; [exact W|apply list_eq_ok; assumption].
+  - destruct (waiting s) as [[h e]|] eqn:W; [|discriminate]. destruct (list_eq (entries s) (e :: h)) eqn:E; [|discriminate]. injection H as <-. eapply found; [exact W|apply list_eq_ok; assumption].
+  - destruct (waiting s) as [[h e]|] eqn:W; [|discriminate]. destruct (list_eq (entries s) (e :: h)) eqn:E; [|discriminate]. injection H as <-. eapply answer; [exact W|apply list_eq_ok; assumption].
+  - injection H as <-. apply die. Qed.

@@ -82,6 +82,26 @@ Proof. intros. apply (filter_group R O U g g1 charged drop_can_pay service).
   - intros p r D o. unfold service, charged. cbn [filter]. destruct (takes_part r p); [apply q_less|]. cbn [qpow]. lra. Qed.
 End Drop.
 
+(* privacy_filter.md, Lemma 5: a person is a history, whose records at the time of a question are `now`; the purse is the
+   person's, and goes on while there are no records (of cost 0). *)
+Section Updates.
+Variables S X O : Type. Variable now : S -> nat -> X. Variable U : nat. Variable cost : X -> list O -> nat.
+Variable g : Q. Hypothesis g1 : (1 <= g)%Q. Open Scope Q_scope.
+Variable q : list O -> list X -> O -> Q. Hypothesis q_pos : forall p D o, 0 <= q p D o.
+Hypothesis q_perm : forall p D D' o, Permutation D D' -> q p D o == q p D' o.
+Hypothesis q_more : forall p x D o, q p (x :: D) o <= qpow g (cost x p) * q p D o.
+Hypothesis q_less : forall p x D o, q p D o <= qpow g (cost x p) * q p (x :: D) o.
+Definition cost_now (s : S) (p : list O) : nat := cost (now s (length p)) p.
+Definition records_now (p : list O) (D : list S) := map (fun s => now s (length p)) D.
+Theorem updates : forall eqS xs ys, close (qpow (qpow g U) (distance S eqS xs ys))
+  (prob O (fun p => service S O U cost_now (fun p D => q p (records_now p D)) p xs) []) (prob O (fun p => service S O U cost_now (fun p D => q p (records_now p D)) p ys) []).
+Proof. intros. apply (dropping_filter S O U cost_now g g1 (fun p D => q p (records_now p D))).
+  - intros. apply q_pos.
+  - intros p D D' o P. apply q_perm. apply Permutation_map. assumption.
+  - intros p r D o. apply q_more.
+  - intros p r D o. apply q_less. Qed.
+End Updates.
+
 (* (B) ind_knn.md: with the test `not empty` a record may spend up to U + P - 1 units for prices of at most P, and that
    is attained. *)
 Section NotEmpty.

@@ -130,6 +130,19 @@ let tok = function
 | Gate t -> t
 | Drawn t -> t
 
+type store = { entries : (Big_int_Z.big_int * Big_int_Z.big_int) list;
+               waiting : ((Big_int_Z.big_int * Big_int_Z.big_int)
+                         list * (Big_int_Z.big_int * Big_int_Z.big_int))
+                         option;
+               answered : (Big_int_Z.big_int * Big_int_Z.big_int) list }
+
+(** val charges :
+    (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int **)
+
+let rec charges = function
+| [] -> Big_int_Z.zero_big_int
+| e :: r -> add (fst e) (charges r)
+
 (** val purse :
     Big_int_Z.big_int -> ('a1 -> 'a2 list -> Big_int_Z.big_int) -> 'a1 -> 'a2
     list -> Big_int_Z.big_int **)
@@ -313,3 +326,74 @@ let exec lIMIT l s =
      | Some p ->
        let (p0, b) = p in let (a, _) = p0 in Some (with_procs s (app a b))
      | None -> None)
+
+type store_label =
+| Ask of Big_int_Z.big_int * Big_int_Z.big_int
+| Write
+| Found
+| Answer
+| Die
+
+(** val pair_eq :
+    (Big_int_Z.big_int * Big_int_Z.big_int) ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) -> bool **)
+
+let pair_eq e f =
+  (&&) (Nat.eqb (fst e) (fst f)) (Nat.eqb (snd e) (snd f))
+
+(** val list_eq :
+    (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list -> bool **)
+
+let rec list_eq l m =
+  match l with
+  | [] -> (match m with
+           | [] -> true
+           | _ :: _ -> false)
+  | e :: l' ->
+    (match m with
+     | [] -> false
+     | f :: m' -> (&&) (pair_eq e f) (list_eq l' m'))
+
+(** val store_start : store **)
+
+let store_start =
+  { entries = []; waiting = None; answered = [] }
+
+(** val store_exec :
+    Big_int_Z.big_int -> store_label -> store -> store option **)
+
+let store_exec u l s =
+  match l with
+  | Ask (x, a) ->
+    (match s.waiting with
+     | Some _ -> None
+     | None ->
+       if Nat.leb x (sub u (charges s.entries))
+       then Some { entries = s.entries; waiting = (Some (s.entries, (x, a)));
+              answered = s.answered }
+       else None)
+  | Write ->
+    (match s.waiting with
+     | Some p ->
+       let (h, e) = p in
+       if list_eq s.entries h
+       then Some { entries = (e :: s.entries); waiting = s.waiting;
+              answered = s.answered }
+       else None
+     | None -> None)
+  | Found ->
+    (match s.waiting with
+     | Some p ->
+       let (h, e) = p in if list_eq s.entries (e :: h) then Some s else None
+     | None -> None)
+  | Answer ->
+    (match s.waiting with
+     | Some p ->
+       let (h, e) = p in
+       if list_eq s.entries (e :: h)
+       then Some { entries = s.entries; waiting = None; answered =
+              (e :: s.answered) }
+       else None
+     | None -> None)
+  | Die -> Some { entries = s.entries; waiting = None; answered = s.answered }

@@ -120,6 +120,14 @@ module Nat =
 
 module Pos =
  struct
+  type mask =
+  | IsNul
+  | IsPos of Big_int_Z.big_int
+  | IsNeg
+ end
+
+module Coq_Pos =
+ struct
   (** val succ : Big_int_Z.big_int -> Big_int_Z.big_int **)
 
   let rec succ = Big_int_Z.succ_big_int
@@ -192,6 +200,104 @@ module Pos =
       (fun _ -> Big_int_Z.unit_big_int)
       x
 
+  type mask = Pos.mask =
+  | IsNul
+  | IsPos of Big_int_Z.big_int
+  | IsNeg
+
+  (** val succ_double_mask : mask -> mask **)
+
+  let succ_double_mask = function
+  | IsNul -> IsPos Big_int_Z.unit_big_int
+  | IsPos p ->
+    IsPos ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      p)
+  | IsNeg -> IsNeg
+
+  (** val double_mask : mask -> mask **)
+
+  let double_mask = function
+  | IsPos p -> IsPos (Big_int_Z.mult_int_big_int 2 p)
+  | x0 -> x0
+
+  (** val double_pred_mask : Big_int_Z.big_int -> mask **)
+
+  let double_pred_mask x =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p -> IsPos (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 p)))
+      (fun p -> IsPos (Big_int_Z.mult_int_big_int 2
+      (pred_double p)))
+      (fun _ -> IsNul)
+      x
+
+  (** val sub_mask : Big_int_Z.big_int -> Big_int_Z.big_int -> mask **)
+
+  let rec sub_mask x y =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> double_mask (sub_mask p q))
+        (fun q -> succ_double_mask (sub_mask p q))
+        (fun _ -> IsPos (Big_int_Z.mult_int_big_int 2 p))
+        y)
+      (fun p ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> succ_double_mask (sub_mask_carry p q))
+        (fun q -> double_mask (sub_mask p q))
+        (fun _ -> IsPos (pred_double p))
+        y)
+      (fun _ ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun _ -> IsNeg)
+        (fun _ -> IsNeg)
+        (fun _ -> IsNul)
+        y)
+      x
+
+  (** val sub_mask_carry : Big_int_Z.big_int -> Big_int_Z.big_int -> mask **)
+
+  and sub_mask_carry x y =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> succ_double_mask (sub_mask_carry p q))
+        (fun q -> double_mask (sub_mask p q))
+        (fun _ -> IsPos (pred_double p))
+        y)
+      (fun p ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun q -> double_mask (sub_mask_carry p q))
+        (fun q -> succ_double_mask (sub_mask_carry p q))
+        (fun _ -> double_pred_mask p)
+        y)
+      (fun _ -> IsNeg)
+      x
+
   (** val mul :
       Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
@@ -219,6 +325,84 @@ module Pos =
 
   let compare = (fun x y -> let s = Big_int_Z.compare_big_int x y in
   if s = 0 then Eq else if s < 0 then Lt else Gt)
+
+  (** val leb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let leb x y =
+    match compare x y with
+    | Gt -> false
+    | _ -> true
+
+  (** val sqrtrem_step :
+      (Big_int_Z.big_int -> Big_int_Z.big_int) -> (Big_int_Z.big_int ->
+      Big_int_Z.big_int) -> (Big_int_Z.big_int * mask) ->
+      Big_int_Z.big_int * mask **)
+
+  let sqrtrem_step f g = function
+  | (s, y) ->
+    (match y with
+     | IsPos r ->
+       let s' =
+         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+         (Big_int_Z.mult_int_big_int 2 s)
+       in
+       let r' = g (f r) in
+       if leb s' r'
+       then (((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+              s), (sub_mask r' s'))
+       else ((Big_int_Z.mult_int_big_int 2 s), (IsPos r'))
+     | _ ->
+       ((Big_int_Z.mult_int_big_int 2 s),
+         (sub_mask (g (f Big_int_Z.unit_big_int))
+           (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+           Big_int_Z.unit_big_int)))))
+
+  (** val sqrtrem : Big_int_Z.big_int -> Big_int_Z.big_int * mask **)
+
+  let rec sqrtrem p =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun p1 ->
+        sqrtrem_step (fun x ->
+          (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+          x) (fun x ->
+          (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+          x) (sqrtrem p1))
+        (fun p1 ->
+        sqrtrem_step (fun x -> Big_int_Z.mult_int_big_int 2 x) (fun x ->
+          (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+          x) (sqrtrem p1))
+        (fun _ -> (Big_int_Z.unit_big_int, (IsPos
+        (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int))))
+        p0)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun p1 ->
+        sqrtrem_step (fun x ->
+          (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+          x) (fun x -> Big_int_Z.mult_int_big_int 2 x) (sqrtrem p1))
+        (fun p1 ->
+        sqrtrem_step (fun x -> Big_int_Z.mult_int_big_int 2 x) (fun x ->
+          Big_int_Z.mult_int_big_int 2 x) (sqrtrem p1))
+        (fun _ -> (Big_int_Z.unit_big_int, (IsPos Big_int_Z.unit_big_int)))
+        p0)
+      (fun _ -> (Big_int_Z.unit_big_int, IsNul))
+      p
+
+  (** val sqrt : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let sqrt p =
+    fst (sqrtrem p)
 
   (** val iter_op : ('a1 -> 'a1 -> 'a1) -> Big_int_Z.big_int -> 'a1 -> 'a1 **)
 
@@ -269,7 +453,7 @@ module Z =
       (fun p ->
       ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
       p))
-      (fun p -> Big_int_Z.minus_big_int (Pos.pred_double p))
+      (fun p -> Big_int_Z.minus_big_int (Coq_Pos.pred_double p))
       x
 
   (** val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -279,7 +463,7 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.minus_big_int Big_int_Z.unit_big_int)
-      (fun p -> (Pos.pred_double p))
+      (fun p -> (Coq_Pos.pred_double p))
       (fun p -> Big_int_Z.minus_big_int
       ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x)) p))
       x
@@ -308,7 +492,7 @@ module Z =
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun q -> pred_double (pos_sub p q))
         (fun q -> double (pos_sub p q))
-        (fun _ -> (Pos.pred_double p))
+        (fun _ -> (Coq_Pos.pred_double p))
         y)
       (fun _ ->
       (fun f2p1 f2p f1 p ->
@@ -317,7 +501,7 @@ module Z =
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun q -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2
         q))
-        (fun q -> Big_int_Z.minus_big_int (Pos.pred_double q))
+        (fun q -> Big_int_Z.minus_big_int (Coq_Pos.pred_double q))
         (fun _ -> Big_int_Z.zero_big_int)
         y)
       x
@@ -345,7 +529,7 @@ module Z =
       Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
   let pow_pos z0 =
-    Pos.iter (mul z0) Big_int_Z.unit_big_int
+    Coq_Pos.iter (mul z0) Big_int_Z.unit_big_int
 
   (** val pow :
       Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -383,6 +567,15 @@ module Z =
 
   let max = Big_int_Z.max_big_int
 
+  (** val min :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let min = Big_int_Z.min_big_int
+
+  (** val abs : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let abs = Big_int_Z.abs_big_int
+
   (** val to_nat : Big_int_Z.big_int -> int **)
 
   let to_nat z0 =
@@ -390,7 +583,7 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> 0)
-      (fun p -> Pos.to_nat p)
+      (fun p -> Coq_Pos.to_nat p)
       (fun _ -> 0)
       z0
 
@@ -399,7 +592,7 @@ module Z =
   let of_nat n =
     (fun fO fS n -> if n=0 then fO () else fS (n-1))
       (fun _ -> Big_int_Z.zero_big_int)
-      (fun n0 -> (Pos.of_succ_nat n0))
+      (fun n0 -> (Coq_Pos.of_succ_nat n0))
       n
 
   (** val pos_div_eucl :
@@ -455,6 +648,17 @@ module Z =
   | 0 -> zero_big_int
   | 1 -> div_big_int x y
   | _ -> add_int_big_int (-1) (div_big_int (add_int_big_int (-1) x) y))
+
+  (** val sqrt : Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let sqrt n =
+    (fun fO fp fn z -> let s = Big_int_Z.sign_big_int z in
+  if s = 0 then fO () else if s > 0 then fp z
+  else fn (Big_int_Z.minus_big_int z))
+      (fun _ -> Big_int_Z.zero_big_int)
+      (fun p -> (Coq_Pos.sqrt p))
+      (fun _ -> Big_int_Z.zero_big_int)
+      n
  end
 
 (** val in_dec : ('a1 -> 'a1 -> bool) -> 'a1 -> 'a1 list -> bool **)
@@ -474,6 +678,13 @@ let rec map f = function
 let rec flat_map f = function
 | [] -> []
 | x :: t -> app (f x) (flat_map f t)
+
+(** val fold_left : ('a1 -> 'a2 -> 'a1) -> 'a2 list -> 'a1 -> 'a1 **)
+
+let rec fold_left f l a0 =
+  match l with
+  | [] -> a0
+  | b :: t -> fold_left f t (f a0 b)
 
 (** val fold_right : ('a2 -> 'a1 -> 'a1) -> 'a1 -> 'a2 list -> 'a1 **)
 
@@ -498,6 +709,12 @@ let rec forallb f = function
 let rec filter f = function
 | [] -> []
 | x :: l0 -> if f x then x :: (filter f l0) else filter f l0
+
+(** val find : ('a1 -> bool) -> 'a1 list -> 'a1 option **)
+
+let rec find f = function
+| [] -> None
+| x :: tl -> if f x then Some x else find f tl
 
 (** val firstn : int -> 'a1 list -> 'a1 list **)
 
@@ -816,3 +1033,177 @@ let products n z0 =
 
 let kept_rows k0 rows =
   kept (=) Z.leb k0 rows
+
+(** val kth_value :
+    int -> (int -> Big_int_Z.big_int) -> int -> Big_int_Z.big_int **)
+
+let kth_value m h j =
+  match find (kthb m h j) (map h (seq 0 m)) with
+  | Some v -> v
+  | None -> Big_int_Z.zero_big_int
+
+(** val kept_gap :
+    Big_int_Z.big_int option -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let kept_gap ceiling g =
+  match ceiling with
+  | Some c -> Z.min g c
+  | None -> g
+
+(** val utility :
+    int -> (int -> Big_int_Z.big_int) -> Big_int_Z.big_int option -> (int ->
+    Big_int_Z.big_int) -> int -> Big_int_Z.big_int **)
+
+let utility m h ceiling penalty j =
+  Z.sub
+    (kept_gap ceiling
+      (Z.sub (kth_value m h j) (kth_value m h (Stdlib.Int.succ j))))
+    (penalty j)
+
+(** val utilities :
+    int -> int -> (int -> Big_int_Z.big_int) -> Big_int_Z.big_int option ->
+    (int -> Big_int_Z.big_int) -> Big_int_Z.big_int list **)
+
+let utilities m k0 h ceiling penalty =
+  map (utility m h ceiling penalty) (seq (Stdlib.Int.succ 0) k0)
+
+(** val penalty_of :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int ->
+    Big_int_Z.big_int **)
+
+let penalty_of num den k0 j =
+  Z.div (Z.mul num (Z.abs (Z.sub (Z.of_nat j) k0))) den
+
+(** val absent :
+    Big_int_Z.big_int list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let rec absent items0 r =
+  match items0 with
+  | [] -> r
+  | x :: l ->
+    if Z.leb x r then absent l (Z.add r Big_int_Z.unit_big_int) else r
+
+(** val settle :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> int ->
+    ((Big_int_Z.big_int * Big_int_Z.big_int) * Big_int_Z.big_int) list -> int
+    option **)
+
+let rec settle b surely surely_not low high g = function
+| [] -> None
+| p :: r ->
+  let (p0, hi) = p in
+  let (n, lo) = p0 in
+  let low' = Z.add low (Z.mul n lo) in
+  let high' = Z.add high (Z.mul n hi) in
+  if Z.leb surely (Z.mul low' b)
+  then if Z.leb (Z.mul high b) surely_not then Some g else None
+  else settle b surely surely_not low' high' (Stdlib.Int.succ g) r
+
+(** val lowest :
+    ((Big_int_Z.big_int * Big_int_Z.big_int) * Big_int_Z.big_int) list ->
+    Big_int_Z.big_int **)
+
+let rec lowest = function
+| [] -> Big_int_Z.zero_big_int
+| p :: r ->
+  let (p0, _) = p in let (n, lo) = p0 in Z.add (Z.mul n lo) (lowest r)
+
+(** val highest :
+    ((Big_int_Z.big_int * Big_int_Z.big_int) * Big_int_Z.big_int) list ->
+    Big_int_Z.big_int **)
+
+let rec highest = function
+| [] -> Big_int_Z.zero_big_int
+| p :: r ->
+  let (p0, hi) = p in let (n, _) = p0 in Z.add (Z.mul n hi) (highest r)
+
+(** val settled :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    ((Big_int_Z.big_int * Big_int_Z.big_int) * Big_int_Z.big_int) list -> int
+    option **)
+
+let settled bits drawn far l =
+  settle (Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) bits)
+    (Z.mul (Z.add drawn Big_int_Z.unit_big_int) (Z.add (highest l) far))
+    (Z.mul drawn (lowest l)) Big_int_Z.zero_big_int Big_int_Z.zero_big_int 0 l
+
+type claim = (Big_int_Z.big_int * Big_int_Z.big_int) * Big_int_Z.big_int
+
+(** val blocks_claim :
+    Big_int_Z.big_int list -> Big_int_Z.big_int -> claim **)
+
+let blocks_claim ds w =
+  (((Z.add (zs ds) w),
+    (Z.add (zs (map (fun x -> Z.mul x x) ds)) (Z.mul w w))),
+    (Z.max (zmax ds) w))
+
+(** val products_claim :
+    int -> Big_int_Z.big_int -> Big_int_Z.big_int option -> claim **)
+
+let products_claim d a ball =
+  let box = Z.mul (Z.add (Z.of_nat d) Big_int_Z.unit_big_int) (Z.mul a a) in
+  let n = match ball with
+          | Some b -> Z.min box b
+          | None -> box in
+  let v = Z.sqrt (Z.mul (Z.add (Z.of_nat d) Big_int_Z.unit_big_int) n) in
+  let m = Z.min (Z.mul a a) n in
+  (((Z.div (Z.add (Z.mul v v) n) (Big_int_Z.mult_int_big_int 2
+      Big_int_Z.unit_big_int)),
+  (Z.div (Z.add (Z.mul n n) (Z.mul m n)) (Big_int_Z.mult_int_big_int 2
+    Big_int_Z.unit_big_int))), m)
+
+(** val after_chain :
+    Big_int_Z.big_int list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let after_chain factors d =
+  fold_left Z.mul factors d
+
+(** val fourier_claim :
+    int -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> claim **)
+
+let fourier_claim d a q m w =
+  (((Z.add (Z.mul (Z.of_nat d) a) w),
+    (Z.add (Z.mul (Z.of_nat d) q) (Z.mul w w))), (Z.max m w))
+
+(** val digit_sum : int -> int -> int -> int **)
+
+let rec digit_sum r d e =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> 0)
+    (fun d' -> add (Nat.modulo e r) (digit_sum r d' (Nat.div e r)))
+    d
+
+(** val gauss_most : int -> int -> int -> int -> Big_int_Z.big_int **)
+
+let gauss_most q r d e =
+  Z.div
+    (Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) (Z.of_nat q))
+    (Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+      (Z.of_nat (digit_sum r d e)))
+
+(** val gauss_table : int -> int -> int -> Big_int_Z.big_int list **)
+
+let gauss_table q r d =
+  map (gauss_most q r d) (seq 0 (Nat.pow r d))
+
+(** val gauss_claim : int -> int -> int -> Big_int_Z.big_int -> claim **)
+
+let gauss_claim q r d w =
+  blocks_claim (gauss_table q r d) w
+
+(** val moments_claim :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> claim **)
+
+let moments_claim u0 u1 u2 t b2 s m =
+  let q =
+    Z.mul u2
+      (Z.div b2
+        (Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) t))
+  in
+  (((Z.add (Z.add (Z.mul u1 s) q) u0),
+  (Z.add (Z.add (Z.mul (Z.mul u1 u1) b2) (Z.mul q q)) (Z.mul u0 u0))),
+  (Z.max (Z.max (Z.mul u1 m) q) u0))

@@ -5,10 +5,8 @@ They import the package when they run, so that a mutant of it can be put in its 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
-import sqlite3
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
@@ -159,17 +157,17 @@ def vote_counts(sketches: Driver, _: Driver, n: int) -> Found:
     return found
 
 
-def _norms(change: Any) -> tuple[int, int, int]:
+def norms(change: Any) -> tuple[int, int, int]:
     cells = [int(x) for x in change]
     return sum(map(abs, cells)), sum(x * x for x in cells), max(map(abs, cells), default=0)
 
 
-def _claim(bound: Any) -> tuple[int, int, int]:
+def claimed(bound: Any) -> tuple[int, int, int]:
     blocks = bound.output.blocks
     return sum(b.l1 for b in blocks), sum(b.l2_squared for b in blocks), max(b.linf for b in blocks)
 
 
-def _grid(
+def grid(
     rng: random.Random, width: int, classes: int, big: bool
 ) -> tuple[Any, list[int], list[int]]:
     from opendp_sim.domains.rows import GridRows
@@ -204,7 +202,7 @@ def sketch_cells(kind: str) -> Compare:
         rng, found = random.Random(2), Found()
         for it in range(n):
             width, classes, big = rng.randint(1, 3), rng.choice([1, 1, 2, 3]), it % 4 == 3
-            domain, low, high = _grid(rng, width, classes, big)
+            domain, low, high = grid(rng, width, classes, big)
             height, per_label = rng.choice([1, 2, 3]), classes > 1
             if kind == "race":
                 family = rng.choice(
@@ -276,9 +274,9 @@ def sketch_cells(kind: str) -> Compare:
                 height,
             )
             found(f"{kind}: cells", proved == cells.tolist(), (low, high, x, y, height))
-            most = _claim(bound)
+            most = claimed(bound)
             for row, label in list(zip(x, y, strict=True))[:3]:
-                one = _norms(built([row], [label]))
+                one = norms(built([row], [label]))
                 same = (
                     all(a <= b for a, b in zip(one, most, strict=True))
                     if kind == "moment"
@@ -287,7 +285,7 @@ def sketch_cells(kind: str) -> Compare:
                 found(f"{kind}: one record", same, (row, one, most))
             more, labels = rows(rng.randint(1, 3))
             gone = rng.randint(0, len(x))
-            l1, l2, linf = _norms(cells - built(x[gone:] + more, y[gone:] + labels))
+            l1, l2, linf = norms(cells - built(x[gone:] + more, y[gone:] + labels))
             d = gone + len(more)
             inside = l1 <= most[0] * d and l2 <= most[1] * d * d and linf <= most[2] * d
             found(f"{kind}: neighbours", inside, (x, more, gone))
@@ -397,11 +395,11 @@ def second_moments(sketches: Driver, _: Driver, n: int) -> Found:
             product = {(i, j): next(got) for j in range(d + 1) for i in range(j + 1)}
             one = [product[place] for place in by_rows]
             total = [a + b for a, b in zip(total, one, strict=True)]
-            within = all(a <= b for a, b in zip(_norms(one), _claim(bound), strict=True))
+            within = all(a <= b for a, b in zip(norms(one), claimed(bound), strict=True))
             found("products: one record within the claim", within, (row, low, high))
         found("products: cells", built(x).tolist() == total, (x, low, high))
-        corner = _norms(built([list(high)]))
-        found("products: a corner attains L1 and L2", corner[:2] == _claim(bound)[:2], (low, high))
+        corner = norms(built([list(high)]))
+        found("products: a corner attains L1 and L2", corner[:2] == claimed(bound)[:2], (low, high))
     return found
 
 
@@ -416,37 +414,42 @@ class _Fixed:
         return self.noise >= least
 
 
-def ranks(sketches: Driver, _: Driver, n: int) -> Found:
-    """Ranks, gaps and stable sets of counts: listed, open, and bare vectors."""
+def votes_of(kind: str, m: int) -> Any:
+    """Return the space of listed, open or bare counts."""
     from opendp_sim.domains.counts import USERS, OpenCounts, Votes, votes_space
     from opendp_sim.domains.metrics import VectorNorm
     from opendp_sim.domains.sketch import IntVector
+
+    if kind == "bare":
+        return votes_space("x", IntVector(m), VectorNorm("linf", monotone=True))
+    return (
+        votes_space("x", OpenCounts(text=False), USERS)
+        if kind == "open"
+        else Votes(IntVector(m), 1, m, True, None)
+    )
+
+
+def counted(kind: str, h: list[int]) -> Any:
+    """Return counts as data of that space."""
+    if kind != "open":
+        return np.array(h, dtype=np.int64)
+    items = [i for i, count in enumerate(h) if count > 0]
+    return {
+        "item": np.array(items, dtype=np.int64),
+        "votes": np.array([h[i] for i in items], dtype=np.int64),
+    }
+
+
+def ranks(sketches: Driver, _: Driver, n: int) -> Found:
+    """Ranks, gaps and stable sets of counts: listed, open, and bare vectors."""
     from opendp_sim.measurements.selection._impl.stability import stable_places
     from opendp_sim.measurements.selection.stable_set import draw_set
 
     rng, found = random.Random(3), Found()
     large = [0, 1, 2, 2**53, 2**53 + 1, 2**61 - 1, 2**61]
 
-    def space(kind: str, m: int) -> Any:
-        if kind == "bare":
-            return votes_space("x", IntVector(m), VectorNorm("linf", monotone=True))
-        return (
-            votes_space("x", OpenCounts(text=False), USERS)
-            if kind == "open"
-            else Votes(IntVector(m), 1, m, True, None)
-        )
-
-    def data(kind: str, h: list[int]) -> Any:
-        if kind != "open":
-            return np.array(h, dtype=np.int64)
-        items = [i for i, count in enumerate(h) if count > 0]
-        return {
-            "item": np.array(items, dtype=np.int64),
-            "votes": np.array([h[i] for i in items], dtype=np.int64),
-        }
-
     def read(kind: str, h: list[int], k: int) -> tuple[Any, int, set[int] | None, list[int]]:
-        ranking = space(kind, len(h)).rank(data(kind, h), k + 1)
+        ranking = votes_of(kind, len(h)).rank(counted(kind, h), k + 1)
         coins = _Fixed(2**63)
         places = stable_places(coins, ranking, k, 1.0, 1000)  # type: ignore[arg-type]
         items = (
@@ -501,7 +504,7 @@ def ranks(sketches: Driver, _: Driver, n: int) -> Found:
         if weak and released is not None:  # a difference already, of places that are none
             continue
         noise, threshold = rng.randint(-5, 5), rng.randint(-3, 6)
-        answer = draw_set(_Fixed(noise), space(kind, m), data(kind, h), k, 1.0, threshold)  # type: ignore[arg-type]
+        answer = draw_set(_Fixed(noise), votes_of(kind, m), counted(kind, h), k, 1.0, threshold)  # type: ignore[arg-type]
         want = None if p - q + noise < threshold or weak else sorted(top)
         found(
             "the release at a given noise",
@@ -632,169 +635,3 @@ def kept_rows(sketches: Driver, _: Driver, n: int) -> Found:
         )
         found("kept rows", kept == want, (k, table, kept, want))
     return found
-
-
-def _digest(content: int) -> dict[str, Any]:
-    text = hashlib.sha256(str(content).encode()).hexdigest()
-    return {"out": {"sha256": text, "statement": text}}
-
-
-def ledger(_: Driver, machine: Driver, n: int, folder: Path | None = None) -> Found:
-    """Random traces of a ledger in a file, with failing writes, lost acknowledgements and openings."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as name:
-        found = Found()
-        for it in range(n):
-            _trace(machine, found, random.Random(it), (folder or Path(name)) / f"{it}.ledger")
-        return found
-
-
-def _trace(machine: Driver, found: Found, rng: random.Random, path: Path) -> None:
-    from opendp_sim.accounting.budget import Limit
-    from opendp_sim.accounting.composition import Charge
-    from opendp_sim.accounting.ledger import _file
-    from opendp_sim.accounting.ledger._entries import Terms
-    from opendp_sim.accounting.ledger.ledger import Ledger
-    from opendp_sim.core.errors import SimError
-
-    scale = 2**100  # every loss is a whole number of its units
-    limit = rng.choice([8.0, 3.0, 1.0])
-    losses = (
-        [0.1, 0.2, 0.3, 1 / 3, 0.7, 1e-9]
-        if limit == 1.0
-        else [rng.randint(0, 3072) / 1024 for _ in range(9)]
-    )
-    terms = Terms("pure", "add_remove 1 of row", Limit(epsilon=limit))
-    book = Ledger.open(path, terms)
-    machine.ask("limit", int(Fraction(limit) * scale))
-    at: dict[int, str] = {}
-    loss: dict[int, float] = {}
-    content: dict[int, int] = {}
-    log: list[Any] = []
-
-    def entry(t: int) -> Any:
-        return next(
-            (e for e in book.entries if e.kind == "reserve" and e.body.get("token") == str(t)), None
-        )
-
-    def units(t: int) -> int:
-        return int(Fraction(loss[t]) * scale)
-
-    def done(action: Callable[[], Any]) -> str:
-        """Do it; sometimes the write fails, or COMMIT is kept and its answer lost, or the file is opened again."""
-        nonlocal book
-        how = rng.choice(["well"] * 6 + ["write fails", "answer lost", "opened again"])
-        names = {"write fails": (_file.FileTables, "put"), "answer lost": (_file, "checkpoint")}
-        where: Any = names.get(how)
-
-        def fails(*_: Any) -> None:
-            raise sqlite3.OperationalError("disk I/O error")
-
-        kept = getattr(*where) if where else None
-        code = ""
-        try:
-            if where:
-                setattr(*where, fails)
-            action()
-        except SimError as error:
-            code = error.code
-        except sqlite3.OperationalError:
-            code = "sqlite"
-        finally:
-            if where:
-                setattr(*where, kept)
-        if how != "well":
-            book.close()
-            book = Ledger.open(path, terms)
-        log.append((how, code))
-        return code
-
-    def tell(name: str, t: int, *more: int) -> list[str]:
-        log.append((name, t, *more))
-        return machine.ask(name, t, list(more))
-
-    for _step in range(rng.randint(5, 25)):
-        t = rng.choice(list(at)) if at and rng.random() < 0.8 else len(at)
-        stage = at.get(t, "new")
-        if stage == "new":
-            at[t], loss[t] = "asks", rng.choice(losses)
-            answer = tell("start", t, units(t))
-        elif stage == "asks" and entry(t) is None:
-            spent = int(tell("crash", 10**9)[1])
-            fits = spent + units(t) <= int(Fraction(limit) * scale)
-            code = done(lambda: book.reserve(Charge("pure", (loss[t],)), {"token": str(t)}))
-            if entry(t) is not None:
-                answer = tell("commit", t, units(t))
-                found(
-                    "a reserve is a step of the machine: within the limit",
-                    answer[0] == "true" and fits,
-                    log,
-                )
-            else:
-                answer = tell("crash", 10**9)
-                found(
-                    "refused for the limit exactly where the sum passes it",
-                    (code == "OS402") == (not fits),
-                    (log, code),
-                )
-        elif stage == "asks":
-            answer, at[t] = tell("ack", t), "gate"
-            found("an entry is found by its token after a lost answer", answer[0] == "true", log)
-        elif stage == "gate" and rng.random() < 0.25:
-            done(lambda: book.settle(entry(t), "refusal", {"code": "OS601"}))
-            if book.settlement_of(entry(t)) is not None:
-                answer, at[t] = tell("refuse", t), "refused"
-                found("a refusal in the gate", answer[0] == "true", log)
-            else:
-                answer, at[t] = tell("crash", t), "dead"
-        elif stage == "gate":
-            answer, at[t] = tell("left", t), "drawn"
-        elif stage == "drawn":
-            content[t] = rng.randint(1, 9)
-            answer, at[t] = tell("stage", t, content[t]), "staged"
-        elif stage == "staged":
-            had = book.settlement_of(entry(t))
-            done(lambda: book.settle(entry(t), "charge", {"files": _digest(content[t])}))
-            if had is None and book.settlement_of(entry(t)) is not None:
-                answer = tell("settle", t, content[t])
-                found("a charge is a step of the machine", answer[0] == "true", log)
-            elif had is not None:
-                answer = tell("again", t, content[t])
-                found(
-                    "settled again: the same entry",
-                    answer[0] == "true" and book.settlement_of(entry(t)) == had,
-                    log,
-                )
-            else:
-                answer = tell("again", t, content[t])
-                found("a write that failed settles nothing", answer[0] == "false", log)
-            if had is not None:
-                other = done(lambda: book.settle(entry(t), "refusal", {"code": "OS601"}))
-                found("no refusal after a charge", other == "OS403", (log, other))
-        else:
-            answer = tell("settle", t, 1)
-            found("a run that was refused or died is not charged again", answer[0] == "false", log)
-            if stage == "refused":
-                other = done(lambda: book.settle(entry(t), "charge", {"files": _digest(1)}))
-                found("no charge after a refusal", other == "OS403", (log, other))
-        total, entries = book.total().exact[0], len(book.entries)
-        found("the sum", total == Fraction(int(answer[1]), scale), (log, total))
-        found("the number of entries", entries == int(answer[2]), (log, entries))
-    book.verify()
-    book.close()
-
-
-COMPARISONS: dict[str, tuple[Compare, int, int]] = {  # how many cases a push, and in the long tier
-    "votes": (votes, 200, 8000),
-    "vote_counts": (vote_counts, 60, 1500),
-    "race": (sketch_cells("race"), 40, 400),
-    "tree": (sketch_cells("tree"), 40, 1000),
-    "threshold": (sketch_cells("threshold"), 40, 1000),
-    "moment": (sketch_cells("moment"), 40, 1000),
-    "second_moments": (second_moments, 40, 1000),
-    "ranks": (ranks, 400, 8000),
-    "purses": (purses, 150, 2000),
-    "kept_rows": (kept_rows, 30, 300),
-    "ledger": (ledger, 12, 120),
-}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 PACKAGE = Path(__file__).parents[2] / "opendp_sim"
 _S = "transformations/sketches/"
 _M = "measurements/"
+_CHECKER = "accounting/certificate/check_certificate.py"
 
 
 class Mutant(NamedTuple):
@@ -248,6 +249,167 @@ MUTANTS = [
         "if settled is not None and settled.kind != kind:",
         'if settled is not None and kind == "refusal" != settled.kind:',
     ),
+    Mutant(
+        "choose_k: utilities",
+        "choose_k",
+        _M + "selection/_impl/gap_utility.py",
+        "return kept - self.penalty",
+        "return kept + self.penalty",
+    ),
+    Mutant(
+        "choose_k: the rank is the drawn place",
+        "choose_k",
+        _M + "selection/choose_k.py",
+        "return 1 + coins.best(",
+        "return coins.best(",
+    ),
+    Mutant(
+        "choose_k: utilities of neighbours",
+        "choose_k",
+        _M + "selection/_impl/gap_utility.py",
+        "kept = gaps if self.ceiling is None else",
+        "kept = 2 * gaps if self.ceiling is None else",
+    ),
+    Mutant(
+        "peel: the fewer are drawn, the others kept",
+        "peel",
+        _M + "selection/_impl/peeling.py",
+        "    if losers < k:\n        kept = np.ones",
+        "    if losers > k:\n        kept = np.ones",
+    ),
+    Mutant(
+        "peel: the name of an item without a vote",
+        "peel",
+        _M + "selection/_impl/peeling.py",
+        'rank, side="right"))',
+        'rank, side="left"))',
+    ),
+    Mutant(
+        "peel: the group that the bits settle",
+        "peel",
+        _M + "selection/_impl/selection.py",
+        "surely, surely_not = (drawn + 1) * (weights.highest + far)",
+        "surely, surely_not = drawn * (weights.highest + far)",
+    ),
+    Mutant(
+        "moments_sketch: the claim",
+        "bounded",
+        _S + "distances/moments_sketch.py",
+        "l2_squared=u1**2 * square,",
+        "l2_squared=u1 * square,",
+    ),
+    Mutant(
+        "moments_sketch: neighbours",
+        "bounded",
+        _S + "distances/moments_sketch.py",
+        "parts = [u1 * totals.ravel(), u0 * sizes,",
+        "parts = [2 * u1 * totals.ravel(), u0 * sizes,",
+    ),
+    Mutant(
+        "gauss_transform_sketch: the claim",
+        "bounded",
+        _S + "kernels/gauss_transform_sketch.py",
+        "l1, l2_squared = sum(most), sum(m * m for m in most)",
+        "l1, l2_squared = sum(most), sum(most)",
+    ),
+    Mutant(
+        "fourier_sketch: the claim",
+        "bounded",
+        _S + "kernels/fourier_sketch.py",
+        "l2_squared=self.frequencies * AMPLITUDE**2,",
+        "l2_squared=AMPLITUDE**2,",
+    ),
+    Mutant(
+        "checker: race_sketch",
+        "claims",
+        _CHECKER,
+        "return None, (Block(R, R, 1), *([count_block(w)] if w else []))",
+        "return None, (Block(R, R, 1), *([count_block(1)] if w else []))",
+    ),
+    Mutant(
+        "checker: threshold_sketch",
+        "claims",
+        _CHECKER,
+        'M = sum(-(-p["thresholds"] * span // max(spans)) for span in spans)',
+        'M = sum(p["thresholds"] * span // max(spans) for span in spans)',
+    ),
+    Mutant(
+        "checker: distance_tree",
+        "claims",
+        _CHECKER,
+        'depth = p["levels"] + 1',
+        'depth = p["levels"]',
+    ),
+    Mutant(
+        "checker: second_moments",
+        "claims",
+        _CHECKER,
+        "(N**2 + m * N) // 2, m),)",
+        "(N**2 + m) // 2, m),)",
+    ),
+    Mutant(
+        "checker: fourier_sketch",
+        "claims",
+        _CHECKER,
+        "a, m = max(c + s for c, s in pairs)",
+        "a, m = max(c for c, s in pairs)",
+    ),
+    Mutant(
+        "checker: gauss_transform_sketch",
+        "claims",
+        _CHECKER,
+        "most = [2**16 >> sum(each) for each in exponents]",
+        "most = [2**16 >> max(each) for each in exponents]",
+    ),
+    Mutant(
+        "checker: moments_sketch",
+        "claims",
+        _CHECKER,
+        "Block(u1 * l1, u1**2 * square,",
+        "Block(u1 * l1, u1 * square,",
+    ),
+    Mutant(
+        "checker: distance after a chain",
+        "claims",
+        _CHECKER,
+        'stability * p["max_rows"]',
+        "stability",
+    ),
+    Mutant(
+        "store: an entry is kept exactly where COMMIT was",
+        "session_store",
+        "accounting/session/store.py",
+        'self._db.execute("COMMIT")',
+        'self._db.execute("ROLLBACK")',
+    ),
+    Mutant(
+        "store: nothing leaves after a failure",
+        "session_store",
+        "accounting/session/store.py",
+        "            self._since = since\n            return\n        raise refusal",
+        "            self._since = since",
+    ),
+    Mutant(
+        "store: the purses after an opening",
+        "session_store",
+        "accounting/session/_tables.py",
+        "SELECT who, units FROM entry WHERE place > ?",
+        "SELECT who, units FROM entry WHERE place > 1 + ?",
+    ),
+    Mutant(
+        "store: an answer leaves after its entry",
+        "session_store",
+        "accounting/session/_tables.py",
+        'FROM entry WHERE kind <> ? ORDER BY place"',
+        'FROM entry WHERE kind <> ? ORDER BY place LIMIT 1"',
+    ),
+    Mutant(
+        "store: a price above the purse is refused",
+        "session_store",
+        _M + "knn/_impl/privacy_filter.py",
+        "(distances > self.affordable(who, price)).any()",
+        "(distances >= self.affordable(who, price)).any()",
+    ),
 ]
 
 
@@ -279,7 +441,8 @@ def main(number: str, sketches: str, ledger: str) -> None:
     """Import the mutant, compare, and print every row that differs."""
     mutant = MUTANTS[int(number)]
     sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
-    from tests.proofs.comparisons import COMPARISONS, Driver
+    from tests.proofs.comparisons import Driver
+    from tests.proofs.table import COMPARISONS
 
     compare, few, many = COMPARISONS[mutant.comparison]
     drivers = Driver(Path(sketches)), Driver(Path(ledger))

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.comparisons import COMPARISONS, Driver
+from opendp_sim.accounting.ledger.ledger import Ledger
+from tests.accounting import _server
+from tests.proofs.comparisons import Driver
+from tests.proofs.machines import ledger
 from tests.proofs.mutants import MUTANTS, PACKAGE
+from tests.proofs.table import COMPARISONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +32,21 @@ def test_code_and_proof_agree(name: str, drivers: list[Driver]) -> None:
 def test_code_and_proof_agree_on_many_cases(name: str, drivers: list[Driver]) -> None:
     compare, _, many = COMPARISONS[name]
     assert compare(drivers[0], drivers[1], many).differences == {}
+
+
+@pytest.mark.long
+def test_a_ledger_in_a_database_agrees_and_one_without_a_limit_does_not(
+    drivers: list[Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failing writes, lost answers, and answers that are lost and asked for again."""
+    pytest.importorskip("psycopg")
+    if not _server.FOUND:
+        pytest.skip("no PostgreSQL on this machine")
+    with _server.running():
+        assert ledger(*drivers, 8, place="postgresql:one/proofs").differences == {}
+        monkeypatch.setattr(Ledger, "afford", lambda _self, _charge: None)
+        differences = ledger(*drivers, 8, place="postgresql:one/unlimited").differences
+        assert "a reserve is a step of the machine: within the limit" in differences
 
 
 @pytest.mark.long
@@ -52,5 +71,5 @@ def test_every_mutant_still_changes_its_line(mutant) -> None:
     assert mutant.old != mutant.new
 
 
-def test_thirty_rows_have_a_mutant() -> None:
-    assert len({mutant.row for mutant in MUTANTS}) >= 30
+def test_forty_rows_have_a_mutant() -> None:
+    assert len({mutant.row for mutant in MUTANTS}) >= 45

@@ -102,8 +102,9 @@ def test_a_line_of_another_form_is_found(line: str) -> None:
         rows_of_page("page", f"**Lemma 1.** A sentence.\n{line}\n")
 
 
-def test_the_readme_is_short() -> None:
-    assert len((PROOFS / "README.md").read_text("utf-8").splitlines()) <= 120
+def test_the_readme_is_short_but_for_its_tables() -> None:
+    lines = (PROOFS / "README.md").read_text("utf-8").splitlines()
+    assert len([line for line in lines if not line.startswith("|")]) <= 60
 
 
 def test_the_readme_counts_the_theorems() -> None:
