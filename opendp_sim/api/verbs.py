@@ -10,7 +10,7 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.recipe import Recipe, check_word
 from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.builder import Builder
@@ -204,6 +204,7 @@ def stream(
         >>> last.density([0.5])["density"].round(-2).tolist()
         [2000.0]
     """
+    check_word("into", into, (str, PathLike), "a folder", 'into="growing".')
     if isinstance(spec, Recipe):
         return Stream(spec.plan, periods, into, base=base, tables=spec.tables)
     return Stream(plan(spec), periods, into, base=base)

@@ -414,7 +414,7 @@ class Release(Questions):
         The result answers as one release of all holders' records would, cell by cell
         ``A + noise_A + B + noise_B``. Nobody sees another holder's records, and nothing more is spent:
         each holder's claim stays its own (``release.md``, Lemma 1), and the errors count both noises
-        (Lemma 2).
+        (Lemma 2). Releases of other periods of one stream add up under its one claim (``continual.md``).
 
         Args:
             other: a release with the same columns, bounds, steps and seeds; a sum of releases also.
@@ -424,7 +424,7 @@ class Release(Questions):
 
         Raises:
             ReleaseError (OS702): the sketches differ, one of them is no sum over records, or a release
-                is in both sums already (its noise would count twice).
+                is in both sums already (its noise would count twice), or a period of a stream.
 
         Example:
             >>> import tempfile

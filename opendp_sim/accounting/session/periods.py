@@ -28,7 +28,7 @@ from opendp_sim.accounting.ledger._durable import (
     hold,
 )
 from opendp_sim.accounting.release.continual import Node, PeriodTree, no_sums
-from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
+from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark, unusable
 from opendp_sim.core.errors import BudgetError
 
 _FORMAT = "opendp_sim/stream/1"
@@ -237,9 +237,8 @@ def stream_refusal(expected: str, got: str) -> BudgetError:
     )  # fmt: skip
 
 
-def _unusable(error: Exception) -> BudgetError:
+def _unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError:
     """Return the refusal of a file, without the system's text."""
-    full = isinstance(error, OSError) or "database is locked" not in str(error)
-    if full and not isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError):
+    if unusable(error).got == UNWRITABLE:
         return stream_refusal("a file that can be written", UNWRITABLE)
     return stream_refusal("a store that this process can lock", LOCKED)

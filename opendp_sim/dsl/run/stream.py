@@ -212,9 +212,9 @@ class Stream:
         self._stages: tuple[Stage, ...] = release.typed.stages
         self._owner, self._lost, self._lock = os.getpid(), False, threading.RLock()
         self._folder = File(into)
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._rehearse()
         with ExitStack() as undo:
+            self._make_folder()
             self._store = undo.enter_context(
                 PeriodStore(self._folder / STORE, self._identity(), self.tree, self._size)
             )
@@ -239,6 +239,15 @@ class Stream:
             },
             sort_keys=True,
         )
+
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError):
+            refusal = stream_refusal("a folder that can be written", UNWRITABLE)
+        else:
+            return
+        raise refusal
 
     def _rehearse(self) -> None:
         """Draw one node of no records, before the charge."""
