@@ -7,6 +7,7 @@ and a type that has no meaning for the column is refused in every batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,13 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
     if column.is_vector and _is_list(array.type):
         return _lists(array, column)
     return _cells(array, column)
+
+
+def no_rows(schema: Any) -> Any:
+    """Return a table of a schema without records (``empty_table`` loads pandas)."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.Table.from_batches([], schema=schema)
 
 
 def stored_in(
@@ -129,7 +137,7 @@ def _laid_out(array: Any) -> Any:
 
 def _words(array: Any, column: Column) -> NDArray[Any]:
     """Return a dictionary's words, each once."""
-    indices = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    indices = filled(array.indices.cast("int64"), -1)
     used, place = np.unique(indices, return_inverse=True)
     words = _laid_out(array.dictionary).take(_indices(used))
     cells = _cells(words, column)
@@ -140,7 +148,14 @@ def _indices(used: NDArray[np.int64]) -> Any:
     """Return places in a dictionary as Arrow has them; -1 is none."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
-    return pa.array(used, mask=used < 0)
+    return pa.Array.from_buffers(pa.int64(), len(used), [_bits(used >= 0), pa.py_buffer(used)])
+
+
+def _bits(marks: NDArray[np.bool_]) -> Any:
+    """Return truth values as Arrow's buffer."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.py_buffer(np.packbits(marks, bitorder="little"))
 
 
 def _is_list(kind: Any) -> bool:
@@ -168,8 +183,7 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
     if number and types.is_decimal(kind):
         return np.array([*array.to_pylist(), None], dtype=object)[:-1]
     if number and types.is_floating(kind):
-        floats: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return floats
+        return filled(array, math.nan)
     if number and (types.is_boolean(kind) or types.is_integer(kind)):
         return _integers(array, real=not column.keys and column.numpy_dtype.kind == "f")
     return _unmeant(len(array), kind)
@@ -194,20 +208,31 @@ def _texts(array: Any) -> NDArray[Any]:
 
 def _integers(array: Any, *, real: bool) -> NDArray[Any]:
     """Return integers as float64 for declared reals, else int64."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-    from pyarrow import compute, types  # noqa: PLC0415 - an extra
+    from pyarrow import types  # noqa: PLC0415 - an extra
 
     if types.is_boolean(array.type):
         array = array.cast("int64")
     if real:
-        array = array.cast("float64", safe=False)
-    else:
-        if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
-            fits = compute.less(array, pa.scalar(2**63, pa.uint64()))
-            array = compute.if_else(fits, array, pa.scalar(None, pa.uint64()))
-        array = array.cast("int64").fill_null(MISSING)
-    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return values
+        return filled(array.cast("float64", safe=False), math.nan)
+    if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
+        whole: NDArray[np.int64] = np.minimum(filled(array, 2**63), 2**63).astype(np.int64)
+        return whole
+    return filled(array.cast("int64"), MISSING)
+
+
+def filled(array: Any, missing: float) -> NDArray[Any]:
+    """Return an array of numbers as numpy's, ``missing`` where null.
+
+    By DLPack: Arrow's own ``to_numpy`` and ``scalar`` load pandas where it is installed, 34 MiB.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    if not array.null_count:
+        return np.from_dlpack(array)
+    cells = [None, array.buffers()[1]]
+    found = np.from_dlpack(pa.Array.from_buffers(array.type, len(array), cells, 0, array.offset))
+    holes = np.from_dlpack(array.is_null().cast("uint8")).view(bool)
+    return np.where(holes, np.asarray(missing).astype(found.dtype), found)
 
 
 def _lists(array: Any, column: Column) -> NDArray[Any]:
@@ -218,9 +243,10 @@ def _lists(array: Any, column: Column) -> NDArray[Any]:
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra
 
-    lengths = compute.list_value_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
+    lengths = filled(compute.list_value_length(array), -1)
     good = lengths == column.width
-    flat = compute.list_flatten(array if good.all() else array.filter(pa.array(good)))
+    marks = pa.Array.from_buffers(pa.bool_(), len(good), [None, _bits(good)])
+    flat = compute.list_flatten(array if good.all() else array.filter(marks))
     values = normal(from_arrow(flat, entry_of(column)), entry_of(column))
     if values.dtype.kind not in "fiu":
         return _unmeant((len(array), column.width), array.type)

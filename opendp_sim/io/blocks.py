@@ -71,6 +71,7 @@ class Narrowed:
                 yield from (
                     take(block, slice(a, a + self.most)) for a in range(0, count, self.most)
                 )
+            del block  # what follows is read without it
 
     def parts(self, workers: int) -> list[Narrowed] | None:
         """Return what opens parts of the records (``threads.Threads``)."""
@@ -87,25 +88,28 @@ def length_of(block: Mapping[str, NDArray[Any]]) -> int:
 def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
     """Cut pieces into blocks of ``rows`` records, the last perhaps shorter.
 
-    Holds one piece and less than one block at a time.
+    Holds one piece and less than one block at a time, and nothing of either while the next is read.
     """
     waiting: list[Block] = []
     count = 0
     for piece in pieces:
         start, size = 0, length_of(piece)
         while start < size:
-            part = {name: column[start : start + rows - count] for name, column in piece.items()}
-            waiting.append(part)
-            start += length_of(part)
-            count += length_of(part)
+            end = min(size, start + rows - count)
+            waiting.append({name: column[start:end] for name, column in piece.items()})
+            start, count = end, count + end - start
             if count == rows:
                 yield _joined(waiting)
-                waiting, count = [], 0
+                count = 0
+        del piece
     if waiting:
         yield _joined(waiting)
 
 
 def _joined(parts: list[Block]) -> Block:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    """Join blocks, and empty their list."""
+    found = parts.pop(0)
+    if parts:
+        found = {name: np.concatenate([v, *(p[name] for p in parts)]) for name, v in found.items()}
+        parts.clear()
+    return found

@@ -118,6 +118,7 @@ class GatedSource:
                     in_caller(self._on_block, length_of(block))
                 if not isinstance(found, DataError) and not any(one.refused for one in looks):
                     yield found
+                del block, found  # the next one is read without them
         except (
             DataError
         ) as error:  # of the file, or of its form: whatever records were refused before

@@ -385,7 +385,8 @@ def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
     if kind == "text" or str(column.type) == "string":
         cells = column.to_pylist()
         return object_array(cells) if kind == "text" else wholes(cells)
-    numbers: NDArray[Any] = column.to_numpy()
+    parts = [np.from_dlpack(chunk) for chunk in column.chunks]  # no cell is null
+    numbers = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return numbers if kind == "whole" or np.isfinite(numbers).all() else None
 
 

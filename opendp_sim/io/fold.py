@@ -102,6 +102,7 @@ class Threads:
         for block in blocks:
             yield block
             self._on_block(length(block))
+            del block
 
 
 class One:
@@ -126,6 +127,7 @@ class One:
         for block in self._blocks():
             done(block)
             self._on_block(length(block))
+            del block  # the next one is read without it
         return [state]
 
     def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
@@ -183,6 +185,7 @@ class _Queue:
                 if self._failed:
                     break
                 self._work.put(given)
+                del given
         except Exception as error:  # noqa: BLE001 - of the reader, behind all blocks that it gave
             self._failed.setdefault(2**63, error)
         finally:

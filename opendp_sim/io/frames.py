@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.normalise import bare
 from opendp_sim.domains.records import Records
-from opendp_sim.io.arrow import arrow_column, stored_in
+from opendp_sim.io.arrow import arrow_column, no_rows, stored_in
 from opendp_sim.io.columns import from_polars, library_of, pyarrow, slices
 from opendp_sim.io.numpy_files import stack_columns
 from opendp_sim.io.protocol import PieceSource, Raw, from_arrays
@@ -234,7 +234,7 @@ def _of_dataset(dataset: Any, records: Records) -> PieceSource:
     return PieceSource(
         records,
         lambda rows: _pieces(batches(), records, rows),
-        form=lambda: _piece(dataset.schema.empty_table(), records),
+        form=lambda: _piece(no_rows(dataset.schema), records),
     )
 
 

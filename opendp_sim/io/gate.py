@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -84,7 +85,7 @@ def gated_blocks(
 ) -> Callable[[], Iterator[Block]]:
     """Return what opens the source afresh behind the gate."""
     return lambda: countable(
-        check_block(block, source.records, mode) for block in source.blocks(rows)
+        map(partial(check_block, records=source.records, mode=mode), source.blocks(rows))
     )
 
 

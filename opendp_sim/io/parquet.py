@@ -15,7 +15,7 @@ import numpy as np
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.domains.records import Records
-from opendp_sim.io.arrow import arrow_column, stored_in
+from opendp_sim.io.arrow import arrow_column, no_rows, stored_in
 from opendp_sim.io.file_spec import (
     FileOptions,
     FileState,
@@ -31,8 +31,8 @@ from opendp_sim.io.protocol import PieceSource, Raw, formed
 # --------------------------------------------------------------------------------------------------
 # One ``.parquet`` file or some row groups of it: opened, checked, and read a batch at a time.
 
-_PAGE = 2**20
-"""Bytes that the reader of one column asks for at a time."""
+_READ_AHEAD, _LEAST_READ = 2**22, 2**12
+"""Bytes that the readers of all columns ask for at a time, and at least the one of a column."""
 _SPARE = 2**25
 """Entries of lists beyond their declared length that a group of rows may hold: Arrow reads no part of a
 list, and needs 16 bytes for each."""
@@ -141,11 +141,12 @@ def too_heavy(file: Path) -> DataError:
 
 @contextmanager
 def open_part(
-    arrow: Any, part: FilePart, texts: Sequence[str] = ()
+    arrow: Any, part: FilePart, texts: Sequence[str] = (), columns: int = 1
 ) -> Iterator[tuple[Any, FileState]]:
     """Open an unchanging file up to the last batch.
 
     The listed one if it is pinned. Columns of ``texts`` come as dictionaries, as they lie in the file.
+    So many ``columns`` are read side by side.
     What was opened is looked at, not what the path leads to before or after.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra
@@ -154,10 +155,15 @@ def open_part(
         state = file_state(raw.fileno())
         need_state(part.file, state, part.pinned)
         with arrow.ParquetFile(
-            raw, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
+            raw, pre_buffer=False, buffer_size=read_ahead(columns), read_dictionary=list(texts)
         ) as file:
             yield file, state
         need_state(part.file, file_state(raw.fileno()), state)
+
+
+def read_ahead(columns: int) -> int:
+    """Return the bytes to read at a time of one column."""
+    return min(2**20, max(_LEAST_READ, _READ_AHEAD // columns))
 
 
 def parquet_reader() -> Any:
@@ -257,15 +263,15 @@ class _Listed:
         """Yield what parts hold, at most so many records at a time."""
         for part in parts:
             widths = self._widths(part)
-            with _read(self.arrow, self.place, part, part.texts) as (file, _):
-                stored = [name for name in sorted(widths) if name not in part.keys]
-                none = (
-                    file.schema_arrow.empty_table()
-                )  # their types are checked without records too
+            stored = [name for name in sorted(widths) if name not in part.keys]
+            with _read(self.arrow, self.place, part, part.texts, len(stored)) as (file, _):
+                none = no_rows(file.schema_arrow)  # their types are checked without records too
                 found = batches(file, part, rows, stored, widths, threads=threads)
-                for batch in chain([none], found):
-                    held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
-                    yield self._raw(part, held)
+                yield from map(partial(self._raw_of, part, stored), chain([none], found))
+
+    def _raw_of(self, part: FilePart, stored: Sequence[str], batch: Any) -> Raw:
+        held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
+        return self._raw(part, held)
 
     def form(self) -> Raw:
         """Return the columns without records, as stored."""
@@ -278,7 +284,7 @@ class _Listed:
 
     def _form_of(self, part: FilePart) -> Raw:
         with _read(self.arrow, self.place, part) as (file, _):
-            stored = file.schema_arrow.empty_table()
+            stored = no_rows(file.schema_arrow)
             held = {n: stored.column(n) for n in self._widths(part) if n in stored.schema.names}
             return self._raw(part, part.columns(0) | held)
 
@@ -296,10 +302,10 @@ class _Listed:
 
 @contextmanager
 def _read(
-    arrow: Any, place: FileOptions, part: FilePart, texts: Sequence[str] = ()
+    arrow: Any, place: FileOptions, part: FilePart, texts: Sequence[str] = (), columns: int = 1
 ) -> Iterator[tuple[Any, FileState]]:
     """Open a part, reporting errors of the whole source."""
-    with reading(place.file, "readable .parquet"), open_part(arrow, part, texts) as found:
+    with reading(place.file, "readable .parquet"), open_part(arrow, part, texts, columns) as found:
         yield found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from opendp_sim.domains.records import Records
@@ -68,7 +69,7 @@ class PieceSource:
             DataError (OS602): columns, widths or dtypes that are not as declared.
         """
         size = rows or block_rows(self.records)
-        return recut((formed(piece, self.records) for piece in self.pieces(size)), size)
+        return recut(map(partial(formed, records=self.records), self.pieces(size)), size)
 
 
 def formed(piece: Raw, records: Records) -> Block:

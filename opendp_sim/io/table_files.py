@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.domains.cell import MISSING, object_array
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.arrow import arrow_column, stored_in
+from opendp_sim.io.arrow import arrow_column, no_rows, stored_in
 from opendp_sim.io.columns import pyarrow
 from opendp_sim.io.conform import ANY, missing_column
 from opendp_sim.io.csv_files import LONGEST_RECORD, decompressed, header_line
@@ -274,7 +274,7 @@ def arrow_source(place: FileOptions, records: Records) -> PieceSource:
         known = schema.names
         parts = {c.name: stored_in(c, place.stored(c.name, known), known) for c in records.columns}
         names = _each_once([name for several in parts.values() for name in several], known)
-        form = raw_columns_of(schema.empty_table(), records, parts)
+        form = raw_columns_of(no_rows(schema), records, parts)
     return PieceSource(records, pieces, None, lambda: form)
 
 

@@ -16,7 +16,7 @@ from opendp_sim.core.system.escape_text import escape
 from opendp_sim.dsl.grammar.bandwidths import shown_step
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.column_scales import own_units
-from opendp_sim.dsl.types.describe import bytes_a_record, dropped, memory_a_core
+from opendp_sim.dsl.types.describe import ROW_GROUP, bytes_a_record, dropped, memory_a_core
 
 
 def show_types(plan: Plan, out: Console, *, advised: bool = True) -> None:
@@ -175,4 +175,10 @@ def _each_record(plan: Plan) -> str:
     )
     more = memory_a_core(plan.types.values())
     told = f", and {held:,} bytes a record" if held else ""
-    return told + (f", and {more / 2**20:,.0f} for each core beyond two" if more >= 2**20 else "")
+    told += f", and {more / 2**20:,.0f} for each core beyond two" if more >= 2**20 else ""
+    if any(typed.entry.source.kind == "parquet" for typed in plan.types.values()):
+        told += (
+            f"; a row group of over {ROW_GROUP / 2**20:.0f} MiB, its columns unpacked, may take up to "
+            "its own size more, on each of two cores"
+        )
+    return told

@@ -45,6 +45,7 @@ def countable(blocks: Iterable[Any]) -> Iterator[Any]:
         seen += records_in(block)
         need_countable(seen)
         yield block
+        del block  # the next one is read without it
 
 
 def records_in(data: Any) -> int:

@@ -130,53 +130,80 @@ def _bytes_of(matrices: Sequence[NDArray[np.generic]]) -> int:
     return sum(matrix.nbytes for matrix in matrices)
 
 
-_LIBRARY = 40 * 2**20
-"""What pyarrow takes as soon as it is loaded."""
+# As measured (``tests/dsl/test_peak_memory.py``), over the process before it opened data.
+
+_RUN = 8 * 2**20
+"""What a run loads beside data: the ledger, the certificate, BLAS's threads."""
+_LIBRARY = 34 * 2**20
+"""What pyarrow takes as soon as it is loaded; Parquet and texts load more of it."""
 _READERS = {
     "csv": _LIBRARY,
-    "arrow": _LIBRARY,
-    "parquet": _LIBRARY + 120 * 2**20,
+    "arrow": _LIBRARY + 12 * 2**20,
+    "parquet": _LIBRARY + 12 * 2**20,
     "sql": _LIBRARY + 60 * 2**20,
 }
-"""What reading a file takes beside its blocks, as measured: pyarrow holds several row groups."""
-
-
-_SECOND, _FURTHER = 4, 8
-"""Blocks that the second thread over a ``.parquet`` source takes with its reader, and any further one, as
-measured; the first has eight."""
+"""What reading a file takes beside its blocks."""
+_TEXTS = 34 * 2**20
+"""pandas, which pyarrow loads, where it is installed, to make Python's texts."""
+ROW_GROUP, _A_COLUMN = 2**24, 2**14
+"""Bytes of a row group, and for each of its columns, that any reader of ``.parquet`` may hold."""
+_TWO_READERS, _TWO_THREADS = 16, 10
+"""Blocks of two threads: each with a reader of its own, as over ``.parquet``, or with one for both."""
+_A_READER, _A_THREAD = 8, 5
+"""Blocks of each further one."""
 
 
 def memory_of(types: Iterable[Typed]) -> int:
     """Estimate a run's peak memory on two cores, in bytes.
 
-    Sketches with their noise, a few blocks. The public matrices, and the larger of two: while data is
-    read, two vectors of cells for each released sketch (one a thread), eight copies of one block of
-    the widest stage (twelve where two threads read), what its reader takes, and all rows of a public
-    ``size`` where a mechanism needs them together; afterwards three vectors of cells (the sum, the
-    noise, the file).
+    The public matrices, and the larger of two: while data is read, two vectors of cells for each
+    released sketch (one a thread), ten copies of one block of the widest stage (sixteen where two
+    threads read), what its reader takes, and all rows of a public ``size`` where a mechanism needs
+    them together; afterwards three vectors of cells (the sum, the noise, the file). A row group of a
+    ``.parquet`` file that is larger than ``ROW_GROUP`` may take up to its own size more, a reader.
     """
     cells, matrices, block, held, reader = 0, 0, 0, 0, 0
     for typed in types:
-        reader = max(reader, _READERS.get(typed.entry.source.kind, 0))
+        reader = max(reader, _reader(typed))
         for stage in typed.stages:
             claim = stage.claim
             if isinstance(claim, Stable):
                 matrices = max(matrices, _bytes_of(claim.matrices))
-        several = _SECOND if typed.entry.source.kind == "parquet" else 0
-        block = max(block, (8 + several) * _block(typed))
+        block = max(block, (_TWO_READERS if _cut(typed) else _TWO_THREADS) * _block(typed))
         if typed.release is not None and typed.is_sketch:
             cells += int(getattr(typed.domain, "size", 0))
         elif typed.release is not None:
             size = dict(typed.release.params).get("size") or 0
             held = max(held, 2 * int(size) * bytes_a_record(typed))
-    return matrices + max(3 * 8 * cells, 2 * 8 * cells + block + held + reader)
+    return _RUN + matrices + max(3 * 8 * cells, 2 * 8 * cells + block + held + reader)
 
 
 def memory_a_core(types: Iterable[Typed]) -> int:
     """Estimate a further thread's memory, its blocks and a sketch, in bytes."""
-    found = [typed for typed in types if typed.entry.source.kind == "parquet"]
-    each = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]
-    return max(map(_block, found), default=0) * _FURTHER + max(each, default=0)
+    found = list(types)
+    cells = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]
+    blocks = [
+        _A_READER * _block(t) + _pages(t) if _cut(t) else _A_THREAD * _block(t) for t in found
+    ]
+    return max(blocks, default=0) + max(cells, default=0)
+
+
+def _cut(typed: Typed) -> bool:
+    """Return whether each thread reads for itself."""
+    return typed.entry.source.kind == "parquet"
+
+
+def _pages(typed: Typed) -> int:
+    """Return the bytes of a row group that one reader holds."""
+    return ROW_GROUP + _A_COLUMN * sum(c.width for c in typed.entry.records.columns)
+
+
+def _reader(typed: Typed) -> int:
+    """Return the bytes of a source's readers beside its blocks."""
+    kind = typed.entry.source.kind
+    found = _READERS.get(kind, 0) + (2 * _pages(typed) if _cut(typed) else 0)
+    texts = any(c.dtype == "str" or c.keys for c in typed.entry.records.columns)
+    return found + (_TEXTS if texts and kind in ("parquet", "arrow") else 0)
 
 
 def _block(typed: Typed) -> int:

@@ -21,7 +21,8 @@ from opendp_sim.domains.rows import as_rows
 from opendp_sim.domains.sketch import Sketch
 from opendp_sim.domains.standard import LEVELS, Standard
 
-_BLOCK = 2**15
+_CELLS = 2**18
+"""Numbers that are scaled and multiplied at a time: their copies stay in the cache."""
 
 
 @register
@@ -120,8 +121,9 @@ class SecondMomentReader:
         """Add the products of ``data`` to the flat vector ``out``."""
         values = as_rows(data).values
         upper = np.triu_indices(self.standard.width)
-        for start in range(0, len(values), _BLOCK):
-            block = self.standard(values[start : start + _BLOCK])
+        step = max(1, _CELLS // self.standard.width)
+        for start in range(0, len(values), step):
+            block = self.standard(values[start : start + step])
             out += integer_gram(block, LEVELS)[upper]
 
     def accumulate_on(
