@@ -19,8 +19,8 @@ from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
 from opendp_sim.core.claims import Sensitivity
 from opendp_sim.core.errors import ParameterError, ReleaseError, repr_text
 
-MOST_PERIODS = 2**20
-"""Periods of a stream, at most: one a second for twelve days."""
+MOST_PERIODS = 2**16
+"""Periods of a stream, at most, such as seven years of hours: each leaves a node's file or more."""
 _WIDEST = 64
 """The largest base that is tried beside the tree of one level."""
 _LARGEST = np.int64(2**63 - 1)
@@ -37,7 +37,7 @@ class PeriodTree:
     every k with ``base**k <= periods``. A period lies in one node of a level at most.
 
     Raises:
-        ParameterError (OS101): ``periods`` is no whole number from 1 to 2**20, ``base`` none from 2 on.
+        ParameterError (OS101): ``periods`` is no whole number from 1 to 2**16, ``base`` none from 2 on.
     """
 
     periods: int
