@@ -132,18 +132,16 @@ def bulk_gaussian(key: str, scale: float, domain: Domain, metric: Metric) -> Pri
 
 
 @lru_cache(256)
-def _native(scale: float) -> dp.Measurement:
+def _native_gaussian(scale: float) -> dp.Measurement:
     """Return OpenDP's Gaussian of a scale, cached."""
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale)
+    return dp.m.make_gaussian(IntVector().native(), dp.l2_distance(T=float), scale)
 
 
 def gaussian_map(scale: float) -> Callable[[float | Fraction], float]:
     """Return OpenDP's privacy map of Gaussian noise, with distances rounded up."""
-    native = _native(scale)
 
     def privacy_map(d_in: float | Fraction) -> float:
-        return float(native.map(float_up(d_in)))
+        return float(_native_gaussian(scale).map(float_up(d_in)))
 
     return privacy_map
 
@@ -184,15 +182,18 @@ def bulk_laplace(key: str, scale: float, domain: Domain, metric: Metric) -> Priv
     )
 
 
+@lru_cache(256)
+def _native_laplace(scale: float, number: str) -> dp.Measurement:
+    """Return OpenDP's Laplace of a scale and a distance type, cached."""
+    return dp.m.make_laplace(IntVector().native(), dp.l1_distance(T=number), scale)
+
+
 def laplace_map(scale: float) -> Callable[[float | Fraction], float]:
     """Return OpenDP's privacy map of Laplace noise, with distances rounded up."""
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    whole = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
-    fractional = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)
 
     def privacy_map(d_in: float | Fraction) -> float:
         if isinstance(d_in, int):
-            return float(whole.map(d_in))
-        return float(fractional.map(float_up(d_in)))
+            return float(_native_laplace(scale, "i64").map(d_in))
+        return float(_native_laplace(scale, "f64").map(float_up(d_in)))
 
     return privacy_map

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -52,19 +52,20 @@ def sampled(
     make: Callable[..., dp.Measurement],
     scale: float,
 ) -> Private:
-    """Return the claim with the chosen sampler, of equal map and law."""
+    """Return the claim with the chosen sampler, of equal map and law.
+
+    OpenDP's measurement is made when data comes: a search over scales asks for maps only.
+    """
     if sampler == "bulk" or bulk.noise is None:
         return bulk
-    norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)
-    native = make(to_dp_domain(domain), norm, scale)
+    vector, whole = to_dp_domain(domain), bulk.measure == "max_divergence"
+
+    @cache
+    def native() -> dp.Measurement:
+        norm = dp.l1_distance(T="i64") if whole else dp.l2_distance(T=float)
+        return make(vector, norm, scale)
 
     def release(data: Any) -> Any:
-        return np.asarray(native(flat_cells(domain, data)), dtype=np.int64)
+        return np.asarray(native()(flat_cells(domain, data)), dtype=np.int64)
 
-    return replace(
-        bulk,
-        function=release,
-        privacy_map=native.map,
-        core=partial(flat_cells, domain),
-        noise=replace(bulk.noise, sampler="opendp"),
-    )
+    return replace(bulk, function=release, noise=replace(bulk.noise, sampler="opendp"))
