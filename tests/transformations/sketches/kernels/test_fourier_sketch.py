@@ -177,39 +177,6 @@ def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     assert np.std(found) == pytest.approx(scale * reader.noise_factor(), rel=0.04)
 
 
-@pytest.mark.long
-def test_noise_is_flat_from_250_to_8000_frequencies() -> None:
-    """zCDP: every size within 5 % of 1/sqrt(2 rho), and of each other (fixed seeds).
-
-    Estimates are linear in the cells, so the weights of 40 queries are read off once, and checked.
-    """
-    rho, found = 0.5, {}
-    queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (40, 4)).astype(float))
-    for frequencies in (250, 500, 1000, 2000, 4000, 8000):
-        claim = bound(
-            "fourier_sketch",
-            grid(4),
-            features="random",
-            frequencies=frequencies,
-            kernel=KERNELS[0],
-            seed=1,
-        )
-        reader, sketch = claim.capabilities["kernel_sums"], claim.output
-        scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))  # type: ignore[union-attr]
-        angle = reader.projection.phases(queries.values) * (2 * math.pi / reader.mechanism.phases)
-        pairs = np.stack([np.cos(angle), np.sin(angle)], axis=1).reshape(2 * frequencies, -1)
-        weights = pairs / (frequencies * reader.response)
-        draws = np.rint(
-            np.random.default_rng(frequencies).normal(0, scale, (400, sketch.size))  # type: ignore[attr-defined]
-        ).astype(np.int64)
-        answers = draws[:, :-1] @ weights
-        one = reader.estimate(sketch.split(draws[0]), queries).groups[0, 0]  # type: ignore[attr-defined]
-        assert answers[0] == pytest.approx(one, abs=1e-9)
-        found[frequencies] = float(np.std(answers)) * math.sqrt(2 * rho)
-    assert all(abs(value - 1) < 0.05 for value in found.values())
-    assert max(found.values()) / min(found.values()) < 1.05
-
-
 def test_builds_in_any_pieces_are_the_same_bits() -> None:
     """Many chunks and several groups of frequencies, with labels; pieces, order and layout vary."""
     domain = grid(5, labels=("a", "b", "c"))
