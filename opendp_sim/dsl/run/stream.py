@@ -378,7 +378,8 @@ class Stream:
             last: its last one; default the last that is over.
 
         Raises:
-            ParameterError (OS101): periods that are not over, or no interval.
+            ParameterError (OS101): no interval of the stream's periods. DataError (OS602): one that is
+                not over yet. BudgetError (OS407): a fork, or a stream to be opened again.
         """
         with self._turn():
             nodes = self.tree.parts(first, self.period if last is None else last)

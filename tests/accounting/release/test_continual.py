@@ -68,12 +68,17 @@ def test_intervals_are_cut_into_nodes_and_a_period_is_in_one_of_a_level(tree: Pe
 
 
 def test_best_base_has_the_least_error_and_beats_a_split_budget() -> None:
-    told = {8: (2.12, 2.12), 64: (3.75, 5.34), 512: (5.47, 9.29)}  # the table of continual.md
+    told = {  # the table of continual.md: best and binary, of Gaussian and Laplace noise
+        8: ((2.12, 2.55), (2.12, 5.10)),
+        64: ((3.75, 4.59), (5.34, 12.2)),
+        512: ((5.47, 6.71), (9.29, 21.2)),
+    }
     for periods, errors in told.items():
-        for laplace, error in zip((False, True), errors, strict=True):
+        for laplace, (error, binary) in zip((False, True), errors, strict=True):
             best = mean_error(best_tree(periods, laplace=laplace), laplace=laplace)
-            assert best == pytest.approx(error, rel=2e-3)
-            assert best <= mean_error(PeriodTree(periods, 2), laplace=laplace)
+            assert best == pytest.approx(error, rel=4e-3)
+            plain = mean_error(PeriodTree(periods, 2), laplace=laplace)
+            assert best <= plain == pytest.approx(binary, rel=4e-3)
             assert best < periods ** (1 if laplace else 0.5)
 
 
