@@ -107,7 +107,7 @@ class Builder:
     @_declared_by(OutputDecl)
     def output(self, name: str, source: str, **words: Any) -> Builder:
         """Add an output."""
-        return self._put("outputs", name, {"from": source} | words)
+        return self._put("outputs", name, canonical_stage({"from": source} | words))
 
     def _put(self, section: str, name: str, words: dict[str, Any]) -> Builder:
         self._spec.setdefault(section, {})[name] = _given_words(words)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import getitem
 from typing import Any
 
 from opendp_sim.accounting.claim_text import claim_sentence
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.explain.explain import explain, explain_stage
+from opendp_sim.dsl.grammar.outputs import stage_of
 from opendp_sim.dsl.grammar.schema import json_schema
 from opendp_sim.dsl.reading import CheckedText
 from opendp_sim.lsp.cursor import cursor_at, word_at
@@ -48,11 +50,10 @@ def hover(seen: CheckedText, line: int, column: int) -> str | None:
 def _stage_of(seen: CheckedText, line: int, column: int) -> str | None:
     """Return the line about the type after the step at the cursor."""
     path = cursor_at(seen.document.lines, line, column).path
-    if seen.plan is None or len(path) < 4 or path[0] != "flow" or path[2] != "steps":
+    if seen.plan is None or len(path) < 4 or path[2] != "steps":
         return None
-    pages = (
-        explain_stage(seen.plan, str(path[1])).splitlines() if path[1] in seen.plan.types else []
-    )
+    stage = stage_of(str(path[1])) if path[0] == "outputs" else str(path[1])
+    pages = explain_stage(seen.plan, stage).splitlines() if stage in seen.plan.types else []
     steps = [page for page in pages if " -> " in page]
     return steps[path[3]].strip() if isinstance(path[3], int) and path[3] < len(steps) else None
 
@@ -102,6 +103,8 @@ def _under(schema: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
 
 def _forms(schema: Any) -> Iterator[Any]:
     yield schema
+    if "$ref" in schema:
+        yield from _forms(reduce(getitem, schema["$ref"].split("/")[1:], _schema()))
     for word in ("anyOf", "oneOf", "allOf"):
         for inner in schema.get(word) or ():
             yield from _forms(inner)

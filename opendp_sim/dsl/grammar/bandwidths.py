@@ -33,7 +33,7 @@ def canonical_program(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def canonical_stage(stage: Any) -> Any:
-    """Return a stage of language 2 with canonical bandwidths."""
+    """Return a stage, or an output with one, with canonical bandwidths."""
     return _stage(stage, _canonical)
 
 
@@ -112,10 +112,11 @@ def _canonical(value: Any) -> Any:
 
 
 def _program(body: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    flow = body.get("flow")
-    if not isinstance(flow, Mapping):
-        return dict(body)
-    return {**body, "flow": {name: _stage(stage, change) for name, stage in flow.items()}}
+    return dict(body) | {
+        part: {name: _stage(stage, change) for name, stage in body[part].items()}
+        for part in ("flow", "outputs")
+        if isinstance(body.get(part), Mapping)
+    }
 
 
 def _stage(stage: Any, change: Change) -> Any:

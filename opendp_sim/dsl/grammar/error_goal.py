@@ -74,7 +74,7 @@ def is_goal(value: Any) -> bool:
 def read_goals(body: dict[str, Any], notes: Notes) -> tuple[dict[str, Any], list[Any]]:
     """Return a program with holes for its goals, and the goals."""
     found: list[tuple[Path, Any]] = []
-    for path, value in [*_in_stages(body.get("flow")), *_budget(body)]:
+    for path, value in [*_in_stages(body), *_budget(body)]:
         goal = read_section(ErrorGoal, dict(value), path, notes)
         if not _is_whole(path):
             notes.error("OS304", f"`{path[-1]}` is not solved from an error", path, part="key",
@@ -98,12 +98,14 @@ def put(value: Any, path: Path, new: Any) -> Any:
     return [put(one, path[1:], new) if at == path[0] else one for at, one in enumerate(value)]
 
 
-def _in_stages(flow: Any) -> Iterator[tuple[Path, Any]]:
-    """Yield goals below the names of stages, which may be any words."""
-    for name, stage in flow.items() if isinstance(flow, Mapping) else ():
-        for part, value in stage.items() if isinstance(stage, Mapping) else ():
-            if part in ("steps", "release"):
-                yield from _goals(value, ("flow", name, part))
+def _in_stages(body: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield goals of stages and outputs, whose names are any words."""
+    for section in ("flow", "outputs"):
+        named = body.get(section)
+        for name, stage in named.items() if isinstance(named, Mapping) else ():
+            for part, value in stage.items() if isinstance(stage, Mapping) else ():
+                if part in ("steps", "release"):
+                    yield from _goals(value, (section, name, part))
 
 
 def _goals(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -81,6 +82,7 @@ class ReleaseDecl:
     Noise on a sketch, or a mechanism that releases by itself.
 
         release: {noise: gaussian, scale: solve, spend: 60%}   # the least noise that fits the share
+        release: 60%                                           # the same: laplace under `pure`
         release: {noise: laplace, scale: 40.0}                 # or a scale of your own
         release: {mechanism: {top_k: {k: 10}}, spend: 40%}
         release: none                                          # of data that says ``public: true``
@@ -117,6 +119,9 @@ def _release(value: Any, path: Path, notes: Notes) -> ReleaseDecl | None:
         return _noise(value, path, notes)
     if isinstance(value, dict) and "mechanism" in value:
         return _mechanism(value, path, notes)
+    if _looks_like_share(value):
+        spend = _share(value, path, notes)
+        return None if spend is HOLE else ReleaseDecl("noise", None, (), "scale", spend)
     words = ("noise", "mechanism")
     if isinstance(value, dict):
         strange = next((name for name in value if suggest(name, words)), None)
@@ -124,10 +129,23 @@ def _release(value: Any, path: Path, notes: Notes) -> ReleaseDecl | None:
             notes.unknown(strange, words, (*path, strange), "entry")
             return None
     near = suggest(value, ["none"]) if isinstance(value, str) else ""
-    notes.error("OS304", "a release is {noise: ...}, {mechanism: {...}} or none", path,
+    notes.error("OS304", "a release is {noise: ...}, {mechanism: {...}}, a share or none", path,
                 label=f"got {value_text(value)}",
                 help=near or "write release: {noise: gaussian, scale: solve, spend: 100%}.")  # fmt: skip
     return None
+
+
+def with_noise(release: ReleaseDecl | None, measure: str) -> ReleaseDecl | None:
+    """Return a release with the noise that a share alone means.
+
+    Laplace noise under `pure`, Gaussian noise under the other measures.
+    """
+    if release is None or release.kind != "noise" or release.key is not None:
+        return release
+    key = "laplace" if measure == "pure" else "gaussian"
+    params = REGISTRY[key].from_spec({"scale": 1.0}).spec()
+    params.pop("scale")
+    return replace(release, key=key, params=tuple(sorted(params.items())))
 
 
 def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | None:
@@ -207,11 +225,22 @@ def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:
     return None
 
 
+_SHARE = r"^[0-9./eE+-]+%?$"
+
+
+def _looks_like_share(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number or (isinstance(value, str) and re.match(_SHARE, value) is not None)
+
+
 def _spend(value: dict[str, Any], path: Path, notes: Notes) -> Any:
     """Return the share as a fraction, None when it is not stated."""
     spend = value.get("spend")
-    if spend is None or spend is HOLE:
-        return spend
+    return spend if spend is None or spend is HOLE else _share(spend, (*path, "spend"), notes)
+
+
+def _share(spend: Any, path: Path, notes: Notes) -> Any:
+    """Return a share as a fraction, a hole when it is none."""
     share = None
     try:
         if isinstance(spend, str):
@@ -221,20 +250,18 @@ def _spend(value: dict[str, Any], path: Path, notes: Notes) -> Any:
     except (ValueError, ZeroDivisionError):
         share = None
     if share is None or not 0 < share <= 1:
-        notes.error("OS401", "`spend` is a share of the budget", (*path, "spend"),
+        notes.error("OS401", f"`{path[-1]}` is a share of the budget", path,
                     label=f"got {value_text(spend)}", help="write 100%, 0.25 or 1/3.")  # fmt: skip
         return HOLE
     return share
 
 
 def _release_schema() -> Schema:
-    spend = {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-            {"type": "string", "pattern": r"^[0-9./eE+-]+%?$"},
-            {"type": "null"},
-        ]
-    }
+    share: list[Schema] = [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        {"type": "string", "pattern": _SHARE},
+    ]
+    spend = {"anyOf": [*share, {"type": "null"}]}
     forms: list[Schema] = [{"const": "none"}]
     for key in sorted(noise_keys()):
         words = REGISTRY[key].model_json_schema()["properties"]
@@ -253,11 +280,18 @@ def _release_schema() -> Schema:
     )
     return {
         "anyOf": [
-            form if "const" in form else {"type": "object", "additionalProperties": False} | form
-            for form in forms
+            *share,
+            *(
+                form
+                if "const" in form
+                else {"type": "object", "additionalProperties": False} | form
+                for form in forms
+            ),
         ]
     }
 
+
+RELEASE = ValueReader(_release, _release_schema, ReleaseDecl)
 
 # --- stages ---------------------------------------------------------------------------------------
 
@@ -298,7 +332,7 @@ flow:
     steps: Annotated[tuple[Mechanism, ...], steps_reader("rows", "sketches")] = word(
         "Row maps in order, and a sketch: `opendp-sim ops` lists them.", ()
     )
-    release: Annotated[ReleaseDecl | None, ValueReader(_release, _release_schema, ReleaseDecl)] = (
-        word("How the stage leaves the private side.", None)
+    release: Annotated[ReleaseDecl | None, RELEASE] = word(
+        "How the stage leaves the private side.", None
     )
     expect: Expect | None = word("Your assumptions about the stage, which are checked.", None)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.grammar.data import SOURCE, SourceRef
+from opendp_sim.dsl.grammar.flow import RELEASE, Expect, ReleaseDecl, StageDecl
 from opendp_sim.dsl.grammar.section import Refusal, Section, not_a_word, word
 from opendp_sim.dsl.grammar.steps import steps_reader
 
@@ -22,6 +23,12 @@ class OutputDecl(Section):
 
     ``opendp-sim session SPEC`` reads lines such as {"query": [0.1, 0.2]} and answers each in one line,
     charged before it leaves. See ``opendp-sim session --help``.
+
+    An output that alone uses a release may state the stage itself:
+
+        hours: {from: trips, steps: [vote_counts: {item: hour}], release: 20%, save: h.npz}
+
+    It is the output of a stage ``hours_released`` of `flow`, and the program of both texts is the same.
     """
 
     some_of: ClassVar = ("anyOf", ("save", "serve"), Refusal(
@@ -42,6 +49,13 @@ outputs:
     source: str = word(
         "The stage that was released, or an output before this one.", spelled="from", min_length=1
     )
+    steps: Annotated[tuple[Mechanism, ...], steps_reader("rows", "sketches")] = word(
+        "The steps of a stage of its own, from a dataset or stage.", ()
+    )
+    release: Annotated[ReleaseDecl | None, RELEASE] = word(
+        "The release of a stage of its own, from a dataset or stage.", None
+    )
+    expect: Expect | None = word("Your assumptions about that stage, which are checked.", None)
     post: Annotated[tuple[Mechanism, ...], steps_reader("queries")] = word(
         "Queries in order, such as [density: {confidence: 0.9}].", ()
     )
@@ -95,9 +109,37 @@ text.""",
         """What the queries of a session look like."""
         return None if self.serve is None else self.queries
 
+    @property
+    def stage(self) -> StageDecl | None:
+        """Return the stage that the output states itself."""
+        if not self.steps and self.release is None and self.expect is None:
+            return None
+        return StageDecl(
+            name=stage_of(self.name),
+            source=self.source,
+            steps=self.steps,
+            release=self.release,
+            expect=self.expect,
+        )
+
+    @property
+    def after_stage(self) -> OutputDecl:
+        """Return the output without what is its stage's."""
+        words = {"source": stage_of(self.name), "steps": (), "release": None, "expect": None}
+        return self if self.stage is None else self.model_copy(update=words)
+
     def plain(self) -> dict[str, Any]:
         """Return the hashed form, with the first specs' words."""
         found: dict[str, Any] = dict(super().plain())
         if self.queries is not None:
             found["public_queries" if self.query is None else "query"] = found.pop("queries")
         return found
+
+
+OWN_STAGE = ("steps", "release", "expect")
+"""Words of an output that are a stage's."""
+
+
+def stage_of(output: str) -> str:
+    """Return the name of the stage that an output states itself."""
+    return f"{output}_released"

@@ -70,7 +70,7 @@ name: ???                                 # a short name; it stands in certifica
     )
     flow: Annotated[dict[str, StageDecl], named_sections(StageDecl, Refusal(
         "`flow` must name at least one stage", "write `flow: {name: {from: ..., steps: [...]}}`.",
-    ))] = word("Stages by name.")  # fmt: skip
+    ))] = word("Stages by name; needless where outputs state theirs.", {})  # fmt: skip
     outputs: Annotated[dict[str, OutputDecl], named_sections(OutputDecl, Refusal(
         "a program needs at least one output",
         "write `outputs: {name: {from: ..., save: out/name.npz}}`.",

@@ -12,6 +12,8 @@ from opendp_sim.core import dp
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.grammar.bandwidths import CANONICAL, canonical_program
 from opendp_sim.dsl.grammar.error_goal import Solvable, put, read_goals
+from opendp_sim.dsl.grammar.flow import with_noise
+from opendp_sim.dsl.grammar.outputs import OWN_STAGE, stage_of
 from opendp_sim.dsl.grammar.parameters import resolve_parameters
 from opendp_sim.dsl.grammar.parse import missing, read_words
 from opendp_sim.dsl.grammar.privacy import read_privacy
@@ -133,8 +135,13 @@ def _draft(
         privacy, unit = read_privacy(body["privacy"], named["data"], notes)
     elif not entries or not all(e is not None and e.public for e in entries):
         missing(Spec.words()["privacy"], body, Spec.words(), (), notes)
+    own = _own_stages(body, named, notes)
+    if "flow" not in body and not own:
+        missing(Spec.words()["flow"], body, Spec.words(), (), notes)
     _one_name_each(named, notes)
-    if privacy is not None and privacy.measure == "gdp":
+    measure = "" if privacy is None else privacy.measure
+    named["flow"] = _with_noise(named["flow"], measure)
+    if measure == "gdp":
         named["flow"] = rounded_stages(named["flow"], notes)
     good = {word: tuple(v for v in those.values() if v) for word, those in named.items()}
     program = Program(
@@ -159,6 +166,43 @@ def _draft(
 
         draft.solve = Solvable(path, goal, at)
     return draft
+
+
+def _own_stages(
+    body: Mapping[str, Any], named: dict[str, dict[str, Any]], notes: Notes
+) -> set[str]:
+    """Move the stages that outputs state to the others; return their names.
+
+    What is found of them later stands where the output does.
+    """
+    written = body.get("outputs")
+    outputs = written.items() if isinstance(written, Mapping) else ()
+    own = {
+        str(name)
+        for name, words in outputs
+        if isinstance(words, Mapping) and any(word in words for word in OWN_STAGE)
+    }
+    for name, decl in list(named["outputs"].items()):
+        if name in own:
+            notes.moved["flow", stage_of(name)] = ("outputs", name)
+            stage = None if decl is None else decl.stage
+            if stage_of(name) in named["flow"]:
+                notes.error("OS303", f"`{stage_of(name)}` names two things", ("outputs", name),
+                            part="key", label="it is the stage of this output, and stands under `flow`",
+                            help="choose another name.")  # fmt: skip
+            named["flow"] = {**named["flow"], stage_of(name): stage}
+            named["outputs"][name] = None if decl is None else decl.after_stage
+    return own
+
+
+def _with_noise(
+    stages: Mapping[str, StageDecl | None], measure: str
+) -> dict[str, StageDecl | None]:
+    """Return stages with the noise that shares alone mean."""
+    return {
+        name: decl and decl.model_copy(update={"release": with_noise(decl.release, measure)})
+        for name, decl in stages.items()
+    }
 
 
 def _got(data: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.dsl.grammar.error_goal import SOLVED, ErrorGoal
+from opendp_sim.dsl.grammar.outputs import OWN_STAGE
 from opendp_sim.dsl.grammar.program import VERSION, Spec
 from opendp_sim.dsl.grammar.pydantic_schema import Schema
 
@@ -13,6 +14,7 @@ _HOLE = r"\?\?\?"
 _WHOLE = {"type": "string", "pattern": rf"^(\$\{{[^}}]*\}}|{_HOLE})$"}
 _INSIDE = {"type": "string", "pattern": rf"\$\{{[^}}]*\}}|^{_HOLE}$"}
 """Wherever a value may stand, a ``${parameter}`` or a hole may; within a text, a parameter too."""
+_STAGE = "#/properties/flow/additionalProperties/properties"
 _SCALARS = {"number", "integer", "boolean"}
 
 
@@ -23,10 +25,16 @@ def json_schema() -> Schema:
     public = {"properties": {"public": {"const": True}}, "required": ["public"]}
     needless = {"properties": {"data": {"additionalProperties": public}}}
     found["anyOf"] = [{"required": ["privacy"]}, needless]
+    none = {"not": {"anyOf": [{"required": [word]} for word in OWN_STAGE]}}
+    own_stage = {"properties": {"outputs": {"not": {"additionalProperties": none}}}}
+    found["allOf"] = [{"anyOf": [{"required": ["flow"]}, own_stage]}]
     budget: Schema = words["privacy"]["properties"]["budget"]["properties"]
     budget["epsilon"] |= {SOLVED: True}
     for word in words.keys() - {"params"}:
         words[word] = _open(words[word])
+    own = words["outputs"]["additionalProperties"]["properties"]
+    for word in OWN_STAGE:  # thousands of lines, which stand once
+        own[word] = {"description": own[word]["description"], "$ref": f"{_STAGE}/{word}"}
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": VERSION,

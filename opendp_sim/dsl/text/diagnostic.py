@@ -8,7 +8,7 @@ turns a path into a line and a column.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Literal, NoReturn
@@ -90,11 +90,13 @@ class Notes:
         findings: what is reported.
         objections: how often anything was objected to, reported or not. Whether a part is sound is told
             by this number: a second objection to one place, or one too many, is no finding.
+        moved: the first words of paths, with those under which they are written.
     """
 
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
         self.objections = 0
+        self.moved: dict[Path, Path] = {}
         self._seen: set[tuple[Path, KeyOrValue]] = set()
 
     def error(
@@ -110,6 +112,8 @@ class Notes:
     ) -> None:
         """Add a finding, unless the same place was already objected to."""
         self.objections += 1
+        path = self._written(path)
+        causes = tuple(replace(cause, path=self._written(cause.path)) for cause in causes)
         if (path, part) in self._seen or len(self._seen) > _MOST:
             return
         self._seen.add((path, part))
@@ -117,6 +121,10 @@ class Notes:
             title, label = f"more than {_MOST} findings", "here is one more"
             help, part, causes = "mend those above first; the others follow.", "value", ()  # noqa: A001
         self.findings.append(Diagnostic(code, title, path, label, help, part, causes))
+
+    def _written(self, path: Path) -> Path:
+        """Return the path under which a part is written."""
+        return (*self.moved.get(path[:2], path[:2]), *path[2:])
 
     def from_error(self, error: SimError, path: Path, part: KeyOrValue = "value") -> None:
         """Add an error of another room as a finding at ``path``."""
