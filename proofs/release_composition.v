@@ -1,4 +1,4 @@
-(* Releases with delta, put together: stable_top_k.md, Lemma 1; limited_domain.md, Lemma 2; noise_threshold.md, Lemma 3. Laws
+(* Releases with delta, put together: stable_top_k.md, Lemma 1; limited_domain.md, Lemmas 2 and 3; noise_threshold.md, Lemma 3. Laws
    are finite and rational, and factors stand for e^eps. *)
 Require Import QArith List Lia Lqa ZArith.
 Import ListNotations.
@@ -128,7 +128,33 @@ Proof. intros extra ratio k stopped o left H R L D. eapply Qle_trans; [|apply li
   { intros n j. induction j as [|j IH]; cbn [plus qpow]; [lra|]. pose proof (qpow_pos (1 / (1 + ratio)) (j + n) S0). nra. }
   set (n := rounds o stopped) in *. specialize (M n). specialize (N n (k - n)%nat). replace (k - n + n)%nat with k in N by lia.
   pose proof (qpow_pos (1 / (1 + ratio)) k S0). nra. Qed.
+
+(* More candidates only lower the chance of a sequence without them. *)
+Theorem fewer_candidates : forall extra stopped o left, 0 <= extra -> drawn extra left o stopped <= drawn 0 left o stopped.
+Proof. intros extra stopped o. induction o as [|x o IH]; intros left H; cbn [drawn]; pose proof (qsum_pos left) as G.
+  - destruct stopped; [|lra]. apply Qle_shift_div_l; [lra|]. assert (w0 / (qsum w left + w0 + extra) * (qsum w left + w0 + 0) == w0 * (qsum w left + w0) / (qsum w left + w0 + extra)) as -> by (field; lra).
+    apply Qle_shift_div_r; [lra|]. assert (0 <= w0 * extra) by (apply Qmult_le_0_compat; lra). lra.
+  - specialize (w_pos x) as X. assert (D0 : forall ex l oo, 0 <= ex -> 0 <= drawn ex l oo stopped).
+    { clear - w_pos w0_pos. intros ex l oo Hex. revert l. induction oo as [|y oo IHo]; intro l; cbn [drawn]; pose proof (qsum_pos l).
+      - destruct stopped; [apply Qle_shift_div_l; lra|lra].
+      - apply Qmult_le_0_compat; [apply Qle_shift_div_l; [lra|specialize (w_pos y); lra]|apply IHo]. }
+    apply mul_le; [apply Qle_shift_div_l; lra|apply D0; assumption| |apply IH; assumption].
+    apply Qle_shift_div_l; [lra|]. assert (w x / (qsum w left + w0 + extra) * (qsum w left + w0 + 0) == w x * (qsum w left + w0) / (qsum w left + w0 + extra)) as -> by (field; lra).
+    apply Qle_shift_div_r; [lra|]. assert (0 <= w x * extra) by (apply Qmult_le_0_compat; lra). lra. Qed.
 End Limited.
+
+(* limited_domain.md, Lemma 3. U and U' draw from all candidates of both sides; `good` sequences have no item of one side.
+   Bad ones have the chance x at most, good ones more than under U by y at most. *)
+Theorem limited_curve : forall O (outs : list O) (good : O -> bool) P P' U U' c D x y, 0 <= c -> (forall o, 0 <= P o) -> (forall o, 0 <= P' o) ->
+  qsum (fun o => ind (negb (good o)) * P o) outs <= x -> (forall o, good o = true -> U o <= P o) -> qsum (fun o => ind (good o) * (P o + (- (1)) * U o)) outs <= y ->
+  approx outs c D U U' -> (forall o, good o = true -> U' o <= P' o) -> approx outs c (D + x + y) P P'.
+Proof. intros O outs good P P' U U' c D x y Hc HP HP' Hx HU Hy HD HU' E. specialize (HD (fun o => (E o && good o)%bool)). cbv beta in HD.
+  assert (A : qsum (fun o => ind (E o) * P o) outs <= qsum (fun o => ind (negb (good o)) * P o + (ind (good o) * (P o + (- (1)) * U o) + ind (E o && good o) * U o)) outs).
+  { apply qsum_le. intros o _. specialize (HP o). specialize (HU o). destruct (E o), (good o); unfold ind; cbn [negb andb]; try specialize (HU eq_refl); lra. }
+  rewrite !qsum_plus in A.
+  assert (B : qsum (fun o => ind (E o && good o) * U' o) outs <= qsum (fun o => ind (E o) * P' o) outs).
+  { apply qsum_le. intros o _. specialize (HP' o). specialize (HU' o). destruct (E o), (good o); unfold ind; cbn [andb]; try specialize (HU' eq_refl); lra. }
+  assert (0 <= c * (qsum (fun o => ind (E o) * P' o) outs - qsum (fun o => ind (E o && good o) * U' o) outs)) by (apply Qmult_le_0_compat; lra). lra. Qed.
 
 (* noise_threshold.md, Lemma 3: items of one side pass or not independently of the others, with chances ts each; the rest of the
    release has the law R. None passes with the product of 1 - t, and then the release is that of R. *)

@@ -50,9 +50,15 @@ def test_a_ledger_in_a_database_agrees_and_one_without_a_limit_does_not(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=[f"{m.row}-{m.file}" for m in MUTANTS])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(n, id=f"{m.row}-{m.file}", marks=[pytest.mark.deep] if n % 3 else [])
+        for n, m in enumerate(MUTANTS)
+    ],
+)
 def test_a_fault_of_one_line_is_found(number: int, programs: list[Path]) -> None:
-    """In a process of its own; a fault that the code itself refuses counts as found."""
+    """In a process of its own; every third in CI, all of them nightly."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.proofs.mutants", str(number), *map(str, programs)],
         cwd=ROOT,

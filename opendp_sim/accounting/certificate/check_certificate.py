@@ -1744,6 +1744,7 @@ def check_derivation(
     for line, (step, _, state) in zip(told[:-1], steps, strict=True):
         where = f"{name}: derivation of {step}"
         if state.blocks:
+            must(line["inputs"].keys() == {"blocks"}, f"{where}: a fact that is none")
             blocks = [[int(v) for v in b[2:5]] + [b[5]] for b in line["inputs"]["blocks"]]
             mine = [[b.l1, b.l2_squared, b.linf, b.weight] for b in state.blocks]
             same_ = len(blocks) == len(mine) and all(map(all_near, blocks, mine))
@@ -1773,6 +1774,9 @@ def check_derivation(
 LINE = {"step", "lemma", "page", "formula", "inputs", "factor"}
 
 
+FACTS = {"width", "lower", "upper", "norm", "unit", "l2"}
+
+
 def all_near(stated: Iterable[Any], derived: Iterable[Any]) -> bool:
     """Return whether exact numbers agree but for a table's last digits."""
     return all(near(float(a), float(b), 1e-12) for a, b in zip(stated, derived, strict=True))
@@ -1783,17 +1787,20 @@ def facts(where: str, told: Json, rows: Any) -> None:
     if not isinstance(rows, RowType):
         touched = rows.touched if isinstance(rows, VoteType) else None
         must(told.get("touched") == touched, f"{where}: touched")
+        must(told.keys() <= {"touched"}, f"{where}: a fact that is none")
         return
     must(told["width"] == rows.width, f"{where}: width is not {rows.width}")
     norm, stated = rows.norm, told.get("norm")
     must((stated is None) == (norm is None), f"{where}: norm is not {norm}")
     if norm is not None and stated is not None:
         must(stated[0] == norm[0] and near(stated[1], norm[1]), f"{where}: norm is not {norm}")
+    must(told.keys() <= FACTS, f"{where}: a fact that is none")
     for word in ("lower", "upper", "unit", "l2"):
-        mine = getattr(rows, word)
+        mine, stated = getattr(rows, word), told.get(word)
+        if mine is None and rows.lower is not None:
+            must(stated is None, f"{where}: {word} is not derived")
         if mine is None or word not in told:
             continue
-        stated = told[word]
         if isinstance(stated, list):
             stated = stated * (rows.width // max(len(stated), 1))
             must(len(stated) == rows.width and all(map(near, stated, mine)), f"{where}: {word}")

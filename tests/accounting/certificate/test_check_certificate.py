@@ -261,6 +261,12 @@ HOSTILE = {
         lambda c: c["derivation"]["noisy"][-1].update(note="x"),
         "field",
     ),
+    "a norm bound that nothing derives": (RACE, put("derivation.noisy.1.inputs.l2", 1), "l2"),
+    "a fact of no kind": (
+        PERSONS,
+        lambda c: c["derivation"]["noisy"][0]["inputs"].update(note=1),
+        "fact",
+    ),
     "no dataset": (PERSONS, put("program.data", {}), "missing|outputs"),
 }
 
