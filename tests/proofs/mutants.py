@@ -113,8 +113,8 @@ MUTANTS = [
         "products: cells",
         "second_moments",
         _S + "moments/second_moments.py",
-        "upper = np.triu_indices(self.standard.width)\n        for",
-        "upper = np.tril_indices(self.standard.width)\n        for",
+        "upper = np.triu_indices(self.standard.width)\n        step",
+        "upper = np.tril_indices(self.standard.width)\n        step",
     ),
     Mutant(
         "products: one record within the claim",
