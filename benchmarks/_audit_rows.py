@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.code_hash import code_hash, package_hash
 from opendp_sim.core.mechanism import REGISTRY
 
@@ -116,7 +117,7 @@ def write_record(record: dict[str, Any]) -> None:
     """Write the record, and of it the evidence that ships."""
     RECORD.mkdir(parents=True, exist_ok=True)
     runs = {name: value for name, value in record.items() if name not in ROWS}
-    (RECORD / "runs.json").write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n", "utf-8")
+    _write(RECORD / "runs.json", json.dumps(runs, indent=1, sort_keys=True) + "\n")
     for part in ROWS:
         if part in record:
             rows = [{"name": name, **row} for name, row in sorted(record[part].items())]
@@ -157,4 +158,10 @@ def _twins(rows: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def _write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    _write(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file in one step: an audit beside this one read half of it, and wrote that back."""
+    with replacing(file) as stream:
+        stream.write(text.encode("utf-8"))

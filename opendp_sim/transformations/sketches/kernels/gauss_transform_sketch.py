@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,40 +45,11 @@ def largest_moments(order: int, columns: int) -> list[int]:
     return [2**DIGITS >> sum(exponent) for exponent in exponents]
 
 
-class GaussTransformParameters(Protocol):
-    """What the reader needs to know of its sketch."""
-
-    @property
-    def key(self) -> str:
-        """The sketch's name."""
-        ...
-
-    @property
-    def bandwidth(self) -> float:
-        """Length scale of the kernel, in data units."""
-        ...
-
-    @property
-    def order(self) -> int:
-        """Exponents per column."""
-        ...
-
-    @property
-    def side(self) -> float:
-        """Side of a cell in bandwidths."""
-        ...
-
-    @property
-    def per_label(self) -> bool:
-        """Whether there is one structure a label."""
-        ...
-
-
 @dataclass(frozen=True)
 class GaussReader(PerClassReader):
     """Build one sketch from public cells, and read its release."""
 
-    mechanism: GaussTransformParameters
+    mechanism: GaussTransformSketch
     rows: GridRows
     lower: NDArray[np.float64]
     cell: int
@@ -88,7 +59,7 @@ class GaussReader(PerClassReader):
     weight: int
 
     @classmethod
-    def fit(cls, mechanism: GaussTransformParameters, rows: GridRows, weight: int) -> GaussReader:
+    def fit(cls, mechanism: GaussTransformSketch, rows: GridRows, weight: int) -> GaussReader:
         """Lay cells over the type's bounds."""
         cell = math.floor(min(mechanism.side * mechanism.bandwidth / rows.unit, 2.0 * _MOST_STEPS))
         lower = np.broadcast_to(np.array(rows.lower, dtype=np.float64), (rows.width,))

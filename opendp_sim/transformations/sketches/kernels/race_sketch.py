@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,42 +38,6 @@ from opendp_sim.transformations.sketches.kernels._impl.hash_families import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# What the reader of a RACE sketch needs to know of its sketch.
-
-
-class RaceParameters(Protocol):
-    """What the reader needs to know of its sketch."""
-
-    @property
-    def key(self) -> str:
-        """The sketch's name."""
-
-    @property
-    def repetitions(self) -> int:
-        """Number of independent hash functions."""
-
-    @property
-    def buckets(self) -> int:
-        """Counters a repetition."""
-
-    @property
-    def family(self) -> Family:
-        """The locality-sensitive hash."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the public draws."""
-
-    @property
-    def per_label(self) -> bool:
-        """Whether there is one structure a label."""
-
-    @property
-    def weight(self) -> int:
-        """The weight of the total's cell."""
-
-
-# --------------------------------------------------------------------------------------------------
 # The public hash functions of a RACE sketch: they count its records, and read a release of it.
 #
 # The proofs are in ``race_sketch.md``, beside the mechanism.
@@ -86,12 +50,12 @@ _TABLE_CELLS = 2**24
 class RaceReader(PerClassReader):
     """Build one sketch from public hash functions, and read its release."""
 
-    mechanism: RaceParameters
+    mechanism: RaceSketch
     rows: GridRows
     rehash: UniversalHash
 
     @classmethod
-    def bound(cls, mechanism: RaceParameters, rows: GridRows) -> RaceReader:
+    def bound(cls, mechanism: RaceSketch, rows: GridRows) -> RaceReader:
         """Return the hash functions of ``mechanism.seed``, drawn at first use."""
         family: Family = mechanism.family
         columns = mechanism.repetitions * family.projections
@@ -131,7 +95,7 @@ class RaceReader(PerClassReader):
         return Drawn(nbytes, lambda: (self.projection.folded, *rehash))
 
     @staticmethod
-    def _coded(mechanism: RaceParameters) -> bool:
+    def _coded(mechanism: RaceSketch) -> bool:
         return isinstance(mechanism.family, SignedProjections)
 
     @property
