@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.transformations.sketches._impl.classes import PerClassReader
 from opendp_sim.transformations.sketches.kernels._impl.kernels import DensityKernel, Term
 
-if TYPE_CHECKING:
-    from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
-
 # --------------------------------------------------------------------------------------------------
 # The random frequencies and phases of a Fourier sketch, drawn from its public seed.
 #
@@ -35,8 +32,52 @@ _MOST_TURNS = 2.0**30
 """Turns a grid step beyond which folding would keep too few digits of a frequency."""
 
 
+class FourierParameters(Protocol):
+    """Declare the public parameters of the sketch to read.
+
+    Those of ``FourierSketch``.
+    """
+
+    key: ClassVar[str]
+
+    @property
+    def kernel(self) -> DensityKernel:
+        """The kernel whose sums are estimated."""
+        ...
+
+    @property
+    def frequencies(self) -> int:
+        """How many random frequencies there are (D)."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The public seed of the frequencies."""
+        ...
+
+    @property
+    def phases(self) -> int:
+        """Steps of a full turn (P)."""
+        ...
+
+    @property
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        ...
+
+    @property
+    def count_weight(self) -> int | None:
+        """The integer weight of the total's cell, where it is asked for."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """The weight that random frequencies have."""
+        ...
+
+
 def drawn_phases(
-    mechanism: FourierSketch, rows: GridRows, terms: tuple[Term, ...], *, orthogonal: bool
+    mechanism: FourierParameters, rows: GridRows, terms: tuple[Term, ...], *, orthogonal: bool
 ) -> PhaseProjection:
     """Return the seed's frequencies and phases, on the finest exact grid.
 
@@ -104,7 +145,7 @@ def phase_table(phases: int) -> NDArray[np.int64]:
 class FourierReader(PerClassReader):
     """Build one sketch from public frequencies, and read its release."""
 
-    mechanism: FourierSketch
+    mechanism: FourierParameters
     rows: GridRows
     table: NDArray[np.int64]
     terms: tuple[Term, ...]
@@ -114,7 +155,7 @@ class FourierReader(PerClassReader):
 
     @classmethod
     def bound(
-        cls, mechanism: FourierSketch, rows: GridRows, *, orthogonal: bool = False
+        cls, mechanism: FourierParameters, rows: GridRows, *, orthogonal: bool = False
     ) -> FourierReader:
         """Return the reader of ``mechanism`` on this grid, with lazy frequencies."""
         count, kernel = mechanism.frequencies, mechanism.kernel

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.transformations.sketches._impl.classes import PerClassReader
-from opendp_sim.transformations.sketches.kernels._impl.fourier import FEWEST_DRAWS, sample_variance
+from opendp_sim.transformations.sketches.kernels._impl.fourier import (
+    FEWEST_DRAWS,
+    FourierParameters,
+    sample_variance,
+)
 from opendp_sim.transformations.sketches.kernels._impl.kernels import NORMAL_SQUARE, GaussianKernel
-
-if TYPE_CHECKING:
-    from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
 
 # --------------------------------------------------------------------------------------------------
 # Which frequencies hold a Gaussian kernel on a box: points of a lattice, from public numbers alone.
@@ -261,14 +262,16 @@ _PACK = 2**32
 class LatticeReader(PerClassReader):
     """Build one sketch from a public lattice, and read its release."""
 
-    mechanism: FourierSketch
+    mechanism: FourierParameters
     rows: GridRows
     lattice: Lattice
     projection: PhaseProjection
     table: NDArray[np.int64]
 
     @classmethod
-    def fit(cls, mechanism: FourierSketch, rows: GridRows, *, exact: bool) -> LatticeReader | None:
+    def fit(
+        cls, mechanism: FourierParameters, rows: GridRows, *, exact: bool
+    ) -> LatticeReader | None:
         """Lay a paying lattice over the type's box, or return None."""
         kernel = mechanism.kernel
         if not isinstance(kernel, GaussianKernel):
