@@ -1,7 +1,7 @@
 """Check whether a function that draws is the library's own.
 
 A name proves nothing: a program may replace the function. A law is a law of one piece of code.
-Python's, numpy's and scipy's functions have the laws that their names say; one that a program sets in
+Python's and numpy's functions have the laws that their names say; one that a program sets in
 their place, that a class of its own overrides, or that is given another source of bits has whatever
 law it has, and none is known.
 """
@@ -10,61 +10,23 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - its classes are compared to
 import secrets
-import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 RANDOM = (
-    "random",
-    "getrandbits",
-    "uniform",
-    "gauss",
-    "normalvariate",
-    "expovariate",
-    "randint",
-    "randrange",
-    "choice",
-    "choices",
-    "betavariate",
-    "triangular",
-    "shuffle",
-    "sample",
-    "randbytes",
-    "binomialvariate",
-    "gammavariate",
-    "lognormvariate",
-    "vonmisesvariate",
-    "paretovariate",
-    "weibullvariate",
-    "seed",
+    *("random", "getrandbits", "uniform", "gauss", "normalvariate", "expovariate"),
+    *("randint", "randrange", "choice", "choices", "betavariate", "triangular", "shuffle"),
+    *("sample", "randbytes", "binomialvariate", "gammavariate", "lognormvariate"),
+    *("vonmisesvariate", "paretovariate", "weibullvariate", "seed"),
 )
 LEGACY = (
-    "laplace",
-    "normal",
-    "gumbel",
-    "exponential",
-    "geometric",
-    "random",
-    "rand",
-    "randn",
-    "randint",
-    "choice",
-    "uniform",
-    "binomial",
-    "poisson",
-    "permutation",
-    "shuffle",
-    "standard_normal",
-    "random_sample",
-    "logistic",
-    "gamma",
-    "standard_exponential",
-    "multivariate_normal",
-    "seed",
+    *("laplace", "normal", "gumbel", "exponential", "geometric", "random", "rand", "randn"),
+    *("randint", "choice", "uniform", "binomial", "poisson", "permutation", "shuffle"),
+    *("standard_normal", "random_sample", "logistic", "gamma", "standard_exponential"),
+    *("multivariate_normal", "seed"),
 )
 """Functions of the modules ``random`` and ``numpy.random`` that draw."""
 
@@ -76,8 +38,6 @@ _BITS = tuple(
 _SYSTEMS = ("os", "posix", "ssl", "_ssl")
 _NORMALS_KEPT = {"gauss_next"}
 """The one attribute that a generator of Python's has."""
-_DRAWING = ("_rvs", "_ppf", "_cdf")
-"""Methods of scipy's distributions on which their draws rest."""
 
 
 def own_draw(module: str, name: str, real: Callable[..., Any]) -> bool:
@@ -141,20 +101,3 @@ def _of_numpy(owner: Any, name: str, real: Any) -> bool:
         same = function is held and not isinstance(function, types.FunctionType)
     bits = getattr(owner, "bit_generator", None) or getattr(owner, "_bit_generator", None)
     return same and held is not None and type(bits) in _BITS
-
-
-def of_scipy(law: Any, rvs: Any, source: Any) -> bool:
-    """Return whether a scipy law is unmodified and uses numpy's source."""
-    kind = type(law)
-    folder = Path(str(getattr(sys.modules.get("scipy.stats"), "__file__", None))).parent
-    methods = [rvs, *(getattr(kind, name) for name in _DRAWING if hasattr(kind, name))]
-    return (
-        kind.__module__.startswith("scipy.stats.")
-        and kind.__name__ == f"{getattr(law, 'name', '')}_gen"
-        and not {"rvs", *_DRAWING} & set(vars(law))
-        and all(
-            isinstance(m, types.FunctionType) and Path(m.__code__.co_filename).parent == folder
-            for m in methods
-        )
-        and (isinstance(source, (int, np.integer)) or type(source) in _NUMPY)
-    )

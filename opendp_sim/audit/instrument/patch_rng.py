@@ -30,17 +30,15 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.instrument.library_code import LEGACY, RANDOM, of_module
-from opendp_sim.audit.instrument.memoize import READ, places
-from opendp_sim.audit.instrument.prefetch import Ahead
+from opendp_sim.audit.instrument.memoize import places
 from opendp_sim.audit.instrument.rng_proxies import (
-    Fresh,
     Proxy,
     bits_maker,
     maker,
     noticed,
-    scipys_own,
     seeds_maker,
     served,
+    unknown,
 )
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.state.reachable import names_of
@@ -197,8 +195,6 @@ class _Tapped:
 _TAPPED = _Tapped()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_TAPPED.put_back)
-_SHAPES = 9
-"""Parameters that a law of scipy may have by position."""
 _BITS = "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"
 _BELOW, _BYTES = ("posix", "ssl", "_ssl"), ("urandom", "getrandom", "RAND_bytes")
 """Modules beneath ``os`` and beside it that have bytes by chance, where they are imported."""
@@ -297,15 +293,6 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     """Let constructors of OpenDP's give one object for one call."""
     for module, name in places():
         put(module, name, tape.constructors.kept(getattr(module, name), tape.serving))
-    for name in READ:
-        real = getattr(native.Transformation, name)
-        put(native.Transformation, name, tape.constructors.read(name, real, tape.serving))
-    if of_module(native.Measurement.map, native):
-        put(
-            native.Measurement,
-            "map",
-            tape.constructors.mapped(native.Measurement.map, tape.serving),
-        )
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:
@@ -353,41 +340,18 @@ def _unbound(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
-    """Replace the draws of scipy's distributions, where they are imported."""
+    """Record the draws of scipy's distributions, where they are imported, without a law."""
     scipy = sys.modules.get("scipy.stats._distn_infrastructure")
     if scipy is None:
         return
     rvs = scipy.rv_generic.rvs
 
     def drawn(self: Any, *args: Any, **options: Any) -> Any:
-        label, own = f"scipy.stats.{getattr(self, 'name', '')}", scipys_own(self, rvs, options)
-        return served(tape, label, "rvs", partial(rvs, self), own=own)(*args, **options)
+        label = f"scipy.stats.{getattr(self, 'name', '')}"
+        return unknown(tape, label, "rvs", partial(rvs, self), args, options, "")
 
     undo.append((scipy.rv_generic, "rvs", rvs))
-    scipy.rv_generic.rvs = _laws_of_scipy(tape, rvs, drawn)
-
-
-def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:
-    """Return scipy's draw, many at a time where the tape allows."""
-    known: dict[tuple[int, int], tuple[Any, Any, Ahead]] = {}
-
-    def drawn(self: Any, *args: Any, **options: Any) -> Any:
-        source = options.get("random_state")
-        source = source.common if type(source) is Fresh else source  # all runs draw from one
-        fresh = source is None or (type(source) is Proxy and not vars(source)["_seeded"])
-        many = fresh and tape.mode in ("scout", "bulk") and not tape.resets
-        if not many or not scipys_own(self, rvs, options):
-            return recorded(self, *args, **options)
-        if (key := (id(self), id(source))) not in known:  # both are kept: an id is given out again
-            make = partial(rvs, self) if source is None else partial(rvs, self, random_state=source)
-            known[key] = self, source, Ahead("rvs", make, _SHAPES)
-        rest = {k: v for k, v in options.items() if k != "random_state" and v is not None}
-        ahead = known[key][2]
-        if not tape.common.on:
-            return ahead.draw(args, rest)
-        return tape.lent((id(ahead), args, tuple(sorted(rest.items()))), ahead.draw, args, rest)
-
-    return drawn
+    scipy.rv_generic.rvs = drawn
 
 
 def _instead(tape: Tape, copies: dict[int, Any], value: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.instrument.prefetch import Ahead
 from opendp_sim.audit.instrument.tape import Tape
 
 IN_PLACE = "shuffle"
@@ -25,17 +24,10 @@ _OF_PYTHON = ("random.", "secrets.")
 
 
 def lent(
-    tape: Tape,
-    ahead: Ahead | None,
-    what: str,
-    real: Callable[..., Any],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    tape: Tape, what: str, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """Return a draw shared by a round's runs where laws are equal."""
     told = tuple(sorted(options.items()))
-    if ahead is not None:
-        return tape.lent((id(ahead), args, told), ahead.draw, args, options)
     name, rows = what.rpartition(".")[2], args[0] if args else ()
     numpys = not what.startswith(_OF_PYTHON)
     if name == IN_PLACE and len(args) == 1 and not options:
@@ -44,9 +36,9 @@ def lent(
         return None
     if name in PICKS and "p" not in options and _has_places(rows, flat=numpys):
         source = len(rows) if numpys else range(len(rows))
-        key = what, id(real), len(rows), args[1:], told
+        key = what, len(rows), args[1:], told
         return _at(rows, tape.lent(key, real, source, *args[1:], **options), numpys=numpys)
-    return tape.lent((what, id(real), args, told), real, *args, **options)
+    return tape.lent((what, args, told), real, *args, **options)
 
 
 def picked(

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.instrument.library_code import of_scipy, own_draw
+from opendp_sim.audit.instrument.library_code import own_draw
 from opendp_sim.audit.instrument.native_laws import Law
 from opendp_sim.audit.instrument.permutations import IN_PLACE, PICKS, lent, picked, shown, shuffled
-from opendp_sim.audit.instrument.prefetch import Ahead, bits_ahead
 from opendp_sim.audit.instrument.tape import Tape
 
 # --------------------------------------------------------------------------------------------------
@@ -52,7 +51,7 @@ def located(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------
-# Laws of the noise that a function draws itself, read off the call: numpy, ``random`` and scipy.
+# Laws of the noise that a function draws itself, read off the call: numpy and ``random``.
 #
 # ``free_law`` is exact, and a calculation may rest on it. ``hint_law`` says only what moving the
 # output by
@@ -73,29 +72,18 @@ _BY_SCALE = {
     "standard_exponential": (9, "scale"),
 }
 """Draws whose tails fall by e per scale, and where their scale stands."""
-_SCIPY = {
-    "laplace": "laplace",
-    "expon": "laplace",
-    "gumbel_r": "laplace",
-    "gumbel_l": "laplace",
-    "logistic": "laplace",
-    "norm": "gaussian",
-}
-"""Laws of scipy with a location and a scale."""
 _NUMBERS = (int, float, np.number)
 
 
-def free_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
+def free_law(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
     """Return the law of Laplace or normal draws of scale, or None."""
     family = _FAMILIES.get(name)
     scale = options.get("scale", options.get("sigma", args[1] if len(args) > 1 else 1.0))
-    return None if family is None or module == "scipy" else _law(family, scale)
+    return None if family is None else _law(family, scale)
 
 
-def hint_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
+def hint_law(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
     """Return the law that orders pairs under a draw, or None."""
-    if module.startswith("scipy.stats."):
-        return _of_scipy(module.rpartition(".")[2], args, options)
     if name == "geometric":
         return _geometric(options.get("p", args[0] if args else None))
     if name == "standard_normal":
@@ -106,18 +94,7 @@ def hint_law(module: str, name: str, args: tuple[Any, ...], options: dict[str, A
     if name in _BY_SCALE:
         spot, word = _BY_SCALE[name]
         return _law("laplace", options.get(word, args[spot] if len(args) > spot else 1.0))
-    return free_law(module, name, args, options)
-
-
-def _of_scipy(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    if name == "geom":
-        return _geometric(options.get("p", args[0] if args else None))
-    if name == "dlaplace":
-        rate = options.get("a", args[0] if args else None)
-        return _law("laplace", 1 / rate) if isinstance(rate, _NUMBERS) and rate > 0 else None
-    if name not in _SCIPY:
-        return None
-    return _law(_SCIPY[name], options.get("scale", args[1] if len(args) > 1 else 1.0))
+    return free_law(name, args, options)
 
 
 def _geometric(p: Any) -> Law | None:
@@ -201,7 +178,7 @@ def _other(
         rest = tuple((k, v) for k, v in named if k not in ("loc", "mu"))
         parameters = shown(args[1:]) + shown(rest)
     uniform = values_drawn(name, args, options)
-    free = None if zero is None or seeded else free_law(module, name, args, options)
+    free = None if zero is None or seeded else free_law(name, args, options)
     hidden = None if uniform is None else np.full(len(uniform), -np.log(len(uniform)))
     return tape.other(
         f"{module}.{name}{parameters}",
@@ -211,7 +188,7 @@ def _other(
         options=uniform,
         argument=hidden if free is None else zero,
         free=free,
-        hint=None if seeded else hint_law(module, name, args, options),
+        hint=None if seeded else hint_law(name, args, options),
     )
 
 
@@ -252,12 +229,11 @@ _PYTHON = random.Random
 _DEFAULT, _GENERATOR = np.random.default_rng, np.random.Generator  # noqa: TID251 - compared only
 _KINDS = (_PYTHON, _GENERATOR, np.random.RandomState)
 _STATE = ("bit_generator", "_bit_generator")
-"""What a state can be read from and written to: such a generator is never drawn from ahead."""
+"""What a state can be read from and written to: such a generator's draws are not shared."""
 _PUT_BACK = ("getstate", "setstate", "get_state", "set_state", "__setstate__", "__getstate__")
-"""What reads and writes a state: no draws, and what is drawn after them may have been drawn before."""
-_NO_SEED: tuple[tuple[Any, ...], ...] = ((), (None,))
+"""What reads and writes a state: no draws, and what is drawn after them has no law given the past."""
 _AHEAD = ("scout", "bulk")
-"""Ways of running in which draws may have been made ahead."""
+"""Ways of running in which the runs of a round may share draws."""
 
 
 class _Methods(type):
@@ -316,37 +292,6 @@ class Proxy(metaclass=_Methods):
         return source.__reduce_ex__(protocol)
 
 
-class Fresh(Proxy):
-    """Stand in for an unseeded generator.
-
-    All unseeded ones draw from a shared generator. Where it is copied it gets one of its own first,
-    for its copy draws what it draws.
-    """
-
-    def __init__(self, shared: Proxy, real: Callable[[], Any]) -> None:
-        own = self.__dict__
-        own.update(shared.__dict__)  # with the draws that were asked for before
-        own["_shared"], own["_real"] = shared, real
-
-    def __getattr__(self, name: str) -> Any:
-        shared = self.__dict__.get("_shared")
-        return super().__getattr__(name) if shared is None else getattr(shared, name)
-
-    def _source(self) -> Any:
-        own = self.__dict__
-        if "_shared" in own:
-            tape, module, inner = self._tape, self._module, self._real()
-            own.clear()
-            super().__init__(tape, inner, module)
-        return super()._source()
-
-    @property
-    def common(self) -> Proxy:
-        """What it draws from."""
-        shared: Proxy = self.__dict__.get("_shared", self)
-        return shared
-
-
 def _restored(state: Any) -> Any:
     """Return a copy of a generator of Python's."""
     out = _PYTHON()
@@ -358,26 +303,18 @@ def _restored(state: Any) -> Any:
 class _Believed:
     """Cache whether a draw is its library's own, outside program state."""
 
-    own: bool | None
+    own: bool | None = None
 
 
 def served(
-    tape: Tape,
-    module: str,
-    name: str,
-    real: Callable[..., Any],
-    seeded: str = "",
-    *,
-    own: bool | None = None,
+    tape: Tape, module: str, name: str, real: Callable[..., Any], seeded: str = ""
 ) -> Callable[..., Any]:
     """Return a function with the draws of ``real``, recorded.
 
-    Its law is trusted for the library's ``own`` function only. What its name says is believed of the
-    library's ``own`` function only: of another one no more is known than that it draws.
+    What its name says is believed of the library's own function only: of another one no more is known
+    than that it draws.
     """
-    ahead = bits_ahead(real) if (module, name) == ("secrets", "randbits") else Ahead(name, real)
-    able = ahead.able and not seeded and module in ("rng", "np.random", "secrets")
-    believed = _Believed(own)
+    believed = _Believed()
 
     def call(*args: Any, **options: Any) -> Any:
         if believed.own is None:
@@ -386,48 +323,26 @@ def served(
             return unknown(tape, module, name, real, args, options, seeded)
         tape.resets = tape.resets or name == "seed"
         if tape.common.on and tape.mode in _AHEAD and not tape.resets and not seeded:
-            return lent(tape, ahead if able else None, f"{module}.{name}", real, args, options)
-        if able and tape.mode in _AHEAD and not tape.resets:
-            return ahead.draw(args, options)
-        if tape.mode in ("real", *_AHEAD) or tape.inside or tape.foreign_thread:
+            return lent(tape, f"{module}.{name}", real, args, options)
+        if tape.mode in _LIVE or tape.inside or tape.foreign_thread:
             return real(*args, **options)
         return recorded(tape, module, name, real, args, options, seeded)
 
     return call
 
 
-def scipys_own(law: Any, rvs: Any, options: dict[str, Any]) -> bool:
-    """Say whether a distribution's draw is scipy's, from a source of numpy's."""
-    source = options.get("random_state")
-    source = getattr(law, "_random_state", None) if source is None else source
-    return of_scipy(law, rvs, vars(source)["_inner"] if type(source) is Proxy else source)
-
-
 def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
     """Return a constructor of recorded generators, with their seeds."""
-    one: list[Any] = []
-
-    def kept() -> Any:
-        if not one:
-            one.append(Proxy(tape, real(), label))
-        return Fresh(one[0], real)
 
     def make(*args: Any, **options: Any) -> Any:
-        if (
-            tape.mode in _AHEAD
-            and args in _NO_SEED
-            and not options
-            and label == "rng"
-            and not tape.resets
-        ):
-            return kept()  # draws of one generator are as independent as those of many
         only = [*args, *options.values()]
         if real is _DEFAULT and only and isinstance(only[0], Proxy):  # a generator is no seed
             if isinstance(only[0], _GENERATOR):
                 return only[0]
             args, options = (only[0]._source(),), {}  # noqa: SLF001 - of the older kind
         made = real(*args, **options)
-        if tape.inside or tape.mode in ("real", "scout", "bulk") or tape.foreign_thread:
+        live = tape.mode in _LIVE and not tape.common.on
+        if live or tape.inside or tape.mode == "real" or tape.foreign_thread:
             return made
         given = [*args, *options.values()]
         seed = tape.seeds.get(id(given[0]), (None, None))[1] if given else ""

@@ -18,50 +18,17 @@ import numpy as np
 
 from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.frames import is_frame
-from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.decompose_chain import taken_apart
 from opendp_sim.audit.instrument.memoize import Constructors
 from opendp_sim.audit.instrument.native_laws import Law, Laws, as_taken, clear, is_shift
-from opendp_sim.audit.instrument.noise_pool import Pools, Ready
+from opendp_sim.audit.instrument.noise_pool import Common, Pools, Ready
 from opendp_sim.audit.outputs.encoding import Raised
 from opendp_sim.audit.work import in_mode, work_seconds
-
-# --------------------------------------------------------------------------------------------------
-# Chains of OpenDP's that a program calls in its runs: their parts are called one by one.
-#
-# A chain is one object, and nothing outside tells its noise from what is around it. Taken apart,
-# its noise
-# goes on the tape with the argument that it hides (``decompose_chain.py``).
-
-_MOST = 256
-
-
-class Chains:
-    """The chains that runs have met, as functions of Python."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._known: dict[int, tuple[Any, Callable[[Any], Any] | None]] = {}
-        """By identity of the object, which is kept, so that no other can get it."""
-
-    def of(self, made: Any) -> Callable[[Any], Any] | None:
-        """Return a chain of known parts as a Python function, or None."""
-        found = self._known.get(id(made))
-        if found is not None:
-            return found[1]
-        parts = taken_apart(made, called=True)
-        run = None if parts is None else parts[0]
-        if len(self._known) < _MOST:
-            self._known[id(made)] = made, run
-        return run
-
-
-# --------------------------------------------------------------------------------------------------
 
 MOST_DRAWS = 5000
 Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
 _LIVE = ("real", "scout", "bulk")
-_MOST_READY = 100
+_MOST_READY, _MOST_CHAINS = 100, 256
 _RUNS_A_LOOK = 16
 """Runs between two looks at the clock."""
 
@@ -120,7 +87,7 @@ class Tape:
     unseen: bool = False
     """Whether something was met that draws beside the tape: another thread, a generator out of reach."""
     resets: bool = False
-    """Whether a run has set a generator back, or looked at its state: draws ahead would pass it by."""
+    """Whether a run has set a generator back, or looked at its state: its draws are not shared."""
     checking: bool = False
     """Whether native noise is asked for at far arguments before it is drawn."""
     crooked: bool = False
@@ -130,7 +97,9 @@ class Tape:
         self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
         self._thread = threading.get_ident()
         self._ready: dict[tuple[int, str], Ready] = {}
-        self.constructors, self.chains = Constructors(), Chains()
+        self.constructors = Constructors()
+        self._chains: dict[int, tuple[Any, Callable[[Any], Any] | None]] = {}
+        """By identity of the object, which is kept, so that no other can get it."""
 
     def serving(self) -> bool:
         """Return whether the audited function's own draws are being served."""
@@ -208,7 +177,7 @@ class Tape:
         ready = self._ready.get((id(made), self.mode))
         if ready is not None and ready.takes(argument) and not self.resets:
             return ready.at(argument)
-        if self.laws.named and (parts := self.chains.of(made)) is not None:
+        if self.laws.named and (parts := self._parts(made)) is not None:
             return parts(argument)
         law, tested = self._law(real, made)
         law = law if law is not None and clear(law, argument) else None
@@ -231,6 +200,20 @@ class Tape:
         if law is not None and not law.whole:
             argument = as_taken(argument)
         return self.other(what, lambda: real(made, argument), zero=argument, law=law)
+
+    def _parts(self, made: Any) -> Callable[[Any], Any] | None:
+        """Return a chain of known parts as a Python function, or None.
+
+        A chain is one object, and nothing outside tells its noise from what is around it. Its parts are
+        called one by one, so that its noise has the argument that it hides.
+        """
+        found = self._chains.get(id(made))
+        if found is None:
+            parts = taken_apart(made, called=True)
+            found = made, None if parts is None else parts[0]
+            if len(self._chains) < _MOST_CHAINS:
+                self._chains[id(made)] = found
+        return found[1]
 
     def collected(self, real: Callable[[Any], Any], frame: Any) -> Any:
         """Serve the cells of a released frame."""

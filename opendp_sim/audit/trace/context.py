@@ -14,8 +14,8 @@ import numpy as np
 
 from opendp_sim.audit.findings import Effort, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
-from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.compare_tapes import claim_of, decode, look
+from opendp_sim.audit.instrument.noise_pool import Common
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape, TapeEndError
 from opendp_sim.audit.seeds.blocks import block_space, explore

@@ -16,14 +16,12 @@ from opendp_sim.audit.generators.copies import on_its_own
 from opendp_sim.audit.generators.domain_filter import quiet_member
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.compare_tapes import Claim, View, alike, look, numbers
-from opendp_sim.audit.instrument.decompose_chain import taken_apart
-from opendp_sim.audit.instrument.deterministic_ops import has_maps
+from opendp_sim.audit.instrument.decompose_chain import has_maps, taken_apart
 from opendp_sim.audit.instrument.python_queryable import asked_directly
 from opendp_sim.audit.instrument.tape import Tape, TapeEndError
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.outputs.reading import Reader
-from opendp_sim.audit.statistics.sampling import differ
-from opendp_sim.audit.statistics.two_sample import surely_differ
+from opendp_sim.audit.statistics.sampling import differ, surely_differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import work_seconds
 

@@ -16,10 +16,14 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.generators import copies as own_data
-from opendp_sim.audit.instrument.decompose_chain import handed_on, kind_of, taken_apart
-from opendp_sim.audit.instrument.deterministic_ops import draws_nothing
+from opendp_sim.audit.instrument.decompose_chain import (
+    draws_nothing,
+    handed_on,
+    kind_of,
+    taken_apart,
+)
 from opendp_sim.audit.instrument.tape import Tape
-from opendp_sim.audit.statistics.two_sample import surely_differ
+from opendp_sim.audit.statistics.sampling import surely_differ
 from opendp_sim.audit.trace.scan import direct_function, equal_runs
 from tests._tiers import tiered
 from tests.audit.growing import refuted

@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import decode, look
@@ -34,11 +33,6 @@ def many(x: int) -> list[int]:
         (lambda x: x + RNG.exponential(4.0) - RNG.exponential(4.0), 0.25),
         (lambda x: x + 4.0 * RNG.standard_exponential(), 0.25),
         (lambda x: x + random.expovariate(0.25) - random.expovariate(0.25), 0.25),
-        (lambda x: x + stats.laplace.rvs(0, 4.0), 0.25),
-        (lambda x: x + stats.laplace(scale=4.0).rvs(), 0.25),
-        (lambda x: x + int(stats.dlaplace.rvs(0.25)), 0.25),
-        (lambda x: x + stats.expon.rvs(scale=4.0) - stats.expon.rvs(scale=4.0), 0.25),
-        (lambda x: x + stats.geom.rvs(P) - stats.geom.rvs(P), 0.25),
     ],
 )
 def test_moving_an_output_costs_what_its_noise_says(function, loss: float) -> None:
@@ -49,10 +43,10 @@ def test_moving_an_output_costs_what_its_noise_says(function, loss: float) -> No
     assert view.loss == pytest.approx(loss)
 
 
-@pytest.mark.parametrize(
-    "function", [lambda x: x + 4.0 * RNG.standard_normal(), lambda x: x + stats.norm.rvs(scale=4.0)]
-)
-def test_normal_noise_costs_a_square(function) -> None:
+def test_normal_noise_costs_a_square() -> None:
+    def function(x: float) -> float:
+        return x + 4.0 * RNG.standard_normal()
+
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, [function]):
         view = look(tape, function, Pair(5.0, 6.0, 1), ("rho", 1.0, 0.0))

@@ -12,7 +12,7 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.instrument.patch_rng import tapped
-from opendp_sim.audit.instrument.tape import Chains, Draw, Mode, Tape
+from opendp_sim.audit.instrument.tape import Draw, Mode, Tape
 from opendp_sim.core.randomness import public_generator
 from tests._tiers import tiered
 from tests.audit.growing import refuted
@@ -52,7 +52,7 @@ def test_what_draws_by_itself_stays_one_draw() -> None:
     chain = sized >> dp.m.then_laplace(5.0)
     _, (draw,) = _run(_calls(chain))
     assert draw.law is None
-    assert Chains().of(chain) is None
+    assert Tape(None, np.random.default_rng(0))._parts(chain) is None
 
 
 def test_a_users_function_in_a_chain_draws_on_the_tape() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.native_laws import Law
-from opendp_sim.audit.instrument.noise_pool import Pools, Ready
+from opendp_sim.audit.instrument.noise_pool import Common, Pools, Ready
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import Tape
 
