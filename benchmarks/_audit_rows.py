@@ -20,7 +20,7 @@ ROWS = ("laws", "mechanisms", "twins", "deep", "controls", "opaque", "power", "d
 EVIDENCE = Path(__file__).parents[1] / "opendp_sim" / "accounting" / "evidence.jsonl"
 """What ships of it: a line a mechanism."""
 
-_LAYERS = ("structure", "stability", "noise", "enumeration", "accountants", "distribution")
+_LAYERS = ("structure", "stability", "noise", "distribution")
 _IMPORTED = re.compile(r"^from opendp_sim\.audit\.([\w.]+) import", flags=re.MULTILINE)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from opendp_sim.audit.checks.enumeration import Coins, tree_pmf
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.instrument.reset_state import first_call
+from opendp_sim.audit.outputs.encoding import outcome
 from opendp_sim.audit.outputs.reading import read
 from opendp_sim.audit.report.corpus import Control, Twin, collect
-from opendp_sim.audit.report.counterexample import Witness, outcome
+from opendp_sim.audit.report.counterexample import Witness
 from opendp_sim.audit.report.report import Report
 from opendp_sim.audit.report.sarif import to_sarif
 from opendp_sim.audit.run import assert_not_refuted, audit
@@ -18,7 +18,6 @@ from opendp_sim.audit.statistics.clopper_pearson import certified_epsilon
 from opendp_sim.audit.subject import Subject
 
 __all__ = [
-    "Coins",
     "Control",
     "Effort",
     "NoiseLaw",
@@ -34,7 +33,6 @@ __all__ = [
     "outcome",
     "read",
     "to_sarif",
-    "tree_pmf",
 ]
 
 # OpenDP's errors are outputs here; with Rust's backtraces each of them takes 0.1 CPU seconds. Rust reads

@@ -1,11 +1,11 @@
 """Check a declaration (``core=``, ``noise=``) against the object.
 
-Before a finding that depends on it is reported. A finding of L1, L2 or L5 takes the declaration at its
-word, so it shows that the object or the declaration is wrong, and not which. Releases tell some of
+Before a finding that depends on it is reported. A finding of L1 or L2 takes the declaration at its word,
+so it shows that the object or the declaration is wrong, and not which. Releases tell some of
 that:
 
 * L2 finds releases that are not ``core=`` plus the declared noise: that is what is shown, and said.
-* L1 and L5 price ``core=`` by ``noise=``. Releases that lie on one side of the noiseless part are no sum
+* L1 prices ``core=`` by ``noise=``. Releases that lie on one side of the noiseless part are no sum
   of it and centred noise; then the price says nothing of the object, and the audit is made again without
   the declaration. What that refutes is refuted; if it refutes nothing, the declaration is refused.
 * Where they do lie around it and L2 finds another noise, the finding is one of L2. Else it stands.
@@ -28,14 +28,13 @@ from opendp_sim.audit.findings import LayerResult
 from opendp_sim.audit.layers import SHARES, LayerInput
 from opendp_sim.audit.outputs.encoding import Raised, outcome
 from opendp_sim.audit.report.report import Report
-from opendp_sim.audit.statistics.sampling import draw
-from opendp_sim.audit.statistics.two_sample import surely_differ
+from opendp_sim.audit.statistics.sampling import draw, surely_differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import work_seconds
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-OF_DECLARATIONS = ("L1", "L2", "L5")
+OF_DECLARATIONS = ("L1", "L2")
 """Layers that take a declaration at its word."""
 REST = 0.7
 """Part of beta that is left for an audit without the declaration."""

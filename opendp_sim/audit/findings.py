@@ -48,8 +48,6 @@ class Effort:
     """LT: most pairs of that search."""
     witness_seconds: float = 0.8
     """After a refutation: the search for a plain event that shows it; 0 leaves it out."""
-    forks: bool = False
-    """L2: whether releases of forked processes are compared too."""
 
     @classmethod
     def of(cls, name: str) -> Effort:
@@ -68,7 +66,6 @@ class Effort:
                 trace_seconds=40,
                 scan_seconds=8,
                 witness_seconds=5,
-                forks=True,
             )
         return cls(
             "quick",

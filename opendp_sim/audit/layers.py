@@ -1,7 +1,7 @@
 """Order the layers of an audit, and pass their arguments.
 
-The risk of a false alarm is bounded over everything together. L1, L4, L5 and the replay are exact and
-spend none. L0, the coupling test of L1, L2 and L3 get fixed shares of beta that add up to it; inside a
+The risk of a false alarm is bounded over everything together. L1, L4 and the replay are exact and spend
+none. L0, the coupling test of L1, L2 and L3 get fixed shares of beta that add up to it; inside a
 layer, L3's wealth needs no further split (one supermartingale), the others divide by their tests.
 """
 
@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.checks.accountants import accounting_layer
-from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.checks.enumeration import enumeration_layer
+from opendp_sim.audit.checks.distribution import distribution_layer, enumeration_layer
 from opendp_sim.audit.checks.noise import noise_layer
 from opendp_sim.audit.checks.stability import StabilitySearch
 from opendp_sim.audit.checks.structure import structure_layer
@@ -115,7 +113,6 @@ def layers_of(case: LayerInput) -> Iterable[LayerResult]:
     yield found
     hint = _worth(found)
     yield noise or noise_layer(subject, space, spend, rng, risk["noise"], hint)
-    yield accounting_layer(subject, hint)
     hints = (*case.given, hint) if hint is not None else case.given
     if subject.traced:  # what is released is no noisy version of what a transcript hides
         subject = replace(subject, core=None, noise=None)

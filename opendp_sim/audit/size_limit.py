@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.generators.domain_filter import FilteredPairs
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.instrument.tape import MOST_DRAWS, Tape, TapeEndError
 from opendp_sim.audit.work import run_cost
@@ -39,10 +40,9 @@ _SLOW = 4.0
 
 
 @dataclass(frozen=True)
-class PacedPairs:
+class PacedPairs(FilteredPairs):
     """The pairs of a space on which a run is short enough."""
 
-    space: PairSpace
     most: int
 
     def has(self, pair: Pair) -> bool:
@@ -55,19 +55,6 @@ class PacedPairs:
         while not self.has(drawn[-1]) and len(drawn) < _TRIES:
             drawn.append(self.space.draw(rng, distance))
         return drawn[-1] if self.has(drawn[-1]) else min(drawn, key=lambda p: len(p.left))
-
-    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield the structured pairs that are short enough."""
-        return filter(self.has, self.space.corners(rng))
-
-    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """Return a similar pair that is short enough, or the pair itself."""
-        changed = self.space.mutate(pair, rng)
-        return changed if self.has(changed) else pair
-
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield smaller pairs."""
-        return self.space.simpler(pair)
 
 
 def paced(

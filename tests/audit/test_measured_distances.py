@@ -9,11 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_sim.audit import NoiseLaw, Subject
-from opendp_sim.audit.checks import accountants
-from opendp_sim.audit.checks.accountants import attained_delta, quadrature_delta
+from opendp_sim.audit import Subject
 from opendp_sim.audit.checks.compare_outputs import distance_of_outputs
-from opendp_sim.audit.claims.curves import gaussian_delta
 from opendp_sim.audit.claims.output_distance import measure_distance
 from opendp_sim.core.bridge import to_dp_metric
 from opendp_sim.domains.metrics import VectorNorm
@@ -140,32 +137,6 @@ def test_cells_of_two_types_and_beyond_numbers_have_their_distance(norm):
         assert apart(np.array([wild]), np.array([0])) == math.inf
         assert apart(np.array([0]), np.array([wild])) == math.inf
         assert apart(np.array([wild]), np.array([wild])) == 0
-
-
-def test_many_kinds_of_cells_are_a_lower_bound_that_takes_no_time(monkeypatch):
-    """Steps rounded down and cells left out never attain more than the continuous closed form."""
-    rng = np.random.default_rng(1)
-    epsilons = np.array([0.0, 0.2, 0.5, 1.0])
-    sizes: list[int] = []
-
-    def counted(total, offset):
-        sizes.append(total.size)
-        return trim(total, offset)
-
-    trim = accountants._trim
-    monkeypatch.setattr(accountants, "_trim", counted)
-    for cells, scale in ((300, 500.0), (30, 40.0), (200, 5000.0)):
-        shift = rng.integers(1, 200, cells).astype(float)
-        law = NoiseLaw("discrete_gaussian", scale)
-        closed = [gaussian_delta(math.sqrt(2 * law.loss(shift)), float(e)) for e in epsilons]
-        sizes.clear()
-        found, how = attained_delta(law, shift, epsilons)
-        assert sum(sizes) < 2e7  # 7 million cells of losses, in less than a second
-        assert (found <= np.array(closed) + 1e-6).all()
-        assert (how == "the closed form") == (scale > 4096)
-    single = NoiseLaw("discrete_gaussian", 4100.0), np.array([8200.0])
-    exact = quadrature_delta(*single, epsilons)
-    assert np.abs(attained_delta(*single, epsilons)[0] - exact).max() < 2e-3
 
 
 @pytest.mark.parametrize("metric", ["L1Distance", "L2Distance", "LInfDistance"])

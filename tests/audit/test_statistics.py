@@ -11,9 +11,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
-from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.checks.enumeration import hockey_stick
+from opendp_sim.audit import NoiseLaw, Subject
+from opendp_sim.audit.checks.distribution import distribution_layer, hockey_stick
 from opendp_sim.audit.claims.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
 from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
 from opendp_sim.audit.findings import Effort
@@ -21,7 +20,7 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
 from opendp_sim.audit.outputs.encoding import Raised, encode
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
+from opendp_sim.audit.statistics.betting import Bet, Wealth, best_bet, both_ways, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
     certified_delta,
     draws_needed,
@@ -29,8 +28,6 @@ from opendp_sim.audit.statistics.clopper_pearson import (
     smallest_excess,
     upper_limit,
 )
-from opendp_sim.audit.statistics.events import best_bet
-from opendp_sim.audit.statistics.kelly import both_ways
 from opendp_sim.audit.statistics.sampling import draw, spots_of
 from opendp_sim.audit.work import charge, work_seconds
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
@@ -280,21 +277,6 @@ def test_distances_are_exact():
     assert not exceeds("L2Distance", 25, 5.0)
     assert measure_distance("AbsoluteDistance", math.nan, 1.0) == math.inf
     assert measure_distance("L01InfDistance", {"a": 2}, {"b": 1}) == (2, 3, 2)
-
-
-def test_coins_enumerate_a_tree():
-    def program(data, coins: Coins):
-        return (
-            (data, coins.choose([Fraction(1), Fraction(2)]))
-            if coins.flip(Fraction(1, 4))
-            else "tails"
-        )
-
-    assert tree_pmf(program, 7) == {
-        (7, 0): Fraction(1, 12),
-        (7, 1): Fraction(1, 6),
-        "tails": Fraction(3, 4),
-    }
 
 
 def test_power_statement_is_computed():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,15 +20,13 @@ from opendp_sim.audit.claims.noise_laws import difference
 from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
 from opendp_sim.audit.outputs.encoding import WIDEST, Encoded
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
+from opendp_sim.audit.statistics.betting import Bet, Wealth, best_bet, both_ways, settle_bets
 from opendp_sim.audit.statistics.clopper_pearson import (
     certified_delta,
     certified_epsilon,
     smallest_chance,
     smallest_excess,
 )
-from opendp_sim.audit.statistics.events import best_bet
-from opendp_sim.audit.statistics.kelly import both_ways
 from opendp_sim.audit.statistics.sampling import PairSample, data_key, differ
 from opendp_sim.audit.statistics.scores import Score, learn
 from opendp_sim.audit.subject import Subject
@@ -466,3 +465,91 @@ def _lower_bound(race: Race, sample: PairSample) -> dict[str, float]:
     hits = int(bet.holds(left).sum()), int(bet.holds(right).sum())
     delta = bet.delta if bet.delta < 0.2 else 0.0
     return {"epsilon": certified_epsilon(hits, (runs, runs), delta, race.beta), "delta": delta}
+
+
+# --------------------------------------------------------------------------------------------------
+# Small finite outputs, exactly (layer L4): every pair of a small universe, every outcome, no sampling, by
+# the mechanism's own pmf.
+
+
+_EXACT = "L4 enumeration"
+_GAP = 1e-9
+Pmf = Callable[[Any], Mapping[Hashable, Any]]
+
+
+def hockey_stick(
+    left: Mapping[Hashable, Any], right: Mapping[Hashable, Any], epsilon: float
+) -> float:
+    """Return ``max_S left(S) - e^eps right(S)``."""
+    factor = math.exp(min(epsilon, 700.0))
+    return float(sum(max(0.0, float(p) - factor * float(right.get(s, 0))) for s, p in left.items()))
+
+
+def enumeration_layer(
+    subject: Subject, space: PairSpace, budget: Effort, rng: np.random.Generator, pmf: Pmf | None
+) -> LayerResult:
+    """Compare exact distributions of many pairs with the claimed curve."""
+    begin = work_seconds()
+    if pmf is None:
+        return LayerResult(_EXACT, "skipped", "no exact distribution declared (pmf=)")
+    if not subject.private:
+        return LayerResult(_EXACT, "skipped", "a stability claim has no curve")
+    pairs, outcomes, worst = 0, 0, 0.0
+    top: list[Pair] = []
+    curves: dict[Any, Curve] = {}
+    end = begin + min(5.0, 0.5 * budget.seconds)
+    for pair in _enumerated_pairs(space, rng, top):
+        if work_seconds() > end and pairs:
+            break
+        pairs += 1
+        if pair.distance not in curves:
+            curves[pair.distance] = subject.curve(pair.distance)
+        curve = curves[pair.distance]
+        left, right = pmf(pair.left), pmf(pair.right)
+        outcomes = max(outcomes, len(left), len(right))
+        for side, a, b in ((pair, left, right), (pair.flipped(), right, left)):
+            excess, epsilon, allowed = _worst_gap(curve, a, b)
+            if excess > _GAP:
+                found = _exact_evidence(side, epsilon, allowed, excess)
+                cpu = work_seconds() - begin
+                return LayerResult(_EXACT, "refuted", "", pairs, cpu, found)
+            if allowed + excess > worst:
+                worst, top[:] = allowed + excess, [pair]
+    return LayerResult(
+        _EXACT,
+        "not refuted",
+        "",
+        pairs,
+        work_seconds() - begin,
+        power=f"{pairs} pairs of up to {outcomes} outcomes, exactly: any excess of {_GAP:.0e} "
+        "on one of them would have shown",
+    )
+
+
+def _exact_evidence(side: Pair, epsilon: float, allowed: float, excess: float) -> Evidence:
+    return Evidence(
+        "exact distribution",
+        "an event is likelier than the claim allows, exactly",
+        f"delta({epsilon:.4g}) <= {allowed:.6g}",
+        f"{allowed + excess:.6g}",
+        side,
+    )
+
+
+def _enumerated_pairs(space: PairSpace, rng: np.random.Generator, top: list[Pair]) -> Any:
+    yield from space.corners(rng)
+    for _ in range(2000):
+        if top and top[0].genome is not None and rng.random() < 0.5:
+            yield space.mutate(top[0], rng)
+        else:
+            yield space.draw(rng)
+
+
+def _worst_gap(
+    curve: Curve, left: Mapping[Hashable, Any], right: Mapping[Hashable, Any]
+) -> tuple[float, float, float]:
+    gaps = [
+        (hockey_stick(left, right, float(e)) - float(d), float(e), float(d))
+        for e, d in zip(curve.grid, curve.deltas, strict=True)
+    ]
+    return max(gaps)

@@ -8,9 +8,6 @@ many cells it has.
 from __future__ import annotations
 
 import math
-import os
-import pickle
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,9 +58,8 @@ def residual_tests(
         return
     yield from _scale_tests(law, residual, scales)
     yield _shape_test(law, residual, scales, rng)
-    yield _sign_test(law, residual, scales)
     if cells > 1:
-        yield from _independence_tests(residual)
+        yield _independence_test(residual)
     if runs > 1:
         yield _lag_test(residual)
         yield _repeat_test(law, residual, scales)
@@ -140,27 +136,7 @@ def _shape_test(
     )
 
 
-def _sign_test(
-    law: NoiseLaw, residual: NDArray[np.float64], scales: NDArray[np.float64]
-) -> NoiseTest:
-    """Test the symmetry of the noise."""
-    up, moved = int((residual > 0).sum()), int((residual != 0).sum())
-    if not moved:  # noise far below a step is seldom seen
-        p = math.exp(len(residual) * sum(_log_silent(law, float(scale)) for scale in scales))
-        return NoiseTest("silence", p, "noise", "none in any cell of any run")
-    p = float(stats.binomtest(up, moved, 0.5).pvalue)
-    return NoiseTest("symmetry", p, "half of the residuals positive", f"{up} of {moved}")
-
-
-def _log_silent(law: NoiseLaw, scale: float) -> float:
-    """Return the log-probability of zero noise in one cell."""
-    if not law.discrete:
-        return -50.0  # a draw of a continuous law within rounding of zero
-    _, p = law.support(scale)
-    return math.log(float(p.max()))
-
-
-def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
+def _independence_test(residual: NDArray[np.float64]) -> NoiseTest:
     """Test the independence of cells by their signs."""
     sign = np.sign(residual).astype(np.float32)
     cells = min(sign.shape[1], 300)
@@ -173,35 +149,12 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
     spot = int(np.argmax(z))
     count, sum_ = int(both[first[spot], second[spot]]), int(agree[first[spot], second[spot]])
     p = float(stats.binomtest((count + sum_) // 2, count, 0.5).pvalue) if count else 1.0
-    yield NoiseTest(
+    return NoiseTest(
         "independence of cells",
         min(1.0, p * pairs),
         "half of the signs agree",
         f"{(count + sum_) // 2} of {count} (cells {first[spot]}, {second[spot]})",
     )
-    equal = (residual[:, :-1] == residual[:, 1:]) & (residual[:, 1:] != 0)
-    share = float(equal.mean())
-    expected = _equal_share(residual)
-    n = (
-        equal.size // 2
-    )  # equalities of overlapping pairs depend on each other: count every other one
-    excess = max(0.0, share - expected)
-    yield NoiseTest(
-        "repeats in one release",
-        min(1.0, math.exp(-2 * n * excess**2) * 2 if excess else 1.0),
-        f"{expected:.3g} of neighbouring cells equal",
-        f"{share:.3g}",
-    )
-
-
-def _equal_share(residual: NDArray[np.float64]) -> float:
-    """Return the frequency of equal nonzero residuals in independent cells."""
-    half = residual.shape[0] // 2
-    if half == 0:
-        return 1.0
-    a, b = residual[:half, :-1], residual[half : 2 * half, 1:]
-    share = float(((a == b) & (b != 0)).mean())
-    return min(1.0, share + 5 * math.sqrt((share + 1 / a.size) / a.size))
 
 
 def _lag_test(residual: NDArray[np.float64]) -> NoiseTest:
@@ -242,100 +195,6 @@ def _collision_residuals(law: NoiseLaw, scales: NDArray[np.float64]) -> float:
         if chance < 1e-30:
             break
     return chance
-
-
-# --------------------------------------------------------------------------------------------------
-# Is the randomness fresh in another thread, and in a forked process?
-#
-# A generator whose state is shared or copied gives two runs the same noise; subtracting them removes
-# it. Only whole-sequence equality is tested, whose probability under the declared law is computed.
-
-_RUNS, _CELLS = 24, 1000
-"""Releases a side: fewer of wide ones, where so many cells in all are never equal by chance."""
-
-
-def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
-    """Return one test per way of running side by side."""
-    ways = [("threads", _in_threads)]
-    if forks and hasattr(os, "fork"):
-        ways.append(("forks", _in_forks))
-    out = []
-    for name, way in ways:
-        first, second = way(subject, data)
-        if first is None or second is None or first.shape != second.shape or not first.size:
-            continue
-        law = subject.law(first.shape[1])
-        if law is None:
-            continue
-        same = bool(np.array_equal(first, second))
-        chance = _collision(law, first) if same else 1.0
-        out.append(
-            NoiseTest(
-                f"fresh randomness in {name}", chance, "different noise", "the same noise twice"
-            )
-        )
-    return out
-
-
-def _collision(law: NoiseLaw, seen: NDArray[np.float64]) -> float:
-    """Bound the probability that two independent sequences, shape (runs, cells), are equal."""
-    runs, cells = seen.shape
-    scales = law.scales(cells)
-    if not law.discrete:
-        # half a rounding step to one scale bounds the mass of one value; noise may be rounded away
-        with np.errstate(invalid="ignore", over="ignore"):
-            single = bool((seen.astype(np.float32) == seen).all())
-            steps = np.spacing(np.abs(seen).max(axis=0)) * (2.0**29 if single else 1.0)
-        atoms = np.clip(np.nan_to_num(steps / (2 * scales), nan=1.0), 1e-300, 1.0)
-        return max(1e-12, float(np.exp(runs * np.log(atoms).sum())))
-    log = 0.0
-    for scale in scales:
-        _, p = law.support(float(scale))
-        log += runs * float(np.log((p**2).sum()))
-        if log < -60:
-            break
-    return float(np.exp(log))
-
-
-def _sequence(subject: Subject, data: Any) -> Any:
-    first = np.atleast_1d(np.asarray(subject.run(data), dtype=float)).ravel()
-    more = max(2, min(_RUNS, -(-_CELLS // max(first.size, 1)))) - 1
-    rest = [np.atleast_1d(np.asarray(subject.run(data), dtype=float)).ravel() for _ in range(more)]
-    return np.stack([first, *rest])
-
-
-def _in_threads(subject: Subject, data: Any) -> tuple[Any, Any]:
-    out: list[Any] = [None, None]
-
-    def work(spot: int) -> None:
-        out[spot] = _sequence(subject, data)
-
-    threads = [threading.Thread(target=work, args=(spot,)) for spot in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return out[0], out[1]
-
-
-def _in_forks(subject: Subject, data: Any) -> tuple[Any, Any]:
-    out = []
-    for _ in range(2):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reader)
-            try:
-                with os.fdopen(writer, "wb") as pipe:
-                    pickle.dump(_sequence(subject, data), pipe)
-            finally:
-                os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            payload = pipe.read()
-        os.waitpid(child, 0)
-        out.append(pickle.loads(payload) if payload else None)  # noqa: S301
-    return out[0], out[1]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -394,9 +253,6 @@ def _look(
         seen.add(data, *sample, rng)
     if seen.law is None:
         return LayerResult(_LAYER, "skipped", "every dataset tried releases no cell")
-    if part == 1:
-        fresh = fresh_tests(subject, datasets[0], forks=budget.forks)
-        seen.tests += [(t, datasets[0]) for t in fresh]
     return _judged(seen, seen.law, beta)
 
 

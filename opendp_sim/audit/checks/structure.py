@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -213,7 +213,7 @@ def structure_layer(
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
     pairs = _pairs(space, members, budget.structure_pairs * (4 if composed else 1), rng)
-    runs, suspects, compared, seen, values = 0, 0, 0, Counter[str](), list[Any]()
+    runs, suspects, compared, seen = 0, 0, 0, Counter[str]()
     for pair in pairs:
         if work_seconds() - begin > 0.2 * budget.seconds:
             break
@@ -226,7 +226,6 @@ def structure_layer(
         compared += 1
         drawn = draw_both(subject, pair, _PROBES)
         left, right = (Counter(structure(v) for v in side) for side in drawn)
-        values += [v for side in drawn for v in side]
         runs += 2 * _PROBES
         seen.update(left + right)
         if not left & right and suspects < _SUSPECTS:
@@ -243,27 +242,9 @@ def structure_layer(
     told = seen.most_common(1)[0][0].removeprefix("raises ")[:_LONGEST] if only else ""
     if only:
         power = f"every release raised ({told}): nothing else was seen"
-    facts: dict[str, Any] = {"additive": _noisy_numbers(values)}
-    facts |= {"raised": told} if only else {}
+    facts = {"raised": told} if only else {}
     seconds = work_seconds() - begin
     return LayerResult(_LAYER, "not refuted", "", runs, seconds, power=power, facts=facts)
-
-
-def _noisy_numbers(values: list[Any]) -> bool:
-    """Return whether all outputs are numbers, some of them noisy."""
-    cells = [cell for value in values for cell in _cells(value)]
-    plain = all(isinstance(c, (int, float, np.number)) and not isinstance(c, bool) for c in cells)
-    return plain and any(c < 0 or c != c // 1 for c in cells)
-
-
-def _cells(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, np.ndarray):
-        value = value.ravel().tolist()
-    return (
-        [c for part in value for c in _cells(part)] if isinstance(value, (list, tuple)) else [value]
-    )
 
 
 def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:

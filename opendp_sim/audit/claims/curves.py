@@ -39,16 +39,12 @@ class Curve:
         return self.delta(self.grid)
 
 
-def pure_curve(epsilon: float) -> Curve:
-    """Return the curve of pure DP, one point.
-
-    A lower eps would allow events that the claim forbids.
-    """
-    return approx_curve(epsilon, 0.0)
-
-
 def approx_curve(epsilon: float, delta: float) -> Curve:
-    """(eps, delta)-DP; below eps the reduction to randomised response, which is attained."""
+    """Return the curve of (eps, delta)-DP, one point.
+
+    Below eps it is the reduction to randomised response, which is attained. A lower eps would allow
+    events that a pure claim forbids.
+    """
 
     def curve(grid: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore", invalid="ignore"):

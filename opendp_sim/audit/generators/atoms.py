@@ -142,23 +142,8 @@ def _integers(kind: str, bounds: tuple[int, int] | None) -> ValueSource:
         low, high = (0 if kind in _UINT_BITS else -limit), limit - 1
     else:
         low, high = int(bounds[0]), int(bounds[1])
-    wanted = (
-        0,
-        1,
-        -1,
-        2,
-        3,
-        7,
-        10,
-        100,
-        low,
-        low + 1,
-        high,
-        high - 1,
-        (low + high) // 2,
-        2**53,
-        2**24,
-    )
+    ends = low, low + 1, high, high - 1, (low + high) // 2
+    wanted = (0, 1, -1, 2, 3, 7, 10, 100, *ends, 2**53, 2**24)
     corners = tuple(dict.fromkeys(v for v in wanted if low <= v <= high))
 
     def draw(rng: np.random.Generator) -> int:
@@ -176,25 +161,8 @@ def _float_corners(
     low, high = bounds if bounds is not None else (-math.inf, math.inf)
     top = 3e38 if single else 1.7e308
     wanted: list[float] = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.1,
-        0.5,
-        1 / 3,
-        2.0,
-        10.0,
-        1e8 + 0.5,
-        2.0**53,
-        -(2.0**53),
-        1e16,
-        5e-324,
-        1e-310,
-        top,
-        -top,
-        math.inf,
-        -math.inf,
+        *(0.0, -0.0, 1.0, -1.0, 0.1, 0.5, 1 / 3, 2.0, 10.0, 1e8 + 0.5, 2.0**53, -(2.0**53)),
+        *(1e16, 5e-324, 1e-310, top, -top, math.inf, -math.inf),
     ]
     if bounds is not None:
         middle = low / 2 + high / 2

@@ -66,10 +66,33 @@ def _kind(value: Any) -> type | None:
 
 
 @dataclass(frozen=True)
-class MemberPairs:
-    """Restrict a space of pairs to members of the input domain."""
+class FilteredPairs:
+    """Restrict a space of pairs to those of which ``has`` is true."""
 
     space: PairSpace
+
+    def has(self, pair: Pair) -> bool:
+        """Say whether a pair is one of these."""
+        raise NotImplementedError
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the structured pairs."""
+        return filter(self.has, self.space.corners(rng))
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return a similar pair, or the pair itself."""
+        changed = self.space.mutate(pair, rng)
+        return changed if changed is pair or self.has(changed) else pair
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield smaller pairs."""
+        return filter(self.has, self.space.simpler(pair))
+
+
+@dataclass(frozen=True)
+class MemberPairs(FilteredPairs):
+    """Restrict a space of pairs to members of the input domain."""
+
     member: Callable[[Any], bool]
     rules: Callable[[Any, Any], bool] | None = None
     """What a claim takes as public of both sides, where there is something."""
@@ -106,16 +129,3 @@ class MemberPairs:
             got=f"none in {_TRIES} draws",
             hint="the domain's member(x) must hold for the datasets of pairs= and generator=.",
         )  # fmt: skip
-
-    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield the structured pairs of members."""
-        return filter(self.has, self.space.corners(rng))
-
-    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """Return a similar pair of members, or the pair itself."""
-        changed = self.space.mutate(pair, rng)
-        return changed if changed is pair or self.has(changed) else pair
-
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield smaller pairs of members."""
-        return filter(self.has, self.space.simpler(pair))

@@ -40,31 +40,13 @@ Record = tuple[tuple[float, ...], int, Any]
 
 @teach(GridRows)
 def _grid(descriptor: Any) -> DatasetRecords:
-    low, high = _bounds(descriptor, 8)
-
-    def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
-        row = np.clip(np.trunc(row), low, high)
-        if descriptor.l2 is not None:
-            length = float(np.linalg.norm(row))
-            row = np.trunc(row * (descriptor.l2 / length)) if length > descriptor.l2 else row
-        return row
-
-    return _rows(descriptor, low, high, inside)
+    norm = None if descriptor.l2 is None else ("l2", descriptor.l2)
+    return _rows(descriptor, *_bounds(descriptor, 8), norm, np.trunc)
 
 
 @teach(RealRows)
 def _real(descriptor: Any) -> DatasetRecords:
-    low, high = _bounds(descriptor, 8.0)
-
-    def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
-        row = np.clip(row, low, high)
-        if descriptor.norm is not None:
-            order = {"l1": 1, "l2": 2, "linf": np.inf}[descriptor.norm[0]]
-            length = float(np.linalg.norm(row, ord=order))
-            row = row * (descriptor.norm[1] / length) if length > descriptor.norm[1] else row
-        return row
-
-    return _rows(descriptor, low, high, inside)
+    return _rows(descriptor, *_bounds(descriptor, 8.0), descriptor.norm, np.asarray)
 
 
 def _bounds(descriptor: Any, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -75,10 +57,17 @@ def _bounds(descriptor: Any, reach: float) -> tuple[NDArray[np.float64], NDArray
 
 
 def _rows(
-    descriptor: Any, low: NDArray[np.float64], high: NDArray[np.float64], inside: Any
+    descriptor: Any, low: NDArray[np.float64], high: NDArray[np.float64], norm: Any, held: Any
 ) -> DatasetRecords:
-    """Rows with labels and person ids where the domain has them."""
+    """Rows with labels and person ids where the domain has them; ``held`` rounds a row."""
     width, labels = descriptor.width, len(descriptor.labels or (0,))
+
+    def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
+        row = np.clip(held(row), low, high)
+        if norm is None:
+            return row
+        length = float(np.linalg.norm(row, ord={"l1": 1, "l2": 2, "linf": np.inf}[norm[0]]))
+        return np.asarray(held(row * (norm[1] / length))) if length > norm[1] else row
 
     def record(values: NDArray[np.float64], label: int, person: int) -> Record:
         return tuple(float(v) for v in inside(np.asarray(values, dtype=float))), label, person

@@ -19,7 +19,6 @@ _RULES = {
     "L2 noise law": "What is added is the declared noise.",
     "L3 distribution": "No event is likelier than the claimed curve allows.",
     "L4 enumeration": "The exact distribution is within the claimed curve.",
-    "L5 accountants": "The claimed number is not below what the declared noise attains.",
 }
 
 

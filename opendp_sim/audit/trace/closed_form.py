@@ -7,7 +7,6 @@ assumed, is in ``layer.md``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from opendp_sim.audit.claims.curves import gaussian_delta
-from opendp_sim.audit.claims.losses import claim_ratio
+from opendp_sim.audit.claims.losses import attained_delta, claim_ratio
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import Decoded, numbers
@@ -25,8 +23,8 @@ from opendp_sim.audit.instrument.tape import Draw
 from opendp_sim.audit.trace.draw_tree import guard_runs
 
 _RISK = 1e-7
-_ROUNDING = {True: 1e-9, False: 1e-6}
-"""How far a calculated loss must exceed the claim: whole numbers, floats."""
+_ROUNDING, _BESIDE = {True: 1e-9, False: 1e-6}, {True: 1e-6, False: 1e-5}
+"""How far a calculated loss, or a delta, must exceed the claim: whole numbers, floats."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | N
     if isinstance(claimed, tuple):
         if "MaxDivergence" not in str(getattr(measure, "inner_measure", measure).type):
             return None  # beside a delta a rho says nothing of one epsilon
-        return _delta_of_one_cell(shift, claimed)
+        return _delta_beside(shift, claimed)
     with np.errstate(over="ignore"):
         size = claim_ratio(shift.law, moved, measure, claimed)
     if not size > 1 + _ROUNDING[shift.whole]:
@@ -98,52 +96,16 @@ def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | N
     return claimed, f"{size:.6g} times the claim"
 
 
-def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any] | None:
-    """Return (claimed, attained) by hockey-stick divergences, or None.
-
-    Of float noise it is a closed form: of all cells together where it is normal, else of the one that
-    moved most, to which the others can only add.
-    """
-    spots = np.flatnonzero(shift.moved)
-    if (
-        len(claimed) != 2
-        or isinstance(claimed[0], tuple)
-        or not (spots.size == 1 or not shift.whole)
-    ):
+def _delta_beside(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any] | None:
+    """Return (claimed, attained) by hockey-stick divergences, or None."""
+    if len(claimed) != 2 or isinstance(claimed[0], tuple):
         return None
-    epsilon = float(claimed[0])
-    if not shift.whole:
-        sizes = np.abs(shift.moved) / np.broadcast_to(shift.law.scale, shift.moved.shape)
-        if shift.law.gaussian:
-            attained = gaussian_delta(float(np.sqrt((sizes * sizes).sum())), epsilon)
-        else:
-            attained = max(0.0, -math.expm1((epsilon - float(sizes.max())) / 2))
-        return _beyond(attained, claimed, 1e-5)
-    scale, by = float(shift.law.scale[spots[0]]), int(shift.moved[spots[0]])
-    if abs(by) > 10**6 or scale > 10**5:
+    epsilon, allowed = float(claimed[0]), float(claimed[1])
+    with np.errstate(over="ignore"):
+        attained = attained_delta(shift.law, shift.moved, epsilon)
+    if attained <= allowed * (1 + _BESIDE[shift.whole]) + 1e-12:
         return None
-    reach = int(40 * scale) + abs(by) + 2
-    z = np.arange(-reach, reach + 1, dtype=float)
-    logs = [
-        -(y**2) / (2 * scale**2) if shift.law.gaussian else -np.abs(y) / scale for y in (z, z - by)
-    ]
-    norm = math.log(
-        float(
-            np.exp(-(z**2) / (2 * scale**2)).sum()
-            if shift.law.gaussian
-            else np.exp(-np.abs(z) / scale).sum()
-        )
-    )
-    p, q = (np.exp(log - norm) for log in logs)
-    attained = float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0).sum())
-    return _beyond(attained, claimed, 1e-6)
-
-
-def _beyond(attained: float, claimed: tuple[Any, ...], rounding: float) -> tuple[Any, Any] | None:
-    """Return claim and attained delta where the one exceeds the other."""
-    if attained <= float(claimed[1]) * (1 + rounding) + 1e-12:
-        return None
-    return claimed, f"delta {attained:.6g} at epsilon {float(claimed[0]):.6g}"
+    return claimed, f"delta {attained:.6g} at epsilon {epsilon:.6g}"
 
 
 def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:
