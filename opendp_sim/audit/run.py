@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import itertools
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.adversary.analyst import Driver
-from opendp_sim.audit.adversary.choose_analyst import costliest_analyst
-from opendp_sim.audit.adversary.default_analysts import default_driver
+from opendp_sim.audit.adversary.default_analysts import costliest_analyst, default_driver
 from opendp_sim.audit.claimed_distance import (
     check_claimed,
     check_computes,
@@ -45,9 +45,9 @@ from opendp_sim.audit.options import (
     scored,
     searched_space,
 )
-from opendp_sim.audit.outputs.errstate import numpys_own
-from opendp_sim.audit.outputs.reading import Reader, kept_words
-from opendp_sim.audit.report.counterexample import Witness, find_witness, outcome
+from opendp_sim.audit.outputs.encoding import outcome
+from opendp_sim.audit.outputs.reading import Reader, kept_words, numpys_own
+from opendp_sim.audit.report.counterexample import Witness, find_witness
 from opendp_sim.audit.report.report import Report, versions
 from opendp_sim.audit.report.repro_script import Shown, imported
 from opendp_sim.audit.seeds.constants import Mined, is_query_plan, mined
@@ -61,49 +61,6 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import resolved
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
-
-# --------------------------------------------------------------------------------------------------
-# What audited code prints: it is called thousands of times, and some lines of it are enough.
-
-_MOST = 20
-"""Lines that are passed on."""
-
-
-class Capped(io.TextIOBase):
-    """Limit the number of lines of standard output."""
-
-    def __init__(self, stream: Any, most: int = _MOST) -> None:
-        super().__init__()
-        self._stream, self._left = stream, most
-
-    def write(self, text: str) -> int:
-        """Write the text up to the limit, then a notice."""
-        if self._left > 0:
-            lines = text.split("\n")
-            kept = lines[: self._left]
-            self._left -= len(lines) - 1
-            rest = ["(audit: what else the code prints is left out)", ""] if self._left <= 0 else []
-            self._stream.write("\n".join([*kept, *rest]))
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush what was passed on."""
-        self._stream.flush()
-
-    def writable(self) -> bool:
-        """It takes whatever is printed."""
-        return True
-
-
-@contextmanager
-def capped() -> Iterator[None]:
-    """Limit the printed lines inside, but not the counted ones."""
-    if isinstance(getattr(sys.stdout, "lines", None), int) or isinstance(sys.stdout, Capped):
-        yield
-        return
-    with redirect_stdout(Capped(sys.stdout)):
-        yield
-
 
 # --------------------------------------------------------------------------------------------------
 # The counterexample of a finding: where an event is looked for, what its script says of the object.
@@ -210,8 +167,13 @@ _ENDED = (
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Limit printed lines and CPU seconds, and isolate numpy's error handling."""
-    with capped(), numpys_own(), guard_restored(), scales_kept():
+    """Leave printed lines out, limit CPU seconds, and isolate numpy's errors."""
+    with ExitStack() as stack:
+        if not isinstance(getattr(sys.stdout, "lines", None), int):  # the command counts lines
+            nothing = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(redirect_stdout(nothing))
+        for context in (numpys_own(), guard_restored(), scales_kept()):
+            stack.enter_context(context)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Draws ahead, noise in common for the two runs of a round, and places instead of records on the tape."""
+"""Noise in common for the two runs of a round, and places instead of records on the tape."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from scipy import stats
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.claims.curves import gaussian_delta, pure_curve
+from opendp_sim.audit.claims.curves import approx_curve, gaussian_delta
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import space_of
-from opendp_sim.audit.instrument.common_noise import Common
 from opendp_sim.audit.instrument.compare_tapes import Decoded
+from opendp_sim.audit.instrument.noise_pool import Common
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.permutations import picked, shown
-from opendp_sim.audit.instrument.prefetch import Ahead, bits_ahead
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.state.reachable import functions_of
@@ -54,52 +52,6 @@ LONG = replace(
 )
 
 
-# --- draws ahead ----------------------------------------------------------------------------
-
-
-def test_draws_ahead_are_those_of_the_source_and_few_calls() -> None:
-    calls = 0
-    rng, same = np.random.default_rng(5), np.random.default_rng(5)
-
-    def make(*args: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return rng.geometric(*args, **options)
-
-    ahead = Ahead("geometric", make)
-    drawn = [ahead.draw((0.3,), {}) for _ in range(300)]
-    assert {type(value) for value in drawn} == {type(same.geometric(0.3))}
-    assert calls < 12
-    again = np.random.default_rng(5).geometric(0.3, 300).tolist()
-    assert sorted(drawn[:2]) == sorted(again[:2])  # one source, one stream
-    assert abs(np.mean(drawn) - 1 / 0.3) < 1.2
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "options"),
-    [
-        ("geometric", (0.5, 3), {}),
-        ("normal", (np.zeros(2), 1.0), {}),
-        ("random", (4,), {}),
-        ("laplace", (), {"size": 2}),
-    ],
-)
-def test_what_has_a_size_is_drawn_as_it_is_asked(name: str, args: Any, options: Any) -> None:
-    ahead = Ahead(name, getattr(np.random.default_rng(1), name))
-    assert {np.shape(ahead.draw(args, options)) for _ in range(5)} == {
-        np.shape(getattr(np.random.default_rng(1), name)(*args, **options))
-    }
-
-
-def test_random_bits_ahead_are_whole_numbers_of_so_many_bits() -> None:
-    ahead = bits_ahead(random.SystemRandom().getrandbits)
-    drawn = [ahead.draw((5,), {}) for _ in range(2000)]
-    assert {type(value) for value in drawn} == {int}
-    assert set(drawn) == set(range(32))
-    assert ahead.draw((200,), {}).bit_length() <= 200
-    assert not Ahead("choice", random.choice).able
-
-
 def _live(function: Callable[[Any], Any], data: Any, count: int) -> tuple[list[Any], Tape]:
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, [function]):  # type: ignore[list-item]
@@ -107,7 +59,7 @@ def _live(function: Callable[[Any], Any], data: Any, count: int) -> tuple[list[A
         return [run(data) for _ in range(count)], tape
 
 
-def test_a_generator_that_is_set_back_is_never_drawn_from_ahead() -> None:
+def test_a_generator_that_is_set_back_draws_as_it_is_asked() -> None:
     def seeded(_: Any) -> int:
         np.random.seed(3)
         return int(np.random.geometric(0.1))
@@ -123,21 +75,6 @@ def test_a_generator_that_is_set_back_is_never_drawn_from_ahead() -> None:
 
     drawn, tape = _live(looked_at, [], 40)
     assert len(set(drawn)) == 1
-
-
-def test_laws_of_scipy_are_drawn_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = 0
-    real = stats.rv_discrete.rvs
-
-    def counted(*args: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return real(*args, **options)
-
-    monkeypatch.setattr(stats.rv_discrete, "rvs", counted)
-    drawn, _ = _live(lambda _: int(stats.dlaplace.rvs(0.5)), [], 300)
-    assert len(set(drawn)) > 5
-    assert calls <= 300
 
 
 # --- noise in common --------------------------------------------------------------------------
@@ -201,7 +138,7 @@ def test_noise_in_common_needs_fewer_rounds_and_wins_nothing_at_the_claim() -> N
                 run,
                 pair,
                 score,
-                pure_curve(1.0),
+                approx_curve(1.0, 0.0),
                 seconds,
                 1e-3,
                 first=400,
@@ -213,7 +150,7 @@ def test_noise_in_common_needs_fewer_rounds_and_wins_nothing_at_the_claim() -> N
     assert needed[1] < 0.8 * needed[0]
     common = Common()
     sound = metered(_shifted(common, 9))
-    assert lean_bets(sound, pair, score, pure_curve(1.2), 0.3, 1e-6, rounds=common) is None
+    assert lean_bets(sound, pair, score, approx_curve(1.2, 0.0), 0.3, 1e-6, rounds=common) is None
 
 
 # --- places instead of records -----------------------------------------------------------------

@@ -12,8 +12,7 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.adversary.analyst import Driver
-from opendp_sim.audit.adversary.choose_analyst import costliest_analyst
-from opendp_sim.audit.adversary.default_analysts import default_driver
+from opendp_sim.audit.adversary.default_analysts import costliest_analyst, default_driver
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.subject import read_subject

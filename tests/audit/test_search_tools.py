@@ -9,7 +9,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.generators.datasets import guessed_source, records_of
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.native_laws import Law, Laws
@@ -22,7 +22,7 @@ from opendp_sim.audit.trace.output_sample import Glance, excess
 from opendp_sim.audit.work import charge
 from opendp_sim.core.errors import AuditError
 
-UNIT = pure_curve(1.0)
+UNIT = approx_curve(1.0, 0.0)
 ROOM = Fraction(1, 2**63)
 
 
@@ -187,6 +187,6 @@ def test_what_was_never_seen_is_outside_of_what_was() -> None:
     """Hundreds of rare outputs, none of them twice: only "not the usual one" tells the sides apart."""
     left = ["nothing"] * 2000
     right = [f"key {i}" if i % 40 == 0 else "nothing" for i in range(2000)]
-    assert excess(pure_curve(1.0), right, left) > 3
-    assert excess(pure_curve(1.0), left, right) == 0
-    assert excess(pure_curve(1.0), left, left) == 0
+    assert excess(approx_curve(1.0, 0.0), right, left) > 3
+    assert excess(approx_curve(1.0, 0.0), left, right) == 0
+    assert excess(approx_curve(1.0, 0.0), left, left) == 0

@@ -9,7 +9,7 @@ import opendp.prelude as dp
 import pytest
 from scipy.stats import binom
 
-from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.report.counterexample import level_of
 from opendp_sim.audit.statistics.clopper_pearson import lower_limit, upper_limit
@@ -32,7 +32,9 @@ def test_the_printed_risk_is_that_of_all_events_that_may_be_certified(steps: int
 
 def test_what_a_report_certifies_and_prints_is_at_one_level() -> None:
     noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
-    witness = shown(lambda rows: noise(4 * len(rows)), Pair([], [1], 1), pure_curve(1.0), 0.5)
+    witness = shown(
+        lambda rows: noise(4 * len(rows)), Pair([], [1], 1), approx_curve(1.0, 0.0), 0.5
+    )
     assert witness is not None
     low = lower_limit(witness.hits[0], witness.runs, level_of(1) / 2)
     high = upper_limit(witness.hits[1], witness.runs, level_of(1) / 2)

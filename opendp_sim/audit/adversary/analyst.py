@@ -40,7 +40,7 @@ class Driver:
     """Where it stands in that driver, as it is written behind the call: ``.others[2]``."""
     others: tuple[Driver, ...] = ()
     """Conversations of which one is held instead where, along a tape, it shows more beyond the claim than
-    this one (``choose_analyst.py``)."""
+    this one (``costliest_analyst``)."""
 
     def __call__(self, queryable: Any) -> Any:
         """Ask everything; return the transcript."""

@@ -286,7 +286,7 @@ class Shape:
 # for ever; one that keeps answers may keep them under names of which one question has many; one
 # that gives
 # back what a failed batch would have cost may have answered a part of it. Which of these a queryable lets
-# pass is seen along its tape (``choose_analyst.py``).
+# pass is seen along its tape (``costliest_analyst``).
 
 _TIMES, _FEW = 24, 12
 _BELOW, _SMALL = 0.96, (0.04, 0.01)
@@ -353,21 +353,8 @@ def _partly(shape: Shape, usual: Sequence[Any]) -> Iterator[list[Any]]:
 # --------------------------------------------------------------------------------------------------
 
 _PATTERNS = (
-    "lh",
-    "nc",
-    "cn",
-    "lhc",
-    "lhn",
-    "clh",
-    "tc",
-    "ct",
-    "tn",
-    "nt",
-    "tlh",
-    "tlhc",
-    "tt",
-    "ttc",
-    "nnn",
+    *("lh", "nc", "cn", "lhc", "lhn", "clh", "tc", "ct", "tn", "nt", "tlh", "tlhc", "tt"),
+    *("ttc", "nnn"),
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
 _OFTEN, _MOST_NAMES, _MOST_DISTANCE, _SECONDS = 10, 6, 16, 3.0

@@ -113,11 +113,11 @@ def _beyond_line(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def attained_delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -> float:
-    """Return a lower bound on delta(eps) of a shift, exact for one cell.
+    """Return a lower bound on delta(eps) of a shift.
 
-    Of continuous normal noise all cells are counted; else the one that moved most, to which the others
-    can only add. A continuous law's closed form is above the truth of whole noise for some shifts, by 4 %
-    at three steps: of few atoms a sum is taken, and of many a step less.
+    It is exact for one cell. Of continuous normal noise all cells are counted; else the one that moved
+    most, to which the others can only add. A continuous law's closed form is above the truth of whole
+    noise for some shifts, by 4 % at three steps: of few atoms a sum is taken, of many a step less.
     """
     if law.gaussian and not law.discrete:
         return gaussian_delta(math.sqrt(2 * law.loss(shift)), epsilon)

@@ -59,7 +59,10 @@ def _bounds(descriptor: Any, reach: float) -> tuple[NDArray[np.float64], NDArray
 def _rows(
     descriptor: Any, low: NDArray[np.float64], high: NDArray[np.float64], norm: Any, held: Any
 ) -> DatasetRecords:
-    """Rows with labels and person ids where the domain has them; ``held`` rounds a row."""
+    """Return a builder of rows, with labels and persons of the domain.
+
+    ``held`` rounds a row.
+    """
     width, labels = descriptor.width, len(descriptor.labels or (0,))
 
     def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -340,7 +340,7 @@ def _unbound(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
-    """Record the draws of scipy's distributions, where they are imported, without a law."""
+    """Record the draws of scipy's distributions, without a law."""
     scipy = sys.modules.get("scipy.stats._distn_infrastructure")
     if scipy is None:
         return

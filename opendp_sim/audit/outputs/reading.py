@@ -20,14 +20,15 @@ import types
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.generators.copies import is_released_frame
-from opendp_sim.audit.outputs.errstate import as_chosen
-from opendp_sim.audit.outputs.exceptions import Raised, without_addresses
+from opendp_sim.audit.outputs.encoding import Raised, without_addresses
 from opendp_sim.audit.state.reachable import is_users
 from opendp_sim.audit.work import charge, metered
 
@@ -483,3 +484,33 @@ def _name_of(value: Any) -> str:
     """Return the name of a value's class, with its module."""
     home = type(value).__module__
     return type(value).__name__ if home == "builtins" else f"{home}.{type(value).__name__}"
+
+
+# --------------------------------------------------------------------------------------------------
+# numpy's handling of floating-point errors: the caller's choice for audited runs, for what they raise
+# is an output; numpy's default for the auditor's own arithmetic.
+
+
+_CHOSEN: ContextVar[dict[str, Any]] = ContextVar("chosen", default={})  # noqa: B039 - never written to
+
+
+@contextmanager
+def numpys_own() -> Iterator[None]:
+    """Set numpy's default error handling, and remember the caller's."""
+    token = _CHOSEN.set(dict(np.geterr()))
+    try:
+        with np.errstate(all="warn", under="ignore"):
+            yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def as_chosen(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a run under the caller's error handling."""
+    chosen = _CHOSEN.get()
+
+    def under(data: Any) -> Any:
+        with np.errstate(**chosen):
+            return run(data)
+
+    return under

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,29 +23,12 @@ from numpy.typing import NDArray
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import Raised, outcome
-from opendp_sim.audit.outputs.literals import literal
-from opendp_sim.audit.outputs.predicates import PlainEvent, both_hold, plain_events
+from opendp_sim.audit.outputs.predicates import PlainEvent, both_hold, literal, plain_events
 from opendp_sim.audit.outputs.reading import read
 from opendp_sim.audit.report.repro_script import Shown, event_script, planned
 from opendp_sim.audit.statistics.clopper_pearson import certified_delta, certified_epsilon
 from opendp_sim.audit.statistics.sampling import both_sides
 from opendp_sim.audit.work import work_seconds
-
-__all__ = [
-    "MOST",
-    "Chosen",
-    "Search",
-    "Witness",
-    "affordable",
-    "best_events",
-    "find_witness",
-    "outcome",
-    "ranked_again",
-    "releases_of",
-    "shrunk_pair",
-    "smaller",
-]
-
 
 # --------------------------------------------------------------------------------------------------
 # Which plain event shows most of a claim's excess, on a sample of either side.
@@ -194,7 +178,6 @@ def shrunk_pair(
     """Remove shared records while the event keeps excess in few draws."""
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
-    end = work_seconds() + seconds
     if glanced == _GLANCED and affordable(search.run, pair, seconds) < _TWICE * glanced:
         return pair
 
@@ -204,13 +187,28 @@ def shrunk_pair(
         p, q = (q, p) if chosen.swapped else (p, q)
         return p - math.exp(min(chosen.point[0], 50.0)) * q - chosen.point[1]
 
-    goal = _KEEP * excess(pair)
+    return _without_shared(search, pair, excess, _KEEP, seconds)
+
+
+def _without_shared(
+    search: Search,
+    pair: Pair,
+    excess: Callable[[Pair], float],
+    share: float,
+    seconds: float,
+    most: float = math.inf,
+) -> Pair:
+    """Remove shared records while a share of the excess stays.
+
+    At most ``most`` smaller pairs are tried at a time.
+    """
+    end, goal = work_seconds() + seconds, share * excess(pair)
     better, tried = goal > 0, 0
     while better and (work_seconds() < end or tried < _ALWAYS):
         better = False
-        for small in smaller(pair):
+        for number, small in enumerate(smaller(pair)):
             tried += 1
-            if work_seconds() > end and tried > _ALWAYS:
+            if number > most or (work_seconds() > end and tried > _ALWAYS):
                 break
             inside = search.member(small.left) and search.member(small.right)
             if inside and excess(small) >= goal:
@@ -338,30 +336,13 @@ def _has_objects(run: Callable[[Any], Any], pair: Pair) -> bool:
 def _lightened(search: Search, pair: Pair) -> Pair:
     """Return a smaller pair for a long or slow one."""
     long = isinstance(pair.left, list) and len(repr(pair.left)) > _LONG
-    pair = _shortened(search, pair) if long else pair
+    if long:  # an event that names its length is lost with any record: any event counts
+        excess, seconds = partial(_shown, search), search.left(0.5)
+        pair = _without_shared(search, pair, excess, _AS_MUCH, seconds, _TRIED_SMALLER)
     if affordable(search.run, pair, search.left(0.25)) >= 4 * _FEWEST:
         return pair
     found = best_events(*releases_of(search.run, pair, _HANDFUL), search.curve, 1)
     return shrunk_pair(search, pair, found[0], search.left(0.7), _HANDFUL // 2) if found else pair
-
-
-def _shortened(search: Search, pair: Pair) -> Pair:
-    """Remove shared records while any event keeps the excess.
-
-    An event that names what a long dataset gives, such as its length, is lost with any of its records.
-    """
-    end, best, better = work_seconds() + search.left(0.5), _shown(search, pair), True
-    while better and best > 0:
-        better = False
-        for tried, small in enumerate(smaller(pair)):
-            if work_seconds() > end or tried > _TRIED_SMALLER:
-                break
-            if not (search.member(small.left) and search.member(small.right)):
-                continue
-            if _shown(search, small) >= _AS_MUCH * best:
-                pair, better = small, True
-                break
-    return pair
 
 
 def _shown(search: Search, pair: Pair) -> float:

@@ -115,14 +115,7 @@ def stronger_lines(layers: Sequence[LayerResult], budget: str, *, asked: bool) -
         lines += [f"  drawn: {text}" for text in layer.facts.get("noise", ())]
         lines += [f"  never drawn: {text}" for text in layer.facts.get("never", ())]
     advice = next((layer.facts["advice"] for layer in layers if layer.facts.get("advice")), "")
-    sums = any(layer.facts.get("additive") for layer in layers)
-    hides = any(not layer.facts.get("shown", True) for layer in layers)
-    if not advice and sums and not hides and not asked:
-        advice = _ADDITIVE
     return [*lines, f"  stronger: {advice or _of_choices(budget, asked=asked)}"]
-
-
-_ADDITIVE = 'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("discrete_laplace", scale))'
 
 
 def _of_choices(budget: str, *, asked: bool) -> str:
@@ -379,9 +372,6 @@ class Report:
                 lines += ["", *stronger_lines(self.layers, self.budget, asked=bool(self.drive))]
             lines += ["", *map(_unread, self.unread)][self.opaque :]
             lines += ["`opendp-sim explain known_limits` says what no audit looks at."]
-        else:
-            alone = [layer.facts["alone"] for layer in self.layers if layer.facts.get("alone")]
-            lines += [f"  stronger: {text}" for text in alone]
         lines += [
             (
                 f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, "

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.outputs.literals import imports_of, literal
-from opendp_sim.audit.outputs.predicates import PlainEvent
+from opendp_sim.audit.outputs.predicates import PlainEvent, imports_of, literal
 from opendp_sim.audit.statistics.clopper_pearson import certified_delta
 from opendp_sim.core import dp
 

@@ -16,23 +16,9 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - what an object was made of
 
 _SKIP = (
-    "opendp",
-    "numpy",
-    "scipy",
-    "pandas",
-    "polars",
-    "random",
-    "builtins",
-    "collections",
-    "functools",
-    "fractions",
-    "math",
-    "typing",
-    "importlib",
-    "_pytest",
-    "pytest",
-    "contextlib",
-    "dataclasses",
+    *("opendp", "numpy", "scipy", "pandas", "polars", "random", "builtins", "collections"),
+    *("functools", "fractions", "math", "typing", "importlib", "_pytest", "pytest"),
+    *("contextlib", "dataclasses"),
 )
 _KNOWN = ("opendp_sim.audit.", "opendp.", "numpy", "scipy")
 _MOST_FUNCTIONS = 200

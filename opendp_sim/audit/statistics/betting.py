@@ -15,24 +15,25 @@ which the stakes, two parts of at most .98 of the wealth together, keep positive
 supermartingale as before; on a one-dimensional Laplace release at eps = 1 it grows about 1.5 times
 as fast as by one event alone.
 
-**Noise in common** (``common_noise.py``). Nothing above asks that A and B be independent. Where
+**Noise in common** (``noise_pool.py``). Nothing above asks that A and B be independent. Where
 they share
 their noise, how often both are in the event is counted too: strength and stakes follow it.
 
-Which event is bet on is chosen in ``events.py``, and how much in ``kelly.py``: the proof asks of either
+Which event is bet on (``best_bet``), and how much (``with_stakes``): the proof asks of either
 no more than that it looks at the past alone.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.outputs.encoding import Encoded
-from opendp_sim.audit.statistics.scores import Score
+from opendp_sim.audit.statistics.scores import LEARNED, Score
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,182 @@ def _gain(bet: Bet, left: Encoded, right: Encoded, rounds: int) -> NDArray[np.fl
     a, b = bet.holds(left)[:rounds].astype(float), bet.holds(right)[:rounds].astype(float)
     x = a - (bet.worst - bet.delta) * b - bet.delta
     return np.asarray(lam[:, None] * x)
+
+
+# --------------------------------------------------------------------------------------------------
+# The event of past outputs with the greatest excess over the claim.
+
+
+_LEAST = 0.05
+"""Part of the left's own variance that noise in common leaves at least."""
+_CUTS = np.concatenate(
+    [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
+)
+
+
+def best_bet(
+    scores: dict[str, Score],
+    left: Encoded,
+    right: Encoded,
+    curve: Curve,
+    hold_out: slice,
+    *,
+    coupled: bool = False,
+) -> Bet | None:
+    """Choose event, eps and stake on held-out outputs.
+
+    The score was not learned from them.
+    """
+    found: Bet | None = None
+    epsilons = curve.grid
+    deltas = curve.deltas
+    with np.errstate(over="ignore"):
+        factors = np.exp(epsilons)
+    for name, score in scores.items():
+        seen = hold_out if name in LEARNED else slice(None)
+        a, b = score(left.part(seen)), score(right.part(seen))
+        cuts = np.unique(np.quantile(np.concatenate([a, b]), _CUTS))
+        cuts = np.unique(np.concatenate([cuts, np.nextafter(cuts, np.inf)]))
+        p = (a[None, :] >= cuts[:, None]).mean(axis=1)
+        q = (b[None, :] >= cuts[:, None]).mean(axis=1)
+        both = p * q
+        if coupled:
+            both = ((a[None, :] >= cuts[:, None]) & (b[None, :] >= cuts[:, None])).mean(axis=1)
+            both = np.maximum(both * len(a) / (len(a) + 2 * DOUBT), p * q)
+        strength = _strength(p, q, both, (len(a), len(b)), factors, deltas)
+        spot = np.unravel_index(int(np.argmax(strength)), strength.shape)
+        value = float(strength[spot])
+        if found is None or value > found.strength:
+            cut, e = int(spot[0]), int(spot[1])
+            found = Bet(
+                name,
+                score,
+                float(cuts[cut]),
+                float(epsilons[e]),
+                float(deltas[e]),
+                (0.0,) * len(LUCK),
+                value,
+                (float(p[cut]), float(q[cut])),
+                (len(a), len(b)),
+                float(both[cut]) if coupled else None,
+            )
+    return None if found is None else with_stakes(found)
+
+
+def _strength(
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+    both: NDArray[np.float64],
+    seen: tuple[int, int],
+    factors: NDArray[np.float64],
+    deltas: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return excesses over their standard errors."""
+    first, second = seen
+    ps = (p * first + DOUBT) / (first + 2 * DOUBT)
+    qs = (q * second + DOUBT) / (second + 2 * DOUBT)
+    excess = p[:, None] - factors[None, :] * qs[:, None] - deltas[None, :]
+    alone = (ps * (1 - ps) / first)[:, None]
+    variance = alone + factors[None, :] ** 2 * (qs * (1 - qs) / second)[:, None]
+    shared = np.minimum(both, np.minimum(ps, qs)) - p * q  # noise in common takes this away
+    variance -= 2 * factors[None, :] * (np.maximum(shared, 0.0) / max(first, second))[:, None]
+    variance = np.maximum(variance, alone * _LEAST)
+    return np.asarray(excess / np.sqrt(variance))
+
+
+# --------------------------------------------------------------------------------------------------
+# Kelly's stakes at an excess shrunk for selection.
+
+
+DOUBT = 2.0
+"""Pseudo-count of either outcome of an event: few outputs look like a sure thing to a learner."""
+_FRACTIONS = np.concatenate([np.geomspace(1e-4, 0.2, 24), np.linspace(0.25, 0.98, 20)])
+LUCK = (1.5, 2.5, 3.5, math.inf)
+"""Strength that the best of many events has by luck: a bold, a middling and a careful player's guess,
+and that of one who never bets and so keeps what the others lose."""
+
+
+def with_stakes(bet: Bet) -> Bet:
+    """Return the bet with each player's Kelly stake at shrunk excess."""
+    q = (bet.hits[1] * bet.seen[1] + DOUBT) / (bet.seen[1] + 2 * DOUBT)
+    allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
+    excess = max(bet.hits[0] - allowed, 0.0)
+    return replace(bet, stakes=tuple(_stake(bet, q, allowed, excess, luck) for luck in LUCK))
+
+
+def _stake(bet: Bet, q: float, allowed: float, excess: float, luck: float) -> float:
+    if bet.strength <= luck:
+        return 0.0
+    p = min(allowed + (1 - (luck / bet.strength) ** 2) * excess, 1.0)
+    both = p * q if bet.both is None else max(p * q, min(bet.both, p, q), p + q - 1)
+    growth = _growth(p, q, both, (bet.epsilon, bet.delta), _FRACTIONS)
+    spot = int(np.argmax(growth))
+    return float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0
+
+
+def _growth(
+    p: float, q: float, both: float, claim: tuple[float, float], stakes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    epsilon, delta = claim
+    factor = math.exp(min(epsilon, 60.0))
+    lam = stakes / (factor + delta)
+    return np.asarray(
+        both * np.log1p(lam * (1 - factor - delta))
+        + (p - both) * np.log1p(lam * (1 - delta))
+        + (q - both) * np.log1p(lam * (-factor - delta))
+        + (1 - p - q + both) * np.log1p(lam * -delta)
+    )
+
+
+def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet:
+    """Join a bet with one of the opposite direction.
+
+    Each player sets both stakes anew.
+    """
+    if other is None:
+        return bet
+    cells = [2 * bet.holds(side).astype(np.int64) + other.holds(side) for side in (left, right)]
+    if bet.both is None:
+        mass = np.outer(_frequencies(cells[0], 4), _frequencies(cells[1], 4))
+    else:
+        mass = _frequencies(4 * cells[0] + cells[1], 16).reshape(4, 4)
+    chosen = [_two_stakes(bet, other, mass, luck) for luck in LUCK]
+    mine = tuple(s if t == 0 else t for s, (t, _) in zip(bet.stakes, chosen, strict=True))
+    against = replace(other, stakes=tuple(t for _, t in chosen))
+    return replace(bet, stakes=mine, against=against) if any(against.stakes) else bet
+
+
+def _frequencies(cells: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Return smoothed frequencies of cells."""
+    counts = np.bincount(cells, minlength=count) + 1 / count
+    return np.asarray(counts / counts.sum())
+
+
+def _two_stakes(
+    bet: Bet, other: Bet, mass: NDArray[np.float64], luck: float
+) -> tuple[float, float]:
+    """Return Kelly's stakes of two bets, or zeros."""
+    if other.strength <= luck or bet.strength <= luck:
+        return 0.0, 0.0
+    hits = np.array([0.0, 1.0])
+    a = np.arange(4)[:, None]
+    b = np.arange(4)[None, :]
+    scores, sure, parts = [], [], []
+    for one, mine, its in ((bet, hits[a // 2], hits[b // 2]), (other, hits[b % 2], hits[a % 2])):
+        factor = math.exp(min(one.epsilon, 60.0))
+        excess = one.hits[0] - factor * one.hits[1] - one.delta
+        scores.append((mine - factor * its - one.delta) / one.worst)
+        sure.append(max(0.0, (1 - (luck / one.strength) ** 2) * excess) / one.worst)
+        error = excess / one.strength / one.worst
+        parts.append(sure[-1] / max(error * error * one.seen[0], 1e-300))
+    share = np.array(parts) / max(sum(parts), 1e-300)
+    together = share[0] * scores[0] + share[1] * scores[1]
+    # what luck is thought to have added to the mean is taken out again, to first order
+    surplus = float((mass * together).sum()) - float(share.dot(np.array(sure)))
+    growth = np.array(
+        [float((mass * np.log1p(t * together)).sum()) - t * surplus for t in _FRACTIONS]
+    )
+    spot = int(np.argmax(growth))
+    if growth[spot] <= 0:
+        return 0.0, 0.0
+    return float(_FRACTIONS[spot] * share[0]), float(_FRACTIONS[spot] * share[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from opendp_sim.audit.claims.noise_laws import difference
 from opendp_sim.audit.generators.neighbours import Pair
@@ -179,3 +181,25 @@ class PairSample:
         """Return everything drawn so far, joined."""
         self.left, self.right = [Encoded.join(self.left)], [Encoded.join(self.right)]
         return self.left[0], self.right[0]
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether two samples of outputs have two laws, by Kolmogorov and Smirnov.
+
+
+_CELLS = 400
+
+
+def surely_differ(one: list[Any], two: list[Any], risk: float) -> bool:
+    """Return whether two samples differ in law, wrong at most at risk."""
+    first, second = encode(one).cells, encode(two).cells
+    if first.shape[1] != second.shape[1]:
+        return not any(isinstance(v, (list, dict, str, bytes)) for v in (*one, *two))
+    cells = range(0, first.shape[1], first.shape[1] // _CELLS + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of cells with few numbers, or none
+        return any(
+            stats.ks_2samp(first[:, i], second[:, i], method="asymp", nan_policy="omit").pvalue
+            <= risk / len(cells)
+            for i in cells
+        )

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs.encoding import Encoded, Raised, outcome, unordered
-from opendp_sim.audit.statistics.betting import Bet, Wealth, settle_bets
-from opendp_sim.audit.statistics.events import best_bet
-from opendp_sim.audit.statistics.kelly import both_ways
+from opendp_sim.audit.statistics.betting import Bet, Wealth, best_bet, both_ways, settle_bets
 from opendp_sim.audit.statistics.sampling import Rounds, both_sides
 from opendp_sim.audit.statistics.scores import Score
 from opendp_sim.audit.work import work_seconds

@@ -76,21 +76,30 @@ def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
 
 
 def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> float:
-    """Return the best event's excess over a claim, cellwise score.
+    """Return the best event's excess over a claim, cellwise score."""
 
-    In standard errors. Weights and cuts come from one half of the draws; the other half judges, both
-    ways round. A search, no test.
+    def fit(mine: Sequence[Cells], other: Sequence[Cells]) -> Callable[[Any], NDArray[np.float64]]:
+        weights = learned(mine, other)
+        return lambda side: np.array([_total(weights, cells) for cells in side])
+
+    return _judged(curve, left, right, fit, _CUTS, np.greater) if len(left) > 1 else 0.0
+
+
+def _judged(
+    curve: Curve, left: Any, right: Any, fit: Any, cuts: Sequence[float], above: Any
+) -> float:
+    """Return the best event's excess over a claim, in standard errors.
+
+    Score and cuts come from one half of the draws; the other half judges, both ways round. A search, no
+    test.
     """
-    count = len(left) // 2
-    if not count:
-        return 0.0
     rates = []
-    for first, second in ((0, 1), (1, 0)):
-        weights = learned(left[first::2], right[first::2])
-        cuts = np.quantile([_total(weights, c) for c in left[first::2]], _CUTS)
-        a, b = (_above(weights, side[second::2], cuts) for side in (left, right))
+    for one, other in ((0, 1), (1, 0)):
+        score = fit(left[one::2], right[one::2])
+        levels = np.quantile(score(left[one::2]), cuts)
+        a, b = (above(score(side[other::2])[:, None], levels) for side in (left, right))
         rates.append((a.mean(axis=0), b.mean(axis=0), (a & b).mean(axis=0)))
-    return clearest(curve, rates, count)
+    return clearest(curve, rates, len(left) // 2)
 
 
 def clearest(curve: Curve, rates: Sequence[Rates], count: int) -> float:
@@ -107,13 +116,6 @@ def clearest(curve: Curve, rates: Sequence[Rates], count: int) -> float:
         variance = sum((square + 4 / count) / count for square in squares)
         best = max(best, float((over / np.sqrt(variance)).max()))
     return best
-
-
-def _above(
-    weights: dict[tuple[int, str], float], side: Sequence[Cells], cuts: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    totals = np.array([_total(weights, cells) for cells in side])
-    return np.asarray(totals[:, None] > cuts[None, :])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -310,79 +312,11 @@ def _middle(rows: Rows) -> Rows:
 
 
 def surplus_of_shift(curve: Curve, left: Rows, right: Rows) -> float:
-    """Return the best event's excess over a claim, shift score.
-
-    In standard errors. One half of the draws says what the score is, the other judges, both ways
-    round. A search, no test.
-    """
-    count = len(left) // 2
-    if count < _SHIFT_SCORES_FEWEST or left.shape[1] != right.shape[1]:
+    """Return the best event's excess over a claim, shift score."""
+    if len(left) // 2 < _SHIFT_SCORES_FEWEST or left.shape[1] != right.shape[1]:
         return 0.0
-    rates = []
-    for one, other in ((0, 1), (1, 0)):
-        leaning = Leaning.of(left[one::2], right[one::2])
-        cuts = np.quantile(leaning.score(left[one::2]), _SHIFT_SCORES_CUTS)
-        a, b = (leaning.score(side[other::2])[:, None] >= cuts for side in (left, right))
-        rates.append((a.mean(axis=0), b.mean(axis=0), (a & b).mean(axis=0)))
-    return clearest(curve, rates, count)
 
+    def fit(mine: Rows, other: Rows) -> Callable[[Rows], Rows]:
+        return Leaning.of(mine, other).score
 
-# --------------------------------------------------------------------------------------------------
-# Scores of outputs whose places move against each other: a sparse vector's answers share a threshold.
-#
-# Place by place such an output tells little, for what moves all answers is the luck of the threshold; the
-# answers that a record moves, less those that it leaves, tell most. The weights are those of a linear
-# discriminant (Fisher), learned from draws. A score, so it proves nothing: bets on new draws do.
-
-_FEWEST, _SMOOTH, _JOINT_SCORES_MOST = 100, 1e-3, 1e6
-"""Draws of a side, what is added to variances, and the largest number that is read."""
-_JOINT_SCORES_CUTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
-_OPPOSITE = tuple(1 - cut for cut in _JOINT_SCORES_CUTS)
-
-
-@dataclass(frozen=True)
-class Joint:
-    """The weight of every place, and what each is read against."""
-
-    weights: Rows
-    middle: Rows
-
-    @classmethod
-    def of(cls, left: Rows, right: Rows) -> Joint:
-        """Learn from draws of both sides."""
-        first, second = (
-            np.clip(side, -_JOINT_SCORES_MOST, _JOINT_SCORES_MOST) for side in (left, right)
-        )
-        spread = np.atleast_2d(np.cov(first.T) + np.cov(second.T)) / 2
-        ridge = _SMOOTH * (float(np.trace(spread)) / len(spread) + _SMOOTH)
-        means = first.mean(axis=0), second.mean(axis=0)
-        weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), means[0] - means[1])
-        return cls(weights, (means[0] + means[1]) / 2)
-
-    def score(self, rows: Rows) -> Rows:
-        """Return what rows say for the left."""
-        return np.asarray(
-            (np.clip(rows, -_JOINT_SCORES_MOST, _JOINT_SCORES_MOST) - self.middle).dot(self.weights)
-        )
-
-
-def surplus_together(curve: Curve, left: Rows, right: Rows) -> float:
-    """Return the best event's excess over a claim, joint score.
-
-    In standard errors. One half of the draws says what the score is, the other judges, both ways
-    round. A search, no test.
-    """
-    count = len(left) // 2
-    if count < _FEWEST or left.shape[1] != right.shape[1] or left.shape[1] < 2:
-        return 0.0
-    rates, back = list[Rates](), list[Rates]()
-    for one, other in ((0, 1), (1, 0)):
-        score = Joint.of(left[one::2], right[one::2]).score
-        learned = score(left[one::2]), score(right[one::2])
-        high, low = (
-            np.quantile(s, q) for s, q in zip(learned, (_JOINT_SCORES_CUTS, _OPPOSITE), strict=True)
-        )
-        a, b = (score(side[other::2])[:, None] for side in (left, right))
-        for into, p, q in ((rates, a > high, b > high), (back, b < low, a < low)):
-            into.append((p.mean(axis=0), q.mean(axis=0), (p & q).mean(axis=0)))
-    return max(clearest(curve, rates, count), clearest(curve, back, count))
+    return _judged(curve, left, right, fit, _SHIFT_SCORES_CUTS, np.greater_equal)

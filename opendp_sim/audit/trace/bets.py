@@ -116,10 +116,7 @@ def _scored(
     score of a shift. Which of the two is bet on, the rounds themselves decide.
     """
     cells, clear = seen.by_cells(tracer.curve), max(_CLEAR, seen.by_outputs(tracer.curve))
-    shift, every = seen.by_shift(tracer.curve), seen.by_all(tracer.curve)
-    joint = seen.joint() if every > max(clear, cells, shift) else None
-    if joint is not None:
-        return joint[1].rows(_as_it_is), [joint[0].score]
+    shift = seen.by_shift(tracer.curve)
     leaning = seen.leaning() if shift > 0 else None
     if leaning is not None and shift > max(
         clear, cells

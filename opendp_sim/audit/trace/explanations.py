@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.instrument.compare_tapes import Claim, alike, decode
+from opendp_sim.audit.instrument.compare_tapes import Claim, decode
 from opendp_sim.audit.instrument.tape import Draw, TapeEndError
 from opendp_sim.audit.trace.context import UNSEEN, Tracer
 
@@ -46,31 +45,8 @@ def facts_of_trace(tracer: Tracer) -> dict[str, Any]:
             f"a scale too small, or a sensitivity too large, {by} would have been calculated on the "
             "costliest pair"
         )
-    advice = _advice(tracer) if shown else is_alone(tracer)
+    advice = _advice(tracer) if shown else ""
     return {"noise": lines, "never": never, "shown": shown or tracer.hidden, "advice": advice}
-
-
-def is_alone(tracer: Tracer) -> str:
-    """Return advice to audit a function before its noise, or nothing."""
-    if not tracer.hidden or not tracer.functions or _drawn(tracer):
-        return ""
-    function, probes = tracer.functions[0], [f.pair.left for f in tracer.seen.best[:3]]
-    if not probes or not all(_fixed(function, data) for data in probes):
-        return ""
-    code = function.__code__
-    return (
-        f"audit(transformation, d_in), before its noise (the function at "
-        f"{Path(code.co_filename).name}:{code.co_firstlineno} has none): its map is checked exactly"
-    )
-
-
-def _fixed(function: Any, data: Any) -> bool:
-    """Say whether calls on one dataset return the same."""
-    try:
-        outputs = [function(data) for _ in range(_CALLS)]
-    except Exception:  # noqa: BLE001 - a helper that takes something else
-        return False
-    return all(alike(outputs[0], output) for output in outputs[1:])
 
 
 def looked(tracer: Tracer, *, refuted: bool) -> str:
@@ -148,17 +124,9 @@ def _records(tracer: Tracer) -> str:
 
 
 def _has_text(tracer: Tracer) -> bool:
-    """Say whether any dataset tried holds something else than numbers."""
+    """Say whether any dataset tried holds a text."""
     sides = [side for f in tracer.seen.best[:_LOOKED] for side in (f.pair.left, f.pair.right)]
-    return any(not _numeric(side) for side in sides)
-
-
-def _numeric(data: Any) -> bool:
-    if isinstance(data, (list, tuple)):
-        return all(_numeric(part) for part in data[:_LOOKED])
-    if isinstance(data, np.ndarray):
-        return data.dtype.kind in "biufc"
-    return isinstance(data, (bool, int, float, np.number, np.bool_))
+    return any("'" in repr(side) for side in sides)
 
 
 def _noise(tracer: Tracer) -> list[str]:

@@ -18,7 +18,7 @@ from opendp_sim.audit.findings import Effort, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import OutOfTimeError, TapeEndError
 from opendp_sim.audit.outputs.encoding import Raised, outcome
-from opendp_sim.audit.statistics.two_sample import surely_differ
+from opendp_sim.audit.statistics.sampling import surely_differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.suspicious_pairs import suspicious_pairs
@@ -116,13 +116,7 @@ _RACE_RUNS, _HINTS = 2000, 20
 
 def trace_layer(tracer: Tracer) -> LayerResult:
     """Scan pairs, then test the findings, strongest kind first."""
-    from opendp_sim.audit.trace.explanations import (  # noqa: PLC0415
-        facts_of_trace,
-        hinted,
-        is_alone,
-        looked,
-        noiseless,
-    )
+    from opendp_sim.audit.trace.explanations import facts_of_trace, hinted, looked, noiseless  # noqa: PLC0415
     from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
 
     begin = work_seconds()
@@ -131,7 +125,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     if evidence is not None and contradicted(tracer, evidence.pair):
         tracer.unlike, evidence = True, None
     with tracer.hooked():
-        facts = facts_of_trace(tracer) if evidence is None else {"alone": is_alone(tracer)}
+        facts = facts_of_trace(tracer) if evidence is None else {}
     looks = looked(tracer, refuted=evidence is not None)
     seconds = work_seconds() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"

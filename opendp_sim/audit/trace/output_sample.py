@@ -25,7 +25,6 @@ from opendp_sim.audit.statistics.score_bets import skeleton, text_of
 from opendp_sim.audit.statistics.scores import (
     RAISED,
     Cells,
-    Joint,
     Leaning,
     cells_of,
     learned,
@@ -33,7 +32,6 @@ from opendp_sim.audit.statistics.scores import (
     scored_cells,
     surplus,
     surplus_of_shift,
-    surplus_together,
 )
 
 _POINTS = 8
@@ -108,8 +106,7 @@ class Glance:
 
     def worth(self, curve: Curve) -> float:
         """Return the best event's excess over the claim, in standard errors."""
-        single = max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
-        return max(single, self.by_all(curve))
+        return max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
 
     @property
     def fresh(self) -> bool:
@@ -137,16 +134,6 @@ class Glance:
         if sides is None:
             return 0.0
         return max(surplus_of_shift(curve, *sides), surplus_of_shift(curve, *sides[::-1]))
-
-    def by_all(self, curve: Curve) -> float:
-        """Return what numbers tell whose places move against each other."""
-        sides = self._rows()
-        return 0.0 if sides is None else surplus_together(curve, *sides)
-
-    def joint(self) -> tuple[Joint, Leaning] | None:
-        """Return the joint score of cells with its rows, or None."""
-        sides = self._rows()
-        return None if sides is None else (Joint.of(*sides), Leaning.of(*sides))
 
     def _rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         left = rows_of(self.left.values)

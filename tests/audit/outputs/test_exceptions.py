@@ -8,11 +8,11 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs import encoding
-from opendp_sim.audit.outputs.errstate import as_chosen, numpys_own
-from opendp_sim.audit.outputs.exceptions import shortened
+from opendp_sim.audit.outputs.encoding import shortened
+from opendp_sim.audit.outputs.reading import as_chosen, numpys_own
 from tests.audit.growing import shown
 from tests.audit.report.test_counterexample import (
     _certified as certified,
@@ -74,7 +74,7 @@ def test_a_raw_line_of_an_exception_is_shown() -> None:
         return noisy
 
     obj = measurement(release)
-    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
+    witness = shown(obj, Pair([], [1], 1), approx_curve(1.0, 0.0), 1.0)
     assert witness is not None
     assert certified(witness.script, obj) > 1.5
 

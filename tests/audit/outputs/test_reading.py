@@ -20,11 +20,10 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.outputs.encoding import encode, outcome, structure
-from opendp_sim.audit.outputs.exceptions import Raised
-from opendp_sim.audit.outputs.literals import imports_of, literal
+from opendp_sim.audit.outputs.encoding import Raised, encode, outcome, structure
+from opendp_sim.audit.outputs.predicates import imports_of, literal
 from opendp_sim.audit.outputs.reading import Reader, is_local, kept_words, read
 from tests._tiers import some
 from tests.audit.growing import shown, witnessed
@@ -346,7 +345,7 @@ def test_it_is_shown_by_lines_that_run(name: str) -> None:
         return [noise(len(rows)), READ[name](rows or [5])]
 
     obj = _measurement(release)
-    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 0.3)
+    witness = shown(obj, Pair([], [1], 1), approx_curve(1.0, 0.0), 0.3)
     assert witness is not None
     assert _certified(witness.script, obj) > 1.1
 

@@ -19,12 +19,11 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs import encoding
-from opendp_sim.audit.outputs.literals import imports_of, literal
-from opendp_sim.audit.outputs.predicates import PlainEvent, parts_of
+from opendp_sim.audit.outputs.predicates import PlainEvent, imports_of, literal, parts_of
 from opendp_sim.audit.outputs.reading import Reader
 from opendp_sim.audit.report.counterexample import affordable, best_events, find_witness
 from opendp_sim.audit.report.report import found_lines
@@ -102,7 +101,7 @@ def test_an_event_of_numbers_steps_over_what_is_no_number() -> None:
         return noisy if noisy >= 1 else None
 
     obj = _measurement(release, 0.5)
-    witness = shown(obj, Pair([], [1], 1), pure_curve(0.5), 1.0)
+    witness = shown(obj, Pair([], [1], 1), approx_curve(0.5, 0.0), 1.0)
     assert witness is not None
     assert _certified(witness.script, obj) > 0.5
     pair = Pair([], [math.nan], 1)
@@ -153,7 +152,7 @@ _WRAPS = [
 def test_what_an_output_holds_is_read_and_shown(wrap) -> None:
     noise = dp.m.make_laplace(*_NUMBER, 1.0)
     obj = _measurement(lambda rows: wrap(noise(len(rows)), len(rows)))
-    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
+    witness = shown(obj, Pair([], [1], 1), approx_curve(1.0, 0.0), 1.0)
     assert witness is not None
     assert witness.certified
     assert _certified(witness.script, obj) > 3
@@ -185,7 +184,7 @@ def test_causes_and_notes_of_an_exception_are_outputs() -> None:
 def test_two_small_parts_are_one_event() -> None:
     left = [(i % 2, 500 + i if i % 2 else i) for i in range(400)]
     right = [(i % 2, i if i % 2 or i % 3 else 500 + i) for i in range(400)]
-    best = best_events(left, right, pure_curve(1.0), 1)[0]
+    best = best_events(left, right, approx_curve(1.0, 0.0), 1)[0]
     assert " and " in best.event.text
     assert {sum(map(best.event.holds, side)) for side in (left, right)} >= {0}
     assert [name for name, _ in parts_of([[1, [2]]])] == ["output[0]", "output[1][0]"]
@@ -201,7 +200,7 @@ def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     obj = _measurement(metered(release))
     pair = Pair([-2] * 20_000, [*[-2] * 20_000, 5], 1)
     assert affordable(obj, pair, 0.1) < 100
-    witness = shown(obj, pair, pure_curve(1.0), 0.5)
+    witness = shown(obj, pair, approx_curve(1.0, 0.0), 0.5)
     assert witness is not None
     assert len(witness.script) < 1500
     assert _certified(witness.script, obj) > 3
@@ -213,7 +212,7 @@ def test_what_moves_from_call_to_call_is_no_event_and_its_script_says_nothing_of
     """A counter tells the first runs from the last ones, whatever they are asked."""
     calls = itertools.count()
     obj = _measurement(lambda rows: (next(calls), _NOISE(3 * min(len(rows), 1))), 0.5)
-    witness = shown(obj, Pair([], [0], 1), pure_curve(0.5), 1.0)
+    witness = shown(obj, Pair([], [0], 1), approx_curve(0.5, 0.0), 1.0)
     assert witness is not None
     assert witness.certified
     assert "output[1]" in witness.event
@@ -237,7 +236,10 @@ _HUGE = 10**400
 )
 def test_a_number_that_no_float_reaches_ends_no_search(shown) -> None:
     found = find_witness(
-        metered(lambda rows: shown(_NOISE(10 * len(rows)))), Pair([], [1], 1), pure_curve(0.1), 0.1
+        metered(lambda rows: shown(_NOISE(10 * len(rows)))),
+        Pair([], [1], 1),
+        approx_curve(0.1, 0.0),
+        0.1,
     )
     assert found is not None
     assert found.hits[0] > found.hits[1]
@@ -256,9 +258,9 @@ def test_an_error_in_the_search_for_an_event_drops_no_finding() -> None:
 def test_an_event_that_was_never_seen_is_not_chosen() -> None:
     """Two rays that no output is in had the smallest lack of all events of a finding that draws do not show."""
     sides = [["abcd"] * 20 + [""] * 20, [""] * 20 + ["abcd"] * 20]
-    for chosen in best_events(*sides, pure_curve(3.0), 400):
+    for chosen in best_events(*sides, approx_curve(3.0, 0.0), 400):
         assert any(map(chosen.event.holds, sides[chosen.swapped])), chosen.event.text
-    found = find_witness(metered(lambda _: "abcd"), Pair([], [1], 1), pure_curve(3.0), 0.1)
+    found = find_witness(metered(lambda _: "abcd"), Pair([], [1], 1), approx_curve(3.0, 0.0), 0.1)
     assert found is None or min(found.hits) > 0
 
 
@@ -290,6 +292,6 @@ def test_the_last_digits_of_naive_float_noise_are_an_event() -> None:
         return math.copysign(math.log(1 - 2 * abs(u)), u)
 
     sides = [[n - noise() for _ in range(800)] for n in (1, 2)]
-    best = best_events(*sides, pure_curve(1.0), 1)[0]
+    best = best_events(*sides, approx_curve(1.0, 0.0), 1)[0]
     assert "as_integer_ratio()[1] >= 2**" in best.event.text
     assert sum(map(best.event.holds, sides[1])) <= 3 < sum(map(best.event.holds, sides[0])) / 30
