@@ -79,21 +79,22 @@ def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., A
 
 
 def _check_begins(cls: type[Mechanism], name: str, value: float, make: Callable[..., Any]) -> None:
-    """Refuse a search whose least value is refused (OS101).
+    """Refuse a search of a delta, or from a refused value (OS101).
 
-    It would bisect up to the end of the refusals, where one construction of `top_stable` takes seconds.
-    Refused at every value, it ends after twenty.
+    OpenDP compares the first number of a loss alone, which no delta changes. The other search would
+    bisect up to the end of the refusals. Refused at every value, it ends after twenty.
     """
-    refused: ParameterError | None = None
-    try:
-        make(**{name: nearest(cls, name, type(value)(0))})
-    except ParameterError as error:
-        if error.where != f"{cls.key}.{name}":
-            raise
-        refused = error
-    if refused is not None:
-        raise ParameterError(
-            "OS101", f"{cls.key}.{name}", expected=f"{name} by name: no search solves it in `Context`",
-            got=f"a search from its least value on, where {refused.expected} is expected",
-            hint="give it a value; in a spec it is solved from the budget.",
-        )  # fmt: skip
+    got = "a search, which OpenDP leads by the first number of a loss"
+    if cls.room != "measurements" or cls.model_fields[name].annotation is not float:
+        try:
+            make(**{name: nearest(cls, name, type(value)(0))})
+        except ParameterError as error:
+            if error.where != f"{cls.key}.{name}":
+                raise
+            got = f"a search from its least value on, where {error.expected} is expected"
+        else:
+            return
+    raise ParameterError(
+        "OS101", f"{cls.key}.{name}", expected=f"{name} by name: no search solves it in `Context`",
+        got=got, hint="give it a value; in a spec it is solved from the budget.",
+    )  # fmt: skip

@@ -50,12 +50,15 @@ def hover(seen: CheckedText, line: int, column: int) -> str | None:
 def _stage_of(seen: CheckedText, line: int, column: int) -> str | None:
     """Return the line about the type after the step at the cursor."""
     path = cursor_at(seen.document.lines, line, column).path
-    if seen.plan is None or len(path) < 4 or path[2] != "steps":
+    if seen.plan is None or len(path) < 4 or path[2] != "steps" or not isinstance(path[3], int):
         return None
     stage = stage_of(str(path[1])) if path[0] == "outputs" else str(path[1])
-    pages = explain_stage(seen.plan, stage).splitlines() if stage in seen.plan.types else []
-    steps = [page for page in pages if " -> " in page]
-    return steps[path[3]].strip() if isinstance(path[3], int) and path[3] < len(steps) else None
+    written = seen.plan.program.stage(stage)
+    if written is None or path[3] >= len(written.steps):
+        return None
+    pages = explain_stage(seen.plan, stage).splitlines()
+    steps = [page for page in pages if " -> " in page]  # those of the stages before it come first
+    return steps[path[3] - len(written.steps)].strip()
 
 
 # --- completion -----------------------------------------------------------------------------------

@@ -222,6 +222,27 @@ def test_the_missing_number_of_any_measurement_is_solved(key, monkeypatch):
     assert len(constructed) < 150
 
 
+def test_a_missing_delta_is_refused_by_its_name_and_at_once():
+    """The loss that OpenDP compares has no delta: it searched on below 0, or for eight seconds."""
+    sim.register()
+    refused = set()
+    for key, case in cases().items():
+        kind = type(case.mechanism)
+        delta = kind.model_fields.get("delta")
+        if kind.room != "measurements" or delta is None or not delta.is_required():
+            continue
+        others = {name: value for name, value in case.mechanism if name != "delta"}
+        make = getattr(sim, f"make_{kind.key}")
+        made = make(case.domain, case.metric, **dict(case.mechanism))
+        query = dp.Query(made.input_space, made.output_measure, d_in=1, d_out=(1.0, 1e-6))
+        with pytest.raises(
+            ParameterError, match=rf"OS101 {kind.key}\.delta: expected delta by name"
+        ):
+            getattr(query, f"sim_{kind.key}")(**others).resolve()
+        refused.add(key)
+    assert {"private_knn", "top_stable", "noise_threshold"} <= refused
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("key", SOLVED)
 def test_at_zero_a_measurement_has_the_limit_of_its_loss_and_is_not_written(key):

@@ -109,6 +109,18 @@ def test_hover_is_the_page_of_explain_and_the_type():
     assert hover(seen, 10_000, 0) is None
 
 
+def test_the_steps_of_an_output_are_helped_with_as_those_of_a_stage():
+    words = {c.word: c for c in asked("outputs:\n  a:\n    steps:\n      - quantize: {|", choices)}
+    assert words["bits"].about
+    assert "from" in {c.word for c in asked("outputs:\n  a:\n    |", choices)}
+    path = SPEC.parent / "flights-dashboard.yaml"
+    seen = read_spec(path.read_text("utf-8"), "spec.yaml", str(path.parent))
+    rows = seen.document.lines
+    row = next(i for i, text in enumerate(rows) if "moments_sketch" in text)
+    page = hover(seen, row, rows[row].index("moments_sketch") + 2) or ""
+    assert re.search(r"moments_sketch +->", page)
+
+
 def test_findings_stand_where_they_are_wrong():
     bad = TEXT.replace("quantize", "quantise", 1)
     seen = read_spec(bad, "spec.yaml", str(SPEC.parent))
