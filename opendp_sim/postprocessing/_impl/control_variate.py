@@ -7,8 +7,11 @@ Proof: ``control_variate.md``, beside this file. Post-processing of a release an
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -22,15 +25,26 @@ from opendp_sim.core.space import Domain
 from opendp_sim.core.system.lazy_import import optimize, spatial
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, floats_of
+from opendp_sim.io.fold import one_blas_thread
 from opendp_sim.postprocessing._impl.asked import check_queries
+from opendp_sim.postprocessing._impl.grown_points import (
+    MOST_CLASSES,
+    Box,
+    first_points,
+    fitted_to_half,
+    grown,
+    kernel_length,
+)
 
 PublicPoints = Annotated[
-    Literal["none", "queries", "points"],
+    Literal["none", "queries", "points", "grown"],
     param(
         "Public points whose kernel sums are exact, so that only what the data differs from them is "
-        "sampled: the queries themselves, points of their own (`public:` beside `queries:`), or none.",
+        "sampled: the queries themselves, points of their own (`public:` beside `queries:`), points "
+        "grown from the release, or none.",
         symbol="U", unit="none", default="none",
-        hint="what looks like the data and was chosen without looking at the seed.",
+        hint="what looks like the data and was chosen without looking at the seed; `grown` where "
+        "nothing public does.",
     ),
 ]  # fmt: skip
 
@@ -67,6 +81,13 @@ def with_public(
         raise _refused(key, "rows on a grid")
     if sums.distance not in _METRICS:
         raise _refused(key, "a kernel of l1 or l2")
+    if which == "grown":
+        if halves_of(sums) is None:
+            raise _refused(key, "200 independent frequencies or more, for `public: grown`")
+        if len(sums.labels or ()) > MOST_CLASSES:
+            raise _refused(key, f"{MOST_CLASSES} classes at most, for `public: grown`")
+        one = np.clip(np.zeros((1, grid.width)), grid.lower, grid.upper)
+        return cast("KernelSums", _Grown(sums, domain, grid, one, deviation))
     told = getattr(queries, "points", None) if which == "points" else as_rows(queries).values
     if told is None:
         raise DataError(
@@ -120,6 +141,8 @@ class _WithPublic:
     grid: GridRows
     points: NDArray[np.float64]
     deviation: float
+    weights: NDArray[np.float64] | None = None
+    """Those of points that came with weights, shape (2, L, m), one set fitted to each half."""
     _kept: list[tuple[Arrays, _Crossed]] = field(default_factory=list, compare=False)
 
     @property
@@ -209,11 +232,16 @@ class _WithPublic:
 
     def _fitted(self, halves: tuple[HalfOfDraws, HalfOfDraws], released: Arrays) -> _Crossed:
         """Return weights by half, and both halves without the points."""
-        sizes = np.maximum(self.sums.totals(released)[0], 0.0)
+        sizes, known = np.maximum(self.sums.totals(released)[0], 0.0), self.weights
         # One step of a weight, a power of two: weights are whole steps, so that the last digits of a
         # machine's linear algebra do not reach an answer, and sums of steps times cells are exact.
         step = np.exp2(np.ceil(np.log2(np.maximum(sizes, 1.0) / _STEPS)))[:, None]
-        steps = np.stack([np.rint(self._fit(half, released, sizes) / step) for half in halves])
+        steps = np.stack(
+            [
+                np.rint((self._fit(half, released, sizes) if known is None else known[at]) / step)
+                for at, half in enumerate(halves)
+            ]
+        )
         of_one = float(self._cells["total"][0]) / len(self.points)
         totals = steps.sum(axis=2) * step[:, 0] * of_one
         mixed = [
@@ -281,7 +309,7 @@ class _WithPublic:
             found = _nonnegative(gram, public_product(cells, seen), ridge, size * centre)
             out[label, own] = found[: len(own)]
             out[label] += found[-1] if count > most else 0.0
-            out[label] *= min(1.0, size * count / max(float(out[label].sum()), size))
+            out[label] *= min(1.0, size * count / max(math.fsum(out[label]), size))
         return out
 
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -354,6 +382,63 @@ class _WithPublic:
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise of data and public points."""
         return 2.0 * self.sums.sketch_deviation(distance)
+
+
+_LATELY: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+"""Points and weights that were grown from the last few releases: as public as these, seconds of work."""
+_MOST_LATELY = 8
+_LOCK = Lock()
+
+
+@dataclass(frozen=True)
+class _Grown(_WithPublic):
+    """Sum kernels less weighted points grown from the release."""
+
+    _of: list[tuple[Arrays, KernelSums]] = field(default_factory=list, compare=False)
+
+    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
+        """Return the same sums, estimated by Lemma 4 with grown points."""
+        if not self._of or self._of[0][0] is not released:
+            self._of[:] = [(released, self._read(*self._grown(released)))]
+        return self._of[0][1].estimate(released, queries, groups)
+
+    def _read(self, points: NDArray[np.float64], weights: NDArray[np.float64]) -> KernelSums:
+        if not weights.any():  # growing found nothing: as without points
+            return self.sums
+        found = _WithPublic(self.sums, self.domain, self.grid, points, self.deviation, weights)
+        return cast("KernelSums", found)
+
+    def _grown(self, released: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return both halves' points (m, d), and their weights (2, L, m)."""
+        features = np.ascontiguousarray(released["features"], dtype=np.float64)
+        sizes, total = np.maximum(self.sums.totals(released)[0], 0.0), np.asarray(released["total"])
+        lower, upper = (
+            np.broadcast_to(np.asarray(end, dtype=np.float64), self.grid.width)
+            for end in (self.grid.lower, self.grid.upper)
+        )
+        box = Box(lower, upper, kernel_length(self.sums.kernel) / self.grid.unit)
+        first, halves = first_points(box), halves_of(self.sums) or ()
+        seen = [features, sizes, total, lower, upper, np.array([box.length, self.deviation])]
+        seen += [half.cells(first[:2]) for half in halves]
+        key = hashlib.sha256(b"".join(each.tobytes() for each in seen)).digest()
+        if (known := _LATELY.get(key)) is None:
+            of_one = float(self._cells["total"][0])  # of the one point that it has
+            points, weights = [], []
+            with one_blas_thread():
+                for half in halves:
+                    own = features[:, half.place]
+                    points.append(grown(half, own.sum(axis=0), float(sizes.sum()), first, box))
+                    weights.append(
+                        fitted_to_half(half, points[-1], own, total, sizes, of_one, self.deviation)
+                    )
+            whole = np.zeros((2, len(sizes), sum(map(len, points))))
+            whole[0, :, : len(points[0])], whole[1, :, len(points[0]) :] = weights
+            known = np.concatenate(points), whole
+            with _LOCK:
+                while len(_LATELY) >= _MOST_LATELY:
+                    del _LATELY[next(iter(_LATELY))]
+                _LATELY[key] = known
+        return known
 
 
 def _nonnegative(
