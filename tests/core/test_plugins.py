@@ -193,6 +193,7 @@ plan = " ".join(run("plan native.yaml").split())
 assert "95% of counts within ±1.5 rows" in plan, plan  # 2.12 sqrt(2) / 2
 assert "the rank is off by" in plan and "rows or less in 95% of runs" in plan, plan
 assert "epsilon 4" in plan or "(4, 0)" in plan, plan
+run("ledger new native.yaml")
 done = json.loads(run("apply native.yaml --json"))
 found = {name: json.loads(pathlib.Path(f"out/{name}.json").read_text()) for name in ("number", "median")}
 print(json.dumps(found))
