@@ -152,6 +152,19 @@ def test_where_growing_finds_nothing_the_answer_is_that_without_points():
 
 
 @FEW
+def test_growing_reads_the_released_cells_alone():
+    """Lemma G1: releases of other records with the same cells are answered alike, and nothing global is drawn."""
+    one, other = release("random", rows(300, 8), mu=1.0), release("random", rows(90, 9), mu=1.0)
+    other.arrays.update({name: array.copy() for name, array in one.arrays.items()})
+    before, found = np.random.get_state()[1].copy(), []
+    for of in (one, other):
+        control_variate._LATELY.clear()
+        found.append(answered(of, rows(6, 2)))
+    assert all(np.array_equal(column, found[1][name]) for name, column in found[0].items())
+    assert np.array_equal(before, np.random.get_state()[1])
+
+
+@FEW
 @pytest.mark.parametrize("value", [0, 1, 2**62, -(2**62)])
 def test_hostile_cells_are_answered(value):
     """No value of a cell that a file can hold makes growing fail or run on."""
