@@ -127,6 +127,7 @@ def test_the_spec_is_applied_asked_answered_verified_and_reported(tmp_path):
     spec, plan = shutil.copy(SPEC, tmp_path / SPEC.name), planned(SPEC)
     document = tmp_path / "five.plan.json"
     said("plan", spec, "-o", document)
+    said("ledger", "new", spec)
     done = json.loads(said("apply", document, "--json"))
     assert (set(done["files"]), set(done["stores"])) == (FILES, {"answers"})
     certificate = done["certificates"]["sketch"]
@@ -161,6 +162,8 @@ def test_a_ledger_and_a_store_that_others_share(tmp_path, monkeypatch, first, le
     plan = planned(spec)
     if first == "apply":
         check_run(apply(plan, into=tmp_path), plan)
+    else:
+        said("ledger", "new", spec)
     for _ in range(2):
         assert asked(spec, tmp_path) == 10
         check_ledger(where, plan)
