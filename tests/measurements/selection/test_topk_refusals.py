@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -56,7 +58,6 @@ BAD_SIZES = [
     ({"delta": 0.0}, "OS101"),
     ({"delta": 1e-120}, "OS101"),
     ({"delta": 0.5}, "OS101"),
-    ({"scale": 0.0}, "OS101"),
     ({"scale": float("nan")}, "OS101"),
 ]
 
@@ -132,6 +133,18 @@ def test_clamping_keeps_users_apart_by_no_more(start, added, removed):
 def test_bad_sizes_are_refused_by_code(key, bad, code):
     with pytest.raises(ParameterError, match=f"{code}.*Hint"):
         getattr(sim, f"make_{key}")(COUNTS, USERS, **(GOOD[key] | bad))
+
+
+@pytest.mark.parametrize("key", [key for key in GOOD if "scale" in GOOD[key]])
+def test_at_scale_0_the_loss_is_infinite_and_the_release_refused(key):
+    """OpenDP's searches begin there; OpenDP wraps what a release raises."""
+    made = getattr(sim, f"make_{key}")(COUNTS, USERS, **(GOOD[key] | {"scale": 0.0}))
+    loss = made.map(1)
+    loss = loss(1e-6) if callable(loss) else loss
+    assert (loss[0] if isinstance(loss, tuple) else loss) == math.inf
+    vector = np.array([5, 4, 3, 2, 1, 0], dtype=np.int64)
+    with pytest.raises((ParameterError, dp.OpenDPException), match="OS101"):
+        made(vector)
 
 
 @pytest.mark.parametrize("key", ["stable_top_k", "limited_domain", "top_stable"])
