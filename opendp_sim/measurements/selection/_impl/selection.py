@@ -81,7 +81,7 @@ def draw_listed(
 def _counted(votes: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """Return the distinct counts, falling, and how many candidates have each."""
     ranked = np.sort(votes)
-    ends = np.flatnonzero(np.diff(ranked, append=0)) if len(ranked) else np.empty(0, np.int64)
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], len(ranked) > 0))
     return ranked[ends][::-1].tolist(), np.diff(ends, prepend=-1)[::-1].tolist()
 
 
