@@ -12,7 +12,7 @@ from opendp_sim.accounting.ledger.standing import LedgerStanding
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.recipe import Recipe, check_word
 from opendp_sim.core.device import Device
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.grammar.reader import Draft, draft_of
 from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
@@ -35,11 +35,17 @@ def plan(spec: Spec, **values: Any) -> Plan:
     Args:
         spec: a path, YAML text that has a line break, a dict, a ``Builder``, or a plan (returned as
             it is).
-        **values: values of the spec's ``params``.
+        **values: values of the spec's ``params``, of a path, text or dict.
 
     Raises:
-        Refused: every independent finding, each with its place and what to do.
+        Refused: every independent finding, each with its place and what to do. ParameterError (OS102):
+            values beside a plan or a ``Builder``, which are resolved already.
     """
+    if values and isinstance(spec, Plan | Builder | Draft):
+        raise ParameterError(
+            "OS102", "plan", expected="no values of `params` beside a plan or a Builder",
+            got=", ".join(values), hint="give them where the spec is read: plan(spec, name=value).",
+        )  # fmt: skip
     if isinstance(spec, Plan):
         return spec
     if isinstance(spec, Builder):
@@ -47,12 +53,12 @@ def plan(spec: Spec, **values: Any) -> Plan:
     if isinstance(spec, Draft):
         return plan_of(spec)
     if isinstance(spec, Mapping):
-        return plan_of(draft_of(dict(spec), written=True))
+        return plan_of(draft_of(dict(spec), values, written=True))
     if isinstance(spec, str) and "\n" in spec:
         notes = Notes()
         document = parse(spec, "spec", notes)
         notes.raise_if_any(document)
-        return plan_of(draft_of(document.data, written=True))
+        return plan_of(draft_of(document.data, values, written=True))
     return plan_file(Path(spec), values)
 
 

@@ -72,6 +72,23 @@ def test_a_plan_comes_from_text_dict_path_builder_or_plan(tmp_path):
         sim.plan("spec: opendp_sim/1\nname: x\n")
 
 
+def test_values_of_params_reach_a_text_a_dict_and_a_path(tmp_path):
+    from ruamel.yaml import YAML
+
+    text = (
+        SPEC.replace("rho: 1000", 'rho: "${r}"') + "params: {r: {type: float, default: 1000.0}}\n"
+    )
+    path = tmp_path / "places.yaml"
+    path.write_text(text)
+    for spec in (path, text, YAML(typ="safe").load(text)):
+        assert sim.plan(spec, r=0.5).charge.text == "rho 0.5"
+        with pytest.raises(sim.Refused, match="OS308"):
+            sim.plan(spec, strange=1)
+    for resolved in (sim.plan(text), sim.Builder("b")):
+        with pytest.raises(ParameterError, match="OS102"):
+            sim.plan(resolved, r=0.5)
+
+
 @pytest.mark.parametrize(
     "form",
     [

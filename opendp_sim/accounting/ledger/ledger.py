@@ -46,6 +46,7 @@ from opendp_sim.accounting.ledger._refusals import RESTORE, another_head, refuse
 from opendp_sim.accounting.ledger.history import REFUSALS, LedgerHistory
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.system.event_log import log_event
 
 __all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of", "is_there"]
@@ -325,6 +326,7 @@ class Ledger(LedgerHistory):
         head: tuple[int, str] | None = None,
         *,
         answered: int | None = None,
+        after: str | None = None,
     ) -> Entry:
         """Record that a session's store was opened or ended, with its head.
 
@@ -333,12 +335,24 @@ class Ledger(LedgerHistory):
             turn: the mark of this opening.
             head: place and hash of its last entry.
             answered: at its end, the questions that it has answered in all.
+            after: the turn that the ledger has to know, in the transaction that writes; None for any.
+
+        Raises:
+            BudgetError (OS407): the ledger knows another turn, and nothing is recorded.
         """
         told: dict[str, Any] = {} if head is None else {"place": head[0], "head": head[1]}
         told |= {} if answered is None else {"ended": True, "answered": answered}
-        return self._once(
-            lambda: self._append({"kind": "session", "store": store, "turn": turn, **told})
-        )
+
+        def decided() -> Entry:
+            if after is not None and self.turn_of(store) != after:
+                raise BudgetError(
+                    "OS407", str(self.path), expected="the turn that the store went on from",
+                    got="a later one: a copy of the store goes on elsewhere",
+                    hint="keep the copy that went on first, and open no other.",
+                )  # fmt: skip
+            return self._append({"kind": "session", "store": store, "turn": turn, **told})
+
+        return self._once(decided)
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
         """Record that a charge's run finished."""

@@ -280,10 +280,10 @@ class Stream:
         return Transaction.open(self.plan, stack, store=self._store.mark, folder=self._folder)
 
     def _tell(self, ledger: Ledger) -> None:
-        """Write the store's turn into its ledger."""
+        """Write the store's turn into its ledger, unless a copy's was first."""
         mark = self._store.mark
         if mark.turn and ledger.turn_of(mark.name) != mark.turn:
-            ledger.opened(mark.name, mark.turn)
+            ledger.opened(mark.name, mark.turn, after=mark.before)
 
     # --- one period after another -----------------------------------------------------------------
 
@@ -313,9 +313,10 @@ class Stream:
         """
         with self._turn():
             period = self.period + 1 if period is None else python_value(period)
-            if period in range(1, self.period + 1):
+            whole = type(period) is int  # 2.0 and True are other texts in the store's chain
+            if whole and 1 <= period <= self.period:
                 return self._release_of(self.tree.parts(1, period))
-            if period != self.period + 1 or period > self.tree.periods:
+            if not whole or period != self.period + 1 or period > self.tree.periods:
                 raise BudgetError(
                     "OS406", "stream", expected=f"one of {self.tree.periods:,} periods, in order",
                     got=f"{repr_text(period, 20)} after {self.period:,}",

@@ -153,10 +153,13 @@ def test_a_period_that_is_over_is_not_added_again(tmp_path: Path) -> None:
         first = found.add(ONE, period=1)
         again = found.add({"x": np.zeros(9)}, period=1)
         assert (found.period, cells(again)) == (1, cells(first))
-        for wrong in (3, 0, "2", 2.5):
+        for wrong in (3, 0, "2", 2.5, 2.0, 1.0, True):
             with pytest.raises(BudgetError, match="OS406"):
                 found.add(ONE, period=wrong)
-        for _ in range(3):
+        assert found.add(ONE, period=np.int64(2)).header["privacy"]["stream"]["nodes"] == [[1, 2]]
+    with begun(tmp_path) as found:
+        assert found.period == 2
+        for _ in range(2):
             found.add(NONE)
         with pytest.raises(BudgetError, match="OS406"):
             found.add(ONE)
@@ -290,6 +293,31 @@ def test_an_older_copy_is_refused(tmp_path: Path, files: str) -> None:
         (tmp_path / "s/0001-0002.npz").unlink()
         (tmp_path / "s/0002-0002.npz").unlink()
     with pytest.raises(BudgetError, match="OS407"), begun(tmp_path / "s", **words):
+        pass
+
+
+def test_of_two_copies_that_add_a_period_at_once_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under a ledger in a database, which no copy keeps locked while it reads its table."""
+    words = {"ledger": str(tmp_path / "l")}
+    with begun(tmp_path / "s", **words) as found:
+        found.add(ONE)
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    real = Stream._tell
+
+    def later(stream: Stream, ledger: sim.Ledger) -> None:
+        if stream.period == 2:  # the other copy's period is in the ledger meanwhile
+            ledger.opened(stream._store.mark.name, "another")
+        real(stream, ledger)
+
+    with begun(tmp_path / "copy", **words) as found:
+        monkeypatch.setattr(Stream, "_tell", later)
+        with pytest.raises(BudgetError, match="OS407"):
+            found.add(ONE)
+    assert not (tmp_path / "copy/0002-0002.npz").exists()
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="OS407"), begun(tmp_path / "copy", **words):
         pass
 
 
