@@ -459,6 +459,16 @@ def test_a_staged_array_is_equal_and_its_memory_is_given_back() -> None:
 
 
 @pytest.mark.gpu
+def test_staged_memory_may_change_once_it_was_put() -> None:
+    device: Any = device_named("cuda")
+    staged = device.staged(np.full((2**22, 8), 1.0))
+    with device:
+        there = device.put(staged)
+        staged[:] = 2.0
+        assert (device.get(there) == 1.0).all()
+
+
+@pytest.mark.gpu
 def test_a_block_beyond_the_cards_memory_is_summed_on_the_cpu() -> None:
     device: Any = device_named("cuda")
     with device:

@@ -171,11 +171,15 @@ class CudaDevice(Device):
         return out
 
     def put(self, array: NDArray[Any]) -> OnDevice:
-        """Copy an array, without the pinned buffers of CuPy's own pool."""
+        """Copy an array, without the pinned buffers of CuPy's own pool.
+
+        The copy is over when it returns: pinned memory is another block's as soon as it is let go.
+        """
         source = np.ascontiguousarray(array)
         out = self._cupy.empty(source.shape, dtype=source.dtype)
         if source.size:
             out.set(source)
+            self._cuda.get_current_stream().synchronize()
         return out
 
     def get(self, values: OnDevice) -> NDArray[Any]:
