@@ -226,6 +226,8 @@ def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:
 
 
 _SHARE = r"^[0-9./eE+-]+%?$"
+_FAR = re.compile(r"[eE][+-]?[0-9_]{4}")
+"""An exponent that a fraction would write out, digit by digit."""
 
 
 def _looks_like_share(value: Any) -> bool:
@@ -243,7 +245,7 @@ def _share(spend: Any, path: Path, notes: Notes) -> Any:
     """Return a share as a fraction, a hole when it is none."""
     share = None
     try:
-        if isinstance(spend, str):
+        if isinstance(spend, str) and not _FAR.search(spend):
             share = Fraction(spend[:-1]) / 100 if spend.endswith("%") else Fraction(spend)
         elif isinstance(spend, int | float) and not isinstance(spend, bool):
             share = Fraction(str(spend))

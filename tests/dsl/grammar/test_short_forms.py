@@ -163,3 +163,11 @@ def test_the_dashboard_is_ten_lines_after_its_columns():
     outputs = text[text.index("outputs:") :].splitlines()[1:]
     assert len(outputs) <= 10
     assert {*plan_file(path).outputs} == {"totals", "quantiles", "density", "hours", "top"}
+
+
+@pytest.mark.parametrize("share", ["1e99999999", "1e-9999999999", "1E+99999999%"])
+def test_a_share_of_a_far_exponent_is_refused_at_once(share):
+    """Written out it has a hundred million digits."""
+    for release in (f"'{share}'", f"{{noise: gaussian, scale: solve, spend: '{share}'}}"):
+        found = findings(text_of(SHORT).replace("release: 2/5", f"release: {release}"))
+        assert found[0][0] == "OS401"
