@@ -80,6 +80,7 @@ def parquet() -> str | None:
 
     parquet.write_table(pa.table({"x": [0.5, -0.25] * 100}), "people.parquet")
     Path("alone.yaml").write_text(SPEC % ("parquet", "parquet", "alone.ledger"))
+    cli("ledger", "new", "alone.yaml")
     cli("apply", "alone.yaml")
     assert Path("sums.npz").exists()
 
@@ -159,7 +160,9 @@ def postgres() -> str | None:
     if not _server.FOUND:
         return "no PostgreSQL server"
     with _server.running():
-        cli("apply", written("postgresql:one/alone"))
+        spec = written("postgresql:one/alone")
+        cli("ledger", "new", spec)
+        cli("apply", spec)
         assert "spent" in cli("ledger", "show", "postgresql:one/alone")
     return None
 
@@ -170,7 +173,9 @@ def sign() -> str | None:
 
     own = (form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     Path("key.pem").write_bytes(Ed25519PrivateKey.generate().private_bytes(*own))
-    cli("apply", written(), "--sign", "key.pem")
+    spec = written()
+    cli("ledger", "new", spec)
+    cli("apply", spec, "--sign", "key.pem")
     assert "are signed by the key" in cli("verify", "sums.npz.certificate.json")
 
 

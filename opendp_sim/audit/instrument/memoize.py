@@ -1,7 +1,7 @@
 """Cache the objects of OpenDP's constructors during traced runs.
 
 A program that makes its noise anew for each release spends nearly all of its time on that, and what an
-audit learns of an object (its law) is lost with it. Domains, metrics, measures,
+audit learns of an object (its law, draws made ahead) is lost with it. Domains, metrics, measures,
 transformations and noise of OpenDP's keep nothing between calls, so that a second object of one
 construction can be the first one. Plain arguments count by type and text, and objects of OpenDP's by
 identity. What raises is called again, and an object to which somebody gave an attribute is not given to
@@ -36,6 +36,8 @@ _NOISE = (
     *("make_laplace_threshold", "make_gaussian_threshold", "make_noise_threshold"),
     *("make_report_noisy_max_gumbel", "make_noisy_top_k"),
 )
+READ = ("output_domain", "output_metric", "input_domain", "input_metric")
+"""What chaining reads of a transformation."""
 _CHAINS = ("make_chain_mt", "make_chain_tt", "make_chain_pm", "make_composition", *RESTATED)
 _DOMAINS = ("atom_domain", "vector_domain", "option_domain", "map_domain", "bitvector_domain")
 _SPACES = ("_distance", "_divergence")
@@ -57,6 +59,8 @@ class Constructors:
         self._keys: dict[int, int] = {}
         """Numbers by identity of what was made or met, which is kept."""
         self._held: list[Any] = []
+        self._losses: dict[Any, Any] = {}
+        """What noise costs, by object and distance."""
         self._calls: dict[Any, int] = {}
         """How often each call was made in the run."""
 
@@ -77,6 +81,36 @@ class Constructors:
             return self._one((id(real), key), partial(real, *args, **options))
 
         return make
+
+    def read(self, name: str, real: property, on: Callable[[], bool]) -> property:
+        """Return a property that caches its object."""
+        get = real.fget
+        assert get is not None  # noqa: S101 - OpenDP's can be read
+
+        def read(self_: Any) -> Any:
+            key = self._key(self_) if on() else None
+            return get(self_) if key is None else self._one((name, key), partial(get, self_))
+
+        return property(read)
+
+    def mapped(
+        self, real: Callable[[Any, Any], Any], on: Callable[[], bool]
+    ) -> Callable[[Any, Any], Any]:
+        """Return the method ``map``, cached for OpenDP's own noise."""
+
+        @wraps(real)
+        def loss(self_: Any, d_in: Any) -> Any:
+            told = vars(self_).get("__opendp_dict__")
+            noise = isinstance(told, dict) and told.get("__function__") in _NOISE
+            plain = noise and type(d_in) in (int, float) and on()
+            key = self._key([self_, d_in]) if plain else None
+            if key is None:
+                return real(self_, d_in)
+            if key not in self._losses:
+                self._losses[key] = real(self_, d_in)
+            return self._losses[key]
+
+        return loss
 
     def _one(self, call: Any, make: Callable[[], Any]) -> Any:
         """Return the cached object of a call, if it is unmodified."""

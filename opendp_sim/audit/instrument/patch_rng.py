@@ -30,7 +30,7 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.instrument.library_code import LEGACY, RANDOM, of_module
-from opendp_sim.audit.instrument.memoize import places
+from opendp_sim.audit.instrument.memoize import READ, places
 from opendp_sim.audit.instrument.rng_proxies import (
     Proxy,
     bits_maker,
@@ -293,6 +293,15 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     """Let constructors of OpenDP's give one object for one call."""
     for module, name in places():
         put(module, name, tape.constructors.kept(getattr(module, name), tape.serving))
+    for name in READ:
+        real = getattr(native.Transformation, name)
+        put(native.Transformation, name, tape.constructors.read(name, real, tape.serving))
+    if of_module(native.Measurement.map, native):
+        put(
+            native.Measurement,
+            "map",
+            tape.constructors.mapped(native.Measurement.map, tape.serving),
+        )
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:

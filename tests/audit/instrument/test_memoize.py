@@ -126,3 +126,33 @@ def test_a_constructor_in_whose_place_is_another_is_left_alone(
         return dp.m.make_laplace is inner
 
     assert _in_runs(release) == [True] * 3
+
+
+def test_the_loss_of_opendps_noise_is_asked_once_and_others_each_time() -> None:
+    asked: list[Any] = []
+
+    def real(measurement: Any, d_in: Any) -> Any:
+        asked.append(d_in)
+        return type(measurement).map(measurement, d_in)
+
+    loss = Constructors().mapped(real, lambda: True)
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 2.0)
+    assert [loss(noise, 1), loss(noise, 1), loss(noise, 2)] == [0.5, 0.5, 1.0]
+    assert asked == [1, 2]
+    other = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 4.0)
+    assert loss(other, 1) == 0.25
+    own = dp.m.make_user_measurement(
+        dp.atom_domain(T=int), dp.absolute_distance(T=int), dp.max_divergence(), int, float
+    )
+    asked.clear()
+    assert [loss(own, 1), loss(own, 1)] == [1.0, 1.0]
+    assert asked == [1, 1]  # the map is the user's, and may count
+    with pytest.raises(dp.OpenDPException):
+        loss(noise, -1)
+    asked.clear()
+    Constructors().mapped(real, lambda: False)(noise, 1)
+    assert asked == [1]
+    before = dp.Measurement.map
+    with tapped(Tape(None, public_generator(0, "test")), []):
+        assert dp.Measurement.map is not before
+    assert dp.Measurement.map is before
