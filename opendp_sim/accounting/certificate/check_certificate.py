@@ -39,6 +39,30 @@ FIELDS = {
     *("derivation", "assumptions", "privacy", "evidence", "versions", "file", "ledger", "charge"),
     "signature",
 }
+PART_FIELDS = {
+    "names": {"program", "dataset", "output"},
+    "mechanisms": {"key", "what"},
+    "evidence": {"tier", "record"},
+    "plan": {
+        *("name", "program", "privacy", "stages", "releases", "total", "conversion_delta", "claim"),
+        *("gaussian", "attackers", "outputs", "memory_bytes"),
+    },
+    "plan.stages": {
+        *("from", "source", "public", "own_steps", "steps", "type", "metric", "stability", "faces"),
+        *("numerics", "evidence", "released"),
+    },
+    "plan.stages.steps": {"step", "type", "expected", "advice"},
+    "plan.stages.faces": {"l1", "l2", "linf", "monotone"},
+    "plan.releases": {
+        *("mechanism", "norm", "maps", "spend", "own", "loss", "sampler", "deviation", "cells"),
+        *("expected", "reason"),
+    },
+    "plan.releases.own": {"measure", "loss"},
+    "plan.outputs": {"from", "stage", "expected", "save", "serve"},
+    "plan.attackers": {"one", "unit"},
+    "plan.attackers.each": {"exact", "advantage", "tpr_at_fpr"},
+}
+"""Fields of a certificate's parts; no other field may stand there."""
 CLOSE = 1e-9
 """Relative room between a stated number and its formula here."""
 SEARCH = 1e-6
@@ -1436,6 +1460,35 @@ def check_words(found: Checked) -> None:
     )
 
 
+def check_fields(found: Checked) -> None:
+    """Refuse fields that the format does not have."""
+    c, plan = found.whole, found.plan
+    stages, releases = [*plan["stages"].values()], [*plan["releases"].values()]
+    attackers = plan["attackers"] or {}
+    parts: dict[str, list[Any]] = {
+        "names": [c["names"]],
+        "mechanisms": c["mechanisms"],
+        "evidence": [*c["evidence"].values()],
+        "plan": [plan],
+        "plan.stages": stages,
+        "plan.stages.steps": [step for stage in stages for step in stage["steps"]],
+        "plan.stages.faces": [stage["faces"] for stage in stages],
+        "plan.releases": releases,
+        "plan.releases.own": [release.get("own") for release in releases],
+        "plan.outputs": [*plan["outputs"].values()],
+        "plan.attackers": [attackers],
+        "plan.attackers.each": [*attackers.values()],
+    }
+    for name, those in parts.items():
+        for part in those:
+            other = set(part or {}) - PART_FIELDS[name]
+            must(not other, f"{name}: fields that are none: {', '.join(sorted(map(str, other)))}")
+    lemmas = [line["lemma"] for lines in c.get("derivation", {}).values() for line in lines]
+    must(
+        all(lemma is None or isinstance(lemma, str) for lemma in lemmas), "a lemma that is no text"
+    )
+
+
 def queries(program: Json, output: str) -> list[str]:
     """Return the queries behind an output."""
     mine = program["outputs"][output]
@@ -2212,6 +2265,7 @@ def check_certificate(
     try:
         found = Checked(parsed(Path(path).read_bytes()))
         check_words(found)
+        check_fields(found)
         check_assumptions(found)
         check_privacy(found)
         check_file(found, Path(path).parent)

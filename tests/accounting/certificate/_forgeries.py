@@ -363,6 +363,21 @@ BY_ARITHMETIC = {
         True,
     ),
     "own measure": (SELECT, put("plan.releases.size.own.measure", "max_divergence"), True),
+    # Fields that the page does not have, which a reader would believe.
+    "an epsilon of its own": (RACE, put("plan.real_epsilon", 0.001), False),
+    "an epsilon beside a release": (RACE, put("plan.releases.noisy.epsilon", 0.001), False),
+    "a weaker attacker": (RACE, put("plan.attackers.person", {"advantage": 0.0}), False),
+    "a unit in words": (RACE, put("names.unit", "a whole company"), False),
+    "an auditor's name": (
+        RACE,
+        lambda c: [e.update(audited_by="an authority") for e in c["evidence"].values()],
+        False,
+    ),
+    "a lemma that is no text": (
+        RACE,
+        lambda c: c["derivation"]["noisy"][0].update(lemma={"epsilon": 0.001}),
+        False,
+    ),
 }
 
 NEEDS_SIGNATURE = {
