@@ -179,7 +179,7 @@ def unit_statement(unit: ProtectedUnit, attacker: Attacker | None = None) -> Sta
         text += f" ({told} of 100 guesses are right at most)." if told else "."
     else:
         text = f"All rows of one `{unit.of}` count as one. "
-        text += f"A person with several `{unit.of}` is protected less."
+        text += f"A person with several values of `{unit.of}` is protected less."
     more = "The number of them is public." if unit.replaced else ""
     numbers = {f"right with {n} rows of a person": float(odd) for n, odd in odds.items()}
     return Statement("who", value, f"{each}: nobody can be sure {what}", text, more, numbers)
@@ -246,7 +246,7 @@ def delta_in_words(delta: float, unit: ProtectedUnit | None = None) -> str:
     """Explain a delta."""
     if not delta:
         return "Delta 0: that limit has no exceptions."
-    of = "rows" if unit is None or unit.by_row else f"`{unit.of}`"
+    of = "rows" if unit is None or unit.by_row else f"values of `{unit.of}`"
     return (
         f"Delta {short_number(delta, 2)}: so much is added to that limit, as a probability; it should be "
         f"far below one over the number of {of}."

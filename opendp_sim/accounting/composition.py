@@ -141,6 +141,8 @@ def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Limit) 
     squares: list[str] = []
     for name, value in left.items():
         squared = name == "mu" or (name == "epsilon" and measure in BY_SQUARES)
+        if squared and not value:
+            continue
         (squares if squared else plain).append(f"{name} {down_text(value)}")
         if squared and name == "epsilon" and limit.delta is not None:
             squares[-1] += f" at delta {number_text(limit.delta)}"

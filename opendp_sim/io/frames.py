@@ -306,6 +306,7 @@ def _bad_column(name: str, expected: str, got: str, hint: str) -> DataError:
 def _no_table(got: str) -> DataError:
     return DataError(
         "OS601", "table", expected="a data frame, an Arrow table, a dict of columns, or an array",
-        got=got, hint="anything with __arrow_c_stream__ will do; of a reader hand over "
-        "`reader.read_all()`, or a function that opens one each time.",
+        got=got, hint="anything with __arrow_c_stream__ will do; a file's name goes into the plan, "
+        "source='trips.csv'; of a reader hand over `reader.read_all()`, or a function that opens one "
+        "each time.",
     )  # fmt: skip

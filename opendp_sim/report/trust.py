@@ -45,7 +45,7 @@ def _of_the_unit(plan: Plan) -> str:
         return UNIT_SENTENCE
     unit = plan.privacy.unit
     data = " or ".join(f"`{entry.name}`" for entry in plan.program.data if not entry.public)
-    one = "row" if unit.of == "row" else f"`{unit.of}`"
+    one = "row" if unit.of == "row" else f"value{'s' * (unit.count > 1)} of `{unit.of}`"
     most = f"one {one}" if unit.count == 1 else f"{unit.count} {'rows' if one == 'row' else one}"
     return f"Nobody has more than {most} in {data}; whoever has is protected less."
 
@@ -64,7 +64,7 @@ def not_promised(plan: Plan) -> Iterator[tuple[str, str]]:
             (
                 "Protection of a person with several rows: rows are counted, not people."
                 if unit.by_row
-                else f"Protection of a person with several `{unit.of}`."
+                else f"Protection of a person with several values of `{unit.of}`."
             ),
             "",
         )

@@ -80,6 +80,7 @@ def test_a_run_of_two_and_one_of_one_leave_more_than_their_difference() -> None:
     assert total_of([Charge("zcdp", (0.25,))], "zcdp", Limit(rho=1.0)).left_text == "rho 0.75"
     over = total_of([Charge("gdp", (9.0,))], "gdp", limit)
     assert (over.left["epsilon"], over.share) == (0.0, 1.0)
+    assert over.left_text == "nothing", 'a spent budget left "room for one more run of epsilon 0"'
 
 
 @pytest.mark.parametrize(

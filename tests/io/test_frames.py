@@ -301,6 +301,12 @@ def test_refusals_are_coded_and_quote_nothing(frame: Any, code: str) -> None:
     assert "4711" not in str(error)
 
 
+def test_the_name_of_a_file_is_sent_to_the_plan() -> None:
+    """plan.apply("trips.csv") spoke of Arrow streams and readers alone."""
+    with pytest.raises(DataError, match=r"source='trips\.csv'"):
+        list(from_table(Records((REAL,)), "trips.csv").blocks())
+
+
 STRANGE = {
     "objects": lambda: pl.Series("c", [object(), None], dtype=pl.Object),
     "no object": lambda: pl.Series("c", [], dtype=pl.Object),

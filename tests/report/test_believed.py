@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from opendp_sim.accounting.certificate.certificate import assumptions
+from opendp_sim.accounting.claim_text import ProtectedUnit, delta_in_words, unit_statement
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.measures.group_and_repeat import of_units
 from opendp_sim.dsl.plan.plan import plan_file
@@ -25,6 +26,20 @@ def test_a_page_asks_to_believe_what_its_certificate_assumes(ingest):
     found = assumptions_of(plan, stated)
     assert found[1:] == [text for text in stated if text != UNIT_SENTENCE]
     assert found[0].startswith("Nobody has more than one row in `digits`")
+
+
+def test_a_column_of_names_is_no_plural():
+    """Of a column `person` a page told of "a person with several `person`" and "the number of `person`"."""
+    plan = plan_file(SPECS / "bright-pixels.yaml")
+    said = [assumptions_of(plan, assumptions("refuse", by_person=True))[0]]
+    said += [text for text, _ in not_promised(plan)]
+    unit = ProtectedUnit("image")
+    said += [unit_statement(unit).text, delta_in_words(1e-6, unit)]
+    found = [
+        text for text in said if "several" in text or "than one" in text or "number of" in text
+    ]
+    assert len(found) == 4
+    assert all("value of `image`" in text or "values of `image`" in text for text in found), found
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,7 @@ def scan(
         if not differ(pair.left, pair.right):
             continue
         out.pairs += 1
-        if isinstance(pair.left, list) or (isinstance(pair.left, np.ndarray) and pair.left.ndim):
-            out.sizes.add(max(len(pair.left), len(pair.right)))
+        out.sizes.update(n for n in map(_records, (pair.left, pair.right)) if n is not None)
         for side in (pair, pair.flipped()):
             with contextlib.suppress(TapeEndError, Exception):
                 view = look(tape, function, side, claim)
@@ -109,6 +108,14 @@ def scan(
                 out.keep(Found(view.loss, out.pairs, pair, view))
     out.sort()
     return out
+
+
+def _records(data: Any) -> int | None:
+    """Return how many records a dataset has, if it has records."""
+    if hasattr(data, "collect_schema"):
+        return int(data.collect().height)
+    many = isinstance(data, list) or (isinstance(data, np.ndarray) and data.ndim)
+    return len(data) if many else None
 
 
 def _inside(member: Callable[[Any], bool], pair: Pair) -> bool:

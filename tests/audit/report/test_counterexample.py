@@ -25,7 +25,7 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.outputs import encoding
 from opendp_sim.audit.outputs.predicates import PlainEvent, imports_of, literal, parts_of
 from opendp_sim.audit.outputs.reading import Reader
-from opendp_sim.audit.report.counterexample import affordable, best_events, find_witness
+from opendp_sim.audit.report.counterexample import affordable, best_events, find_witness, smaller
 from opendp_sim.audit.report.report import found_lines
 from opendp_sim.audit.report.repro_script import Shown, event_script
 from opendp_sim.audit.run import witness_of
@@ -204,6 +204,13 @@ def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     assert witness is not None
     assert len(witness.script) < 1500
     assert _certified(witness.script, obj) > 3
+
+
+def test_two_orders_of_records_never_shrink_to_the_same_dataset() -> None:
+    """A refutation at distance 0 was shown on x = y = [True, True]."""
+    tried = list(smaller(Pair([0, 0, 1, 1], [1, 1, 0, 0], 0)))
+    assert tried
+    assert all(pair.left != pair.right for pair in tried)
 
 
 def test_what_moves_from_call_to_call_is_no_event_and_its_script_says_nothing_of_a_sound_object() -> (

@@ -246,3 +246,15 @@ def test_a_coin_beside_the_tape_is_no_refutation() -> None:
         return _NOISE(2 * len(rows) if beside else 0)
 
     assert audit(_measurement(release, 1.9995), 1, BRIEF).verdict != "refuted"
+
+
+def test_the_records_of_frames_are_counted() -> None:
+    """Pairs of frames were said to have "up to 1 record", whatever was drawn."""
+    pl = pytest.importorskip("polars")
+    space = dp.lazyframe_domain([dp.series_domain("v", dp.atom_domain(T=dp.i32))])
+    made = dp.m.make_user_measurement(
+        space, dp.symmetric_distance(), dp.max_divergence(),
+        lambda frame: _NOISE(frame.select(pl.len()).collect().item()), float,
+    )  # fmt: skip
+    (never,) = [line for line in str(audit(made, 1, BRIEF)).splitlines() if "never drawn" in line]
+    assert int(never.rpartition("more than ")[2].split()[0]) > 1
