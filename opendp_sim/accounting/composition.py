@@ -478,8 +478,7 @@ def _stand_in(measure: MeasureName, loss: tuple[float, ...]) -> dp.Measurement:
     """Return a measurement whose map is a loss."""
     value: Any = loss if len(loss) > 1 else loss[0]
     claim = Private(MEASURES[measure], lambda _d_in: value, lambda _data: 0)
-    made: dp.Measurement = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
-    return made
+    return build(claim, "ledger", IntVector(1), VectorNorm("l1"))
 
 
 def _cast(made: dp.Measurement, own: MeasureName, measure: MeasureName) -> dp.Measurement:

@@ -51,7 +51,7 @@ def tier(key: str) -> str:
     the code that is installed. A query is post-processing when the law that it reads a release alone was
     among those that held, on this code. Evidence of other code leaves the proof.
     """
-    if not _has_proof(key):
+    if (cls := REGISTRY.get(key)) is None or page_beside(cls) is None:
         return EVIDENCE[2]
     found = record(key)
     query = REGISTRY[key].room == "queries"
@@ -80,11 +80,6 @@ def fallen(key: str) -> str | None:
 def weakest(tiers: Iterable[str]) -> str:
     """Return the weakest of several tiers; post-processing weakens nothing."""
     return max((t for t in tiers if t != POST), key=EVIDENCE.index, default=EVIDENCE[0])
-
-
-def _has_proof(key: str) -> bool:
-    cls = REGISTRY.get(key)
-    return cls is not None and page_beside(cls) is not None
 
 
 def _is_of_other_code(key: str, found: Mapping[str, Any]) -> bool:

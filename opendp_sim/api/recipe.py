@@ -201,8 +201,7 @@ class Recipe(Generic[T]):
             self._check_place(folder / self._file)
         found = apply(self.plan, memory=memory, into=folder, device=device)
         result = found.results[self._output]
-        released: T = result if self._read is None else self._read(result)
-        return released
+        return result if self._read is None else self._read(result)
 
     def tables(self, data: Any) -> dict[str, Any]:
         """Return the table by its source's name, none of a file (OS101)."""

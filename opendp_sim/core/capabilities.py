@@ -307,8 +307,7 @@ class HalfOfDraws:
 
 def halves_of(sums: Any) -> tuple[HalfOfDraws, HalfOfDraws] | None:
     """Return two halves of independent draws, or None for too few."""
-    found: tuple[HalfOfDraws, HalfOfDraws] | None = getattr(sums, "halves", None)
-    return found
+    return getattr(sums, "halves", None)
 
 
 class KernelSums(Protocol):

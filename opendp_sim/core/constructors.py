@@ -288,10 +288,6 @@ def _read_norm(key: str, norm: Any) -> Norm | None:
     return None if norm is None else norm_of(norm, f"{key}.norm")
 
 
-def _read_chain(first: Any, second: Any) -> Any:
-    return first >> second
-
-
 def _read_space(descriptor: Any) -> Any:
     found = from_plain(descriptor)
     return to_dp_domain(found) if isinstance(found, Domain) else to_dp_metric(found)
@@ -309,7 +305,6 @@ def open_door() -> None:
     registered.
     """
     door = ModuleType(f"opendp.{DOOR}", "Reads what `dp.serialize` wrote of opendp_sim's objects.")
-    readers = {"make": _read_make, "then": _read_then, "space": _read_space, "chain": _read_chain}
-    readers["cast"] = _read_cast
-    vars(door).update(readers)
+    vars(door).update(make=_read_make, then=_read_then, space=_read_space, cast=_read_cast)
+    vars(door)["chain"] = lambda first, second: first >> second
     sys.modules[door.__name__] = door

@@ -48,8 +48,7 @@ def param(
 ) -> FieldInfo:
     """Declare a parameter's meaning, proof symbol, unit, advice, range and default."""
     extra: JsonDict = {"symbol": symbol, "unit": unit, "hint": hint}
-    info: FieldInfo = Field(default, description=text, json_schema_extra=extra, **bounds)
-    return info
+    return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
 MISSING, TOO_FEW = "nothing", "too few entries"
@@ -121,8 +120,7 @@ class _Record(BaseModel):
         Its bandwidths are of language 1, and marked, so that no door of language 2 converts them again.
         JSON keeps no mark: read it by ``from_spec``, whose record a builder takes as it is.
         """
-        found: dict[str, Any] = _marked(self.model_dump(mode="json"))
-        return found
+        return _marked(self.model_dump(mode="json"))
 
     @classmethod
     def from_spec(cls, params: dict[str, Any]) -> Any:

@@ -41,21 +41,15 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
     if kinds <= {str, type(None)}:
         known[None] = -1
         return np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
-    found = (known[c] if _is_text(c) else _place(_stripped(c), places) for c in cells)
+    found = (
+        known[c] if _is_text(c) else _place(str.strip(c) if isinstance(c, str) else c, places)
+        for c in cells
+    )
     return np.fromiter(found, np.int64, len(cells))
-
-
-def _stripped(cell: Any) -> Any:
-    return str.strip(cell) if isinstance(cell, str) else cell
 
 
 def _is_text(cell: object) -> bool:
     return type(cell) is str
-
-
-def _is_storable(key: int) -> bool:
-    """Return whether a cell may contain this number."""
-    return MISSING < key < 2**63
 
 
 def _place(cell: object, places: dict[str | int, int]) -> int:
@@ -113,7 +107,7 @@ def _numbered(keys: tuple[str | int, ...], *, written: bool) -> NumberPlaces:
         number = key if isinstance(key, int) else integer_cell(key)
         if isinstance(key, int) or (written and key == str(number)):
             found[number] = places.get(number, at)
-    return NumberPlaces({number: at for number, at in found.items() if _is_storable(number)})
+    return NumberPlaces({number: at for number, at in found.items() if MISSING < number < 2**63})
 
 
 def int64_of(raw: NDArray[Any]) -> NDArray[np.int64]:

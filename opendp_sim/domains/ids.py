@@ -120,8 +120,7 @@ def mix_hashes(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[n
     word = left + right * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    found: NDArray[np.uint64] = word ^ (word >> np.uint64(31))
-    return found
+    return word ^ (word >> np.uint64(31))
 
 
 def _refuse() -> DataError:

@@ -139,10 +139,7 @@ def _there(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
     """Return which cells hold a value of the column's type."""
     if column.dtype == "str":
         return texts_there(values)
-    there: NDArray[np.bool_] = (
-        np.isfinite(values) if column.dtype == "float64" else values != MISSING
-    )
-    return there
+    return np.isfinite(values) if column.dtype == "float64" else values != MISSING
 
 
 CAST_DOMAINS.append(_frames)

@@ -7,8 +7,9 @@ numbers again. Its modules are imported when a name of theirs is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from opendp_sim.core.system.lazy_import import door
 
 if TYPE_CHECKING:
     from opendp_sim.dsl.builder import Builder, program
@@ -39,27 +40,17 @@ __all__ = [
     "verify",
 ]
 
-_WHERE = {
-    "Applied": "run.records",
-    "Builder": "builder",
-    "Diagnostic": "text.diagnostic",
-    "Plan": "plan.plan",
-    "Program": "grammar.program",
-    "Refused": "text.diagnostic",
-    "apply": "run.execute",
-    "draft_of": "grammar.reader",
-    "draft_of_file": "grammar.reader",
-    "load_plan": "plan.document",
-    "plan_file": "plan.plan",
-    "plan_of": "plan.plan",
-    "program": "builder",
-    "save_plan": "plan.document",
-    "verify": "verification.verify",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"opendp_sim.dsl has no {name!r}; it offers {', '.join(__all__)}")
-    globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    return globals()[name]
+__getattr__ = door(
+    __name__,
+    {
+        "builder": "Builder program",
+        "grammar.program": "Program",
+        "grammar.reader": "draft_of draft_of_file",
+        "plan.document": "load_plan save_plan",
+        "plan.plan": "Plan plan_file plan_of",
+        "run.execute": "apply",
+        "run.records": "Applied",
+        "text.diagnostic": "Diagnostic Refused",
+        "verification.verify": "verify",
+    },
+)

@@ -174,8 +174,7 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
         return np.full(len(array), None, dtype=object)
     if column.dtype == "date":
         if types.is_date(kind) or types.is_timestamp(kind):
-            times: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-            return times
+            return array.to_numpy(zero_copy_only=False)
         return _unmeant(len(array), kind)
     number = column.dtype != "str"
     if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
@@ -202,8 +201,7 @@ def _texts(array: Any) -> NDArray[Any]:
     except pa.ArrowInvalid:
         cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
         return object_array([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
-    found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return found
+    return array.to_numpy(zero_copy_only=False)
 
 
 def _integers(array: Any, *, real: bool) -> NDArray[Any]:
@@ -215,8 +213,7 @@ def _integers(array: Any, *, real: bool) -> NDArray[Any]:
     if real:
         return filled(array.cast("float64", safe=False), math.nan)
     if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
-        whole: NDArray[np.int64] = np.minimum(filled(array, 2**63), 2**63).astype(np.int64)
-        return whole
+        return np.minimum(filled(array, 2**63), 2**63).astype(np.int64)
     return filled(array.cast("int64"), MISSING)
 
 

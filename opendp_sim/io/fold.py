@@ -532,7 +532,7 @@ def _workers(
     workers, tell = workers or cores(), on_block or _no_progress
 
     def ready() -> Callable[[Any], Any]:
-        return guarded(lambda _: resolve(maps, blocks), key)(None)  # type: ignore[no-any-return]
+        return guarded(lambda _: resolve(maps, blocks), key)(None)
 
     def guard(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return guarded(function, key)

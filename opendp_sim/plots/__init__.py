@@ -7,25 +7,17 @@ made from plans, releases, ledgers and audits.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from opendp_sim.core.system.lazy_import import door
 
-_WHERE = {
-    "AuditDisplay": "evidence",
-    "BudgetDisplay": "spending",
-    "ClassMapDisplay": "maps",
-    "DensityDisplay": "maps",
-    "ErrorDisplay": "curves",
-    "PrivacyDisplay": "curves",
-    "TopDisplay": "items",
+_PLACES = {
+    "curves": "ErrorDisplay PrivacyDisplay",
+    "evidence": "AuditDisplay",
+    "items": "TopDisplay",
+    "maps": "ClassMapDisplay DensityDisplay",
+    "spending": "BudgetDisplay",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"opendp_sim.plots has no {name!r}; it offers {', '.join(_WHERE)}")
-    return getattr(import_module(f"opendp_sim.plots.{_WHERE[name]}"), name)
+__getattr__ = door(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:
-    return sorted(_WHERE)
+    return sorted(" ".join(_PLACES.values()).split())

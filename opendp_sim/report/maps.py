@@ -60,7 +60,8 @@ def numeric_columns(release: Release) -> dict[str, Column]:
     """Return the columns with bounds that a release is asked by."""
     domain = release.stages[0].domain
     every = domain.columns if isinstance(domain, Records) else ()
-    return {column.name: column for column in every if _scalar(column)}
+    scalar = (c for c in every if len(c.bounds) == 2 and not c.dtype.startswith("array"))
+    return {column.name: column for column in scalar}
 
 
 def shown_density(release: Release) -> Iterator[Shown]:
@@ -194,10 +195,6 @@ def query_grid(
     queries |= dict(zip(asked_for, mesh, strict=True))
     cut = {name: value for name, value in held.items() if name not in asked_for}
     return places[0], places[1] if y is not None else None, queries, cut
-
-
-def _scalar(column: Column) -> bool:
-    return len(column.bounds) == 2 and not column.dtype.startswith("array")
 
 
 def of_one_class(

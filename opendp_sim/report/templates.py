@@ -21,10 +21,6 @@ def _code(text: Any) -> Markup:
     return Markup("").join((code if at % 2 else plain).format(p) for at, p in enumerate(parts))
 
 
-def _visible(value: Any) -> Any:
-    return escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 def page_engine(*more: Traversable) -> Environment:
     """Return the templates of pages, which escape every text.
 
@@ -41,7 +37,7 @@ def page_engine(*more: Traversable) -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        finalize=_visible,
+        finalize=lambda v: escape(v) if isinstance(v, str) and not isinstance(v, Markup) else v,
         loader=FunctionLoader(load),
     )
     engine.filters["code"] = _code

@@ -94,8 +94,7 @@ class FreeQuestion:
         return looks * self._released, lines * self._columns(claim)
 
     def _claim(self, mechanism: Mechanism) -> Post:
-        claim: Post = mechanism.bind(self.release.released, self.release.stages[0].metric)  # type: ignore[assignment]
-        return claim
+        return mechanism.bind(self.release.released, self.release.stages[0].metric)  # type: ignore[return-value]
 
     @property
     def _width(self) -> int:

@@ -5,8 +5,9 @@ Its modules are imported when a name of theirs is first used: a budget alone nee
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from opendp_sim.core.system.lazy_import import door
 
 if TYPE_CHECKING:
     from opendp_sim.sklearn._validation.refusals import (
@@ -53,45 +54,33 @@ __all__ = [
     "private_score",
 ]
 
-_WHERE = {
-    "Budget": "budget",
-    "Cost": "model_selection",
-    "DPKNeighborsClassifier": "neighbors",
-    "DPKernelClassifier": "linear_model",
-    "DPKernelDensity": "kernel_density",
-    "DPLogisticRegression": "linear_model",
-    "DPNearestCentroid": "nearest_centroid",
-    "DPOneClass": "one_class",
-    "DPRidge": "linear_model",
-    "DPSearch": "model_selection",
-    "EXPECTED_FAILED_CHECKS": "expected_failures",
-    "EstimatorRefused": "_validation.refusals",
-    "HashFold": "model_selection",
-    "InputRefused": "_validation.refusals",
-    "InputTypeRefused": "_validation.refusals",
-    "NoiseDecidesWarning": "base",
-    "PlanRefused": "_validation.refusals",
-    "PrivateScore": "metrics",
-    "PublicScaler": "preprocessing",
-    "cost_of": "model_selection",
-    "expected_failed_checks": "expected_failures",
-    "make_pipeline": "model_selection",
-    "private_score": "metrics",
-}
+_found = door(
+    __name__,
+    {
+        "_validation.refusals": "EstimatorRefused InputRefused InputTypeRefused PlanRefused",
+        "base": "NoiseDecidesWarning",
+        "budget": "Budget",
+        "expected_failures": "EXPECTED_FAILED_CHECKS expected_failed_checks",
+        "kernel_density": "DPKernelDensity",
+        "linear_model": "DPKernelClassifier DPLogisticRegression DPRidge",
+        "metrics": "PrivateScore private_score",
+        "model_selection": "Cost DPSearch HashFold cost_of make_pipeline",
+        "nearest_centroid": "DPNearestCentroid",
+        "neighbors": "DPKNeighborsClassifier",
+        "one_class": "DPOneClass",
+        "preprocessing": "PublicScaler",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"opendp_sim.sklearn has no {name!r}; it offers {', '.join(__all__)}")
     try:
-        module = import_module(f"{__name__}.{_WHERE[name]}")
+        return _found(name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sklearn":
             raise
         text = f"{name} needs scikit-learn: pip install 'opendp_sim[sklearn]'."
         raise ModuleNotFoundError(text, name="sklearn") from None
-    globals()[name] = getattr(module, name)
-    return globals()[name]
 
 
 def __dir__() -> list[str]:

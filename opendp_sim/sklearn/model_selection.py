@@ -108,8 +108,7 @@ def grid_of(grid: Any) -> ParameterGrid:
 def splits_of(cv: Any) -> int:
     """Return the number of folds, or refuse unhashed ones (OS102)."""
     check_folds(cv)
-    found: int = cv.get_n_splits()
-    return found
+    return cv.get_n_splits()
 
 
 def _or_none(make: Callable[[], Any], *errors: type[Exception]) -> Any:
@@ -229,8 +228,7 @@ def _cost_of_one(est: Any) -> Cost:
     if isinstance(est, PrivateEstimator):
         return Cost((fit_loss(est),), est.unit)
     if hasattr(type(est), "private_cost"):  # and none that another library's wrapper hands on
-        found: Cost = est.private_cost()
-        return found
+        return est.private_cost()
     if type(est) is Pipeline:
         last = _cost_of_one(est.steps[-1][1])
         check_steps(est)

@@ -235,8 +235,7 @@ class _Asked:
         """Answer queries; they count whatever happens."""
         self.left -= len(queries)
         assert self.served is not None  # noqa: S101 - `predict` opened it
-        labels: tuple[str | int, ...] = self.served.session.ask({"x": queries}).labels
-        return labels
+        return self.served.session.ask({"x": queries}).labels
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse copies and pickles (OS407)."""

@@ -781,30 +781,13 @@ def unchanged(p: Json, state: State) -> Any:
 
 
 WHOLE = {
-    *(
-        "max_rows",
-        "repetitions",
-        "count_weight",
-        "buckets",
-        "thresholds",
-        "levels",
-        "bits",
-        "order",
-    ),
+    *("max_rows", "repetitions", "count_weight", "buckets", "thresholds", "levels", "bits"),
     *("dimension", "directions", "frequencies", "phases", "k", "k_max", "labels", "queries"),
-    *("max_items", "steps", "tau", "p"),
+    *("max_items", "steps", "tau", "p", "order"),
 }
 """Parameters that are whole numbers above 0."""
 REAL = {
-    "scale",
-    "bandwidth",
-    "bound",
-    "rho",
-    "epsilon",
-    "delta",
-    "share",
-    "accuracy",
-    "radius",
+    *("scale", "bandwidth", "bound", "rho", "epsilon", "delta", "share", "accuracy", "radius"),
     "side",
 }
 """Parameters that are numbers above 0."""
@@ -849,32 +832,17 @@ def step_after(key: str, p: Json, state: State) -> Any:
     return made
 
 
+def by_name(*functions: Any) -> dict[str, Any]:
+    """Return functions by their names."""
+    return {function.__name__: function for function in functions}
+
+
 STEPS: dict[str, Callable[[Json, State], Any]] = {
     "bound_contributions": unchanged,
-    **{
-        f.__name__: f
-        for f in (
-            select,
-            rescale,
-            clip_rows,
-            quantize,
-            jl_projection,
-            l1_embedding,
-            fourier_features,
-            vote_counts,
-            race_sketch,
-            paired_projections,
-            threshold_sketch,
-            distance_tree,
-            moment_tree,
-            moments_sketch,
-            slice_sketch,
-            second_moments,
-            fourier_sketch,
-            gauss_transform_sketch,
-            exponential_sum,
-        )
-    },
+    **by_name(select, rescale, clip_rows, quantize, jl_projection, l1_embedding, fourier_features),
+    **by_name(vote_counts, race_sketch, paired_projections, threshold_sketch, distance_tree),
+    **by_name(moment_tree, moments_sketch, slice_sketch, second_moments, fourier_sketch),
+    **by_name(gauss_transform_sketch, exponential_sum),
 }
 """By key: the type after a row map, or (type, blocks) of a sketch."""
 
@@ -1269,25 +1237,9 @@ LOSSES: dict[str, Callable[[Json, State, Any], Any]] = {
     "ind_knn": purse,
     "hybrid_knn": purse,
     "linear_regression": linear_model,
-    **{
-        f.__name__: f
-        for f in (
-            laplace,
-            linear_model,
-            choose_k,
-            peel,
-            gaussian_top_k,
-            stable_set,
-            stable_top_k,
-            gated_peel,
-            limited_domain,
-            noise_threshold,
-            noisy_max_gaussian,
-            top_stable,
-            pate_labels,
-            top_k,
-        )
-    },
+    **by_name(laplace, linear_model, choose_k, peel, gaussian_top_k, stable_set, stable_top_k),
+    **by_name(gated_peel, limited_domain, noise_threshold, noisy_max_gaussian, top_stable),
+    **by_name(pate_labels, top_k),
 }
 NORMS = {
     **dict.fromkeys(("laplace",), ("l1",)),

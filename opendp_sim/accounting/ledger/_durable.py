@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from opendp_sim.accounting.atomic_files import sync_folder
@@ -41,6 +41,22 @@ _LONG_AGO = 3600.0
 _MAGIC = b"SQLite format 3\0"
 LOCK = ".lock"
 """What is appended to the name of the file whose lock stands for the main one."""
+
+
+class Closing:
+    """Close at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        """Release what was opened."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        """Return it, open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
 
 
 def claimed(path: Path) -> FileLock:

@@ -95,8 +95,7 @@ def stores_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 def store_for(body: Mapping[str, Any], output: str) -> str | None:
     """Return the store of ``output`` that an entry pays for, or None."""
-    found: str | None = (body.get("stores") or {}).get(output, body.get("store"))
-    return found
+    return (body.get("stores") or {}).get(output, body.get("store"))
 
 
 # --- reading what a file says ---------------------------------------------------------------------

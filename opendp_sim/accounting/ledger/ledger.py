@@ -30,6 +30,7 @@ from opendp_sim.accounting.claim_text import (
 )
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.file_schemas import time_now
+from opendp_sim.accounting.ledger._durable import Closing
 from opendp_sim.accounting.ledger._entries import (
     LEDGER_FORMAT,
     Entry,
@@ -56,7 +57,7 @@ def _tables(path: str | Path) -> FileTables | PostgresTables:
     return PostgresTables(Path(path)) if is_shared(path) else FileTables(Path(path))
 
 
-class Ledger(LedgerHistory):
+class Ledger(LedgerHistory, Closing):
     """Charge and read an open ledger.
 
     In a file or a database. A context manager; threads may share it. What its entries say is in
@@ -137,14 +138,6 @@ class Ledger(LedgerHistory):
     def close(self) -> None:
         """Close and unlock; in a fork, do nothing."""
         self._tables.close()
-
-    def __enter__(self) -> Self:
-        """Enter."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close and unlock."""
-        self.close()
 
     # --- reading ----------------------------------------------------------------------------------
 

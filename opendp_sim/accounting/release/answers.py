@@ -54,8 +54,7 @@ class Answers(Table):
                 "OS602", "answers", expected="answers that came from `release.ask`",
                 got="answers without their release", hint="ask the release again.",
             )  # fmt: skip
-        found: Answers = self._again(question, parameters)
-        return found
+        return self._again(question, parameters)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Return columns with one row a query or class."""

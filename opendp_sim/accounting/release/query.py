@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +93,7 @@ def _bound(
             "OS702", question, expected="answers that can be asked further", got="final ones",
             hint="ask the release itself.",
         )  # fmt: skip
-    claim: Any = mechanism.bind(domain, release.stages[0].metric)
-    return claim  # type: ignore[no-any-return]
+    return cast("Post", mechanism.bind(domain, release.stages[0].metric))
 
 
 def _table(

@@ -529,8 +529,7 @@ def _added(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
     farthest = sum(max(abs(int(a.min(initial=0))), int(a.max(initial=0))) for a in (one, other))
     if farthest >= 2**63:
         raise _not_added("sums of cells below 2**63", "a larger one")
-    total: NDArray[np.int64] = np.add(one, other, dtype=np.int64)
-    return total
+    return np.add(one, other, dtype=np.int64)
 
 
 def noise_of_sum(one: Noise | None, other: Noise | None) -> Noise | None:
@@ -563,8 +562,7 @@ def _matrices(stage: Stage) -> Sequence[NDArray[np.generic]]:
 
 def _mechanism(step: Mapping[str, Any]) -> Mechanism:
     ((key, params),) = step.items()
-    mechanism: Mechanism = lookup(key).from_spec(params)
-    return mechanism
+    return lookup(key).from_spec(params)
 
 
 def _noise_to_json(noise: Noise) -> dict[str, Any]:

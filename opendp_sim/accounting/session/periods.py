@@ -13,12 +13,13 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.ledger._durable import (
+    Closing,
     OpenFile,
     Owned,
     checkpoint,
@@ -40,7 +41,7 @@ CREATE TABLE node (first INTEGER, last INTEGER, cells BLOB NOT NULL, PRIMARY KEY
 """
 
 
-class PeriodStore:
+class PeriodStore(Closing):
     """Keep what a stream goes on from.
 
     Args:
@@ -166,14 +167,6 @@ class PeriodStore:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse copies and pickles (OS407)."""
         raise stream_refusal("one open stream", "a copy of it")
-
-    def __enter__(self) -> Self:
-        """Return the open store."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store; what was committed stays."""
-        self.close()
 
     def close(self) -> None:
         """Close the file, then release the lock; in a fork, do nothing."""

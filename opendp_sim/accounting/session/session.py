@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 
+from opendp_sim.accounting.ledger._durable import Closing
 from opendp_sim.accounting.session.identity import StorePlace
 from opendp_sim.accounting.session.postgres import store_at
 from opendp_sim.core.claims import Interactive, Stable, Stage
@@ -28,7 +29,7 @@ from opendp_sim.domains.rows import Rows
 from opendp_sim.io.fold import collect_rows
 
 
-class Session:
+class Session(Closing):
     """Answer questions to a private dataset, each charged before its answer.
 
     A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
@@ -92,14 +93,6 @@ class Session:
             hint="hand questions to the session itself; another process opens the store when this one "
             "has closed it.",
         )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        """Return the open session."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store; it can be opened again."""
-        self.close()
 
     def close(self) -> None:
         """Close the store if it is open; in a fork, do nothing."""

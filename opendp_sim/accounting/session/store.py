@@ -16,12 +16,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.ledger._durable import (
+    Closing,
     OpenFile,
     Owned,
     checkpoint,
@@ -119,7 +120,7 @@ class SessionHistory:
 _FORMAT = "opendp_sim/session/4"
 
 
-class SessionStore(SessionHistory):
+class SessionStore(SessionHistory, Closing):
     """Store a session across processes.
 
     A context manager; nobody else can open it. What it says is in ``session_history``; here are
@@ -217,14 +218,6 @@ class SessionStore(SessionHistory):
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse copies and pickles (OS407)."""
         raise store_refusal("one open store", "a copy of it")
-
-    def __enter__(self) -> Self:
-        """Return the open store."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store; what was committed stays."""
-        self.close()
 
     def close(self) -> None:
         """Close the file, then release the lock; in a fork, do nothing."""

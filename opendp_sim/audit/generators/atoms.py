@@ -131,7 +131,7 @@ def _bits(domain: dp.Domain) -> ValueSource:
 
 def _bounds(domain: dp.Domain) -> tuple[Any, Any] | None:
     try:
-        return domain.bounds  # type: ignore[no-any-return]
+        return domain.bounds
     except Exception:  # noqa: BLE001
         return None
 

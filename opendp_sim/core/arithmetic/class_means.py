@@ -142,8 +142,7 @@ class ShrunkMeans:
     @property
     def prior(self) -> NDArray[np.float64]:
         """Return the sizes' share of the scores, shape (L,) (Lemma 3)."""
-        added: NDArray[np.float64] = self.within * np.log(self.sizes / self.sizes.sum())
-        return added
+        return self.within * np.log(self.sizes / self.sizes.sum())
 
     def leaders(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the two leading classes of each query, shape (q, 2).
@@ -163,8 +162,7 @@ class ShrunkMeans:
         if order.shape[1] < 2:
             return np.full(len(scores), np.inf)
         top = np.take_along_axis(scores, order, axis=1)
-        ahead: NDArray[np.float64] = top[:, 0] - top[:, 1]
-        return ahead
+        return top[:, 0] - top[:, 1]
 
     def gap_deviation(
         self, queries: NDArray[np.float64], order: NDArray[np.intp]
@@ -173,8 +171,7 @@ class ShrunkMeans:
         values = np.asarray(queries, dtype=np.float64) - self.centre
         if self.about is not None:  # exact, and no matter which two classes lead
             away = np.square(values - self.about).sum(axis=1)
-            exact: NDArray[np.float64] = np.sqrt(order.shape[1] * float(self.noise[0]) * away)
-            return exact
+            return np.sqrt(order.shape[1] * float(self.noise[0]) * away)
         width, variance = values.shape[1], np.zeros(len(values))
         own = np.square(self.means).sum(axis=1)
         along = public_product(values, self.means.T) - own

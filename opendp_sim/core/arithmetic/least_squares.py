@@ -123,5 +123,4 @@ def _slopes(
         risk = float((kept * found * found - 2.0 * along * found + taken).sum())
         if risk < best:
             best, chosen = risk, found
-    slopes: NDArray[np.float64] = (vectors * chosen).sum(axis=1)
-    return slopes
+    return (vectors * chosen).sum(axis=1)

@@ -45,5 +45,4 @@ def squared_norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     """Return the exact squared norm of integer rows, below 2**53."""
     if rows.dtype == np.float64:  # one call of BLAS a row: faster than einsum
         return np.asarray(products_of_rows(rows, rows), dtype=np.float64)
-    squares: NDArray[np.float64] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return squares
+    return np.einsum("ij,ij->i", rows, rows, dtype=np.float64)

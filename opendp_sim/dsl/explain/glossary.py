@@ -28,8 +28,7 @@ _LISTED = 12
 @cache
 def _glossary() -> dict[str, dict[str, Any]]:
     text = files("opendp_sim.dsl.explain").joinpath("glossary.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 @cache

@@ -8,6 +8,7 @@ import os.path
 import re
 import secrets
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path as File
 from typing import Any
 
@@ -71,9 +72,8 @@ def write_output(
                 lineterminator="\n",
                 quoting=csv.QUOTE_NONNUMERIC if spreadsheet else csv.QUOTE_MINIMAL,
             )
-            shown = inert if spreadsheet else _unchanged
-            writer.writerow(map(shown, names))
-            writer.writerows(map(shown, row) for row in rows)
+            lines = chain([names], rows)
+            writer.writerows((map(inert, line) for line in lines) if spreadsheet else lines)
     else:
         with replacing(path, "w") as stream:
             json.dump(_plain(_named(value, getattr(domain, "labels", None))), stream, indent=1)
@@ -88,10 +88,6 @@ Asian keyboards.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that a terminal or a reader of lines acts on."""
-
-
-def _unchanged(cell: Any) -> Any:
-    return cell
 
 
 def inert(cell: Any) -> Any:

@@ -25,8 +25,7 @@ def inlined(schema: Schema) -> Schema:
             value = value | {"anyOf": lists}
         return {k: walk(v) for k, v in value.items() if k != "title" or isinstance(v, dict)}
 
-    found: Schema = walk(schema)
-    return found
+    return walk(schema)
 
 
 def without_null(schema: Schema) -> Schema:

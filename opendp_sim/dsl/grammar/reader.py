@@ -33,16 +33,13 @@ from opendp_sim.dsl.text.yaml_document import Document, Span
 _DISCRETE, _ROUNDED = "gaussian", "rounded_gaussian"
 
 
-def rounded_stages(
-    stages: Mapping[str, StageDecl | None], notes: Notes
-) -> dict[str, StageDecl | None]:
-    """Return Gaussian stages under the rounded law of a ``gdp`` program."""
-    return {name: None if decl is None else _stage(decl, notes) for name, decl in stages.items()}
-
-
-def _stage(decl: StageDecl, notes: Notes) -> StageDecl | None:
+def _stage(decl: StageDecl | None, measure: str, notes: Notes) -> StageDecl | None:
+    """Return a stage with the noise that its share means."""
+    if decl is None:
+        return None
+    decl = decl.model_copy(update={"release": with_noise(decl.release, measure)})
     release = decl.release
-    if release is None or release.key != _DISCRETE:
+    if measure != "gdp" or release is None or release.key != _DISCRETE:
         return decl
     params = dict(release.params)
     if params.pop("sampler", "auto") == "opendp":
@@ -140,9 +137,7 @@ def _draft(
         missing(Spec.words()["flow"], body, Spec.words(), (), notes)
     _one_name_each(named, notes)
     measure = "" if privacy is None else privacy.measure
-    named["flow"] = _with_noise(named["flow"], measure)
-    if measure == "gdp":
-        named["flow"] = rounded_stages(named["flow"], notes)
+    named["flow"] = {n: _stage(decl, measure, notes) for n, decl in named["flow"].items()}
     good = {word: tuple(v for v in those.values() if v) for word, those in named.items()}
     program = Program(
         name=found.get("name", ""),
@@ -193,16 +188,6 @@ def _own_stages(
             named["flow"] = {**named["flow"], stage_of(name): stage}
             named["outputs"][name] = None if decl is None else decl.after_stage
     return own
-
-
-def _with_noise(
-    stages: Mapping[str, StageDecl | None], measure: str
-) -> dict[str, StageDecl | None]:
-    """Return stages with the noise that shares alone mean."""
-    return {
-        name: decl and decl.model_copy(update={"release": with_noise(decl.release, measure)})
-        for name, decl in stages.items()
-    }
 
 
 def _got(data: Any) -> str:

@@ -208,11 +208,14 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
     if noise is not None and record:
         whole, likes = whole_of(output, noise), is_predicted(output)
         unit = next((post.unit for post in reversed(posts) if post.unit), "")
-        if _compares_sums(last):
+        if last.key == "classify" and getattr(last, "rule", "") == "map":  # the largest sum's class
             classes = len(getattr(output.domain, "labels", None) or ())
             yield _lead(whole.times(1 / record), size(noise) if record != 1 else "", classes)
         if last.key in _SHARES and "least records" in expected:
-            yield _of_shares(whole, expected, sizes, decides=last.key not in DIRECT)
+            decide = "" if last.key in DIRECT else "; they decide the answer"
+            yield _mean(
+                whole, expected, 1.0, _SHARE, (decide, ""), sizes
+            )  # ``density.md``, Lemma 7
         if getattr(last, "mean", False):
             yield _of_means(whole, expected, record, unit, sizes, can_predict=likes)
         direct = last.key not in _DECIDING
@@ -347,14 +350,6 @@ def _percent(share: float) -> str:
     return f"{float(f'{100 * share:.2g}'):g}%"
 
 
-def _of_shares(
-    whole: Whole, expected: Mapping[str, float], sizes: tuple[int, int], *, decides: bool
-) -> ErrorForecast:
-    """State a mean kernel value's error at two sizes (``density.md``, Lemma 7)."""
-    decide = "; they decide the answer" if decides else ""
-    return _mean(whole, expected, 1.0, _SHARE, (decide, ""), sizes)
-
-
 def _of_means(
     whole: Whole,
     expected: Mapping[str, float],
@@ -416,11 +411,6 @@ def _mean(
     line = f"{WITHIN} within {first} of the answer {_if_rows(sizes)}"
     more = f", {second} with {sizes[1]:,}{more}"
     return replace(found, line=line, more=more, value=first)
-
-
-def _compares_sums(last: Any) -> bool:
-    """Return whether an answer is the largest sum's class."""
-    return last.key == "classify" and getattr(last, "rule", "") == "map"
 
 
 def safe_deviations(classes: int) -> float:

@@ -219,12 +219,6 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
     return last is not None
 
 
-def is_begun(plan: Plan) -> bool:
-    """Return whether the plan's ledger is there, or it charges none."""
-    path = None if ledger_terms(plan) is None else ledger_path(plan)
-    return path is None or is_there(path)
-
-
 def refuse_unbegun(plan: Plan, file: str, into: File | None = None) -> None:
     """Refuse a command whose ledger is not there (OS403).
 
@@ -232,7 +226,7 @@ def refuse_unbegun(plan: Plan, file: str, into: File | None = None) -> None:
     person to say, and no door without a confirmation asks one (``charge.md``, Lemma 5).
     """
     path = ledger_path(plan)
-    if is_begun(plan) or path is None:
+    if path is None or ledger_terms(plan) is None or is_there(path):
         return
     refuse_lost(plan, path, into)
     raise BudgetError(

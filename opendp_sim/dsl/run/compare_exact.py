@@ -203,8 +203,7 @@ def _means(sums: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
     sizes = np.array([len(rows)])
     if sums.shape[1] > 1 and rows.labels is not None:
         sizes = np.bincount(rows.labels, minlength=sums.shape[1])
-    means: NDArray[np.float64] = sums / np.maximum(sizes, 1)
-    return means
+    return sums / np.maximum(sizes, 1)
 
 
 def _labels(
@@ -264,5 +263,4 @@ def _distances(
             "OS607", "compare", expected="a kernel of l1, l2 or angle", got=distance,
             hint="compare by hand on public data.",
         )  # fmt: skip
-    found: NDArray[np.float64] = spatial.distance.cdist(left, right, _METRICS[distance])
-    return found
+    return spatial.distance.cdist(left, right, _METRICS[distance])

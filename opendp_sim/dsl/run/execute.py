@@ -139,8 +139,11 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
             if listed_program(waiting.path) == plan.program.hash:
                 waiting.done()  # such a run is simply repeated
             continue
-        reserved = _reserved(waiting, plan, ledger)
-        if reserved is None:
+        own = {"token": waiting.token, "program": plan.program.hash}
+        reserves = (
+            e for e in ledger.entries if e.kind == "reserve" and own.items() <= e.body.items()
+        )
+        if (reserved := next(reserves, None)) is None:
             continue  # another program's or ledger's: it goes on there
         charge = ledger.settlement_of(reserved)
         if charge is not None and ledger.outcome_of(charge) is not None:
@@ -160,20 +163,6 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
         got=str(resume),
         hint="`opendp-sim ledger show` lists charges without an outcome; name the folder with --into as "
         "the run did. A run that ended before its files were complete cannot be resumed.",
-    )
-
-
-def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
-    """Return the reserve of a folder's run."""
-    return next(
-        (
-            e
-            for e in ledger.entries
-            if e.kind == "reserve"
-            and e.body.get("token") == waiting.token
-            and e.body.get("program") == plan.program.hash
-        ),
-        None,
     )
 
 

@@ -437,15 +437,10 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
     sessions = sessions_of(plan)
     if name is None and len(sessions) == 1:
         return next(iter(sessions.values()))
-    if name not in sessions:
-        raise _no_session(plan, name)
-    return sessions[name]
-
-
-def _no_session(plan: Plan, name: str | None = None) -> SpecError:
-    names = list(sessions_of(plan))
-    return SpecError(
+    if name in sessions:
+        return sessions[name]
+    raise SpecError(
         "OS305", "outputs", expected="one output with `serve: session`, or its name",
-        got=(f"`{name}`, and " if name else "") + (", ".join(names) or "none") + " in the spec",
+        got=(f"`{name}`, and " if name else "") + (", ".join(sessions) or "none") + " in the spec",
         hint="write `outputs: {name: {from: stage, serve: session}}`, and name it if there are several.",
     )  # fmt: skip

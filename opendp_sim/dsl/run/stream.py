@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.ledger._durable import Closing
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.release.continual import (
@@ -165,7 +166,7 @@ def streamed(plan: Plan) -> ReleasePlan:
     return found[0]
 
 
-class Stream:
+class Stream(Closing):
     """Release one sketch that grows, period by period.
 
     A context manager. The whole stream is charged once, before its first record is read, and costs what
@@ -366,8 +367,7 @@ class Stream:
                 "OS902", "stream", expected="a sum", got="a failure inside a private function",
                 hint="the period stays open; add the table again.",
             )  # fmt: skip
-        cells: NDArray[np.int64] = sums[self._release.typed.name]
-        return cells
+        return sums[self._release.typed.name]
 
     # --- asking it ------------------------------------------------------------------------------
 
@@ -462,14 +462,6 @@ class Stream:
                     "a stream whose last period is known", "one that was interrupted: open it again"
                 )
             yield
-
-    def __enter__(self) -> Self:
-        """Return the open stream."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store; the stream can be opened again."""
-        self.close()
 
     def close(self) -> None:
         """Close the store, if it is open; in a fork, do nothing."""

@@ -189,8 +189,7 @@ def release_record(
         params.setdefault("delta", delta or 1e-9)
     if "distance" in cls.model_fields and 1 < distance <= _MOST_USERS:
         params.setdefault("distance", distance)
-    record: Mechanism = cls.from_spec(params)
-    return record
+    return cls.from_spec(params)
 
 
 def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:

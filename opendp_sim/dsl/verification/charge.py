@@ -87,8 +87,7 @@ def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
     """Return spent and left as JSON, in the certificate's form."""
     if "exact" not in stated:
         del found["spent"]["exact"]
-    whole: dict[str, Any] = json.loads(json.dumps(found))
-    return whole
+    return json.loads(json.dumps(found))
 
 
 # --------------------------------------------------------------------------------------------------

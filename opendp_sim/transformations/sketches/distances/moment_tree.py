@@ -98,7 +98,7 @@ class MomentLevels:
         check_fits("moment_tree", largest)
         fine = min(_FINENESS, 2 ** int(math.log2(LARGEST_FEATURE / largest)))
         whole = np.maximum(np.rint(ideal * fine), 1.0)
-        return np.frompyfunc(int, 1, 1)(whole)  # type: ignore[no-any-return]
+        return np.frompyfunc(int, 1, 1)(whole)
 
     @cached_property
     def centres(self) -> NDArray[np.int64]:

@@ -263,7 +263,7 @@ class RaceReader(PerClassReader):
     def _sizes(self, released: Arrays) -> NDArray[np.float64]:
         if "total" in released:
             return np.asarray(released["total"], dtype=np.float64) / self.mechanism.weight
-        return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)  # type: ignore[no-any-return]
+        return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes by class and their noise per cell deviation."""

@@ -131,7 +131,7 @@ def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         gap = pairs[:, :, 0] - pairs[:, :, 1]
         variance += np.square(gap).sum(axis=1) / (2 * half * (2 * half - 1))
         blocks, half = pairs.sum(axis=2), 2 * half
-    return variance + np.square(blocks[:, 0]) / (leaves * (2 * leaves - 1))  # type: ignore[no-any-return]
+    return variance + np.square(blocks[:, 0]) / (leaves * (2 * leaves - 1))
 
 
 def consistent(counts: NDArray[np.float64], height: int) -> NDArray[np.float64]:
