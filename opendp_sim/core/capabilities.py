@@ -354,7 +354,11 @@ class KernelSums(Protocol):
         ...
 
     def change(self, moved: float) -> float:
-        """Bound a kernel value's change when its distance changes by ``moved``."""
+        """Bound a kernel value's change when its distance changes by ``moved``.
+
+        A minimum of a multiple of it and a number, or a mean of such: so the root mean square of a change
+        is at most that of the distance's (Lemma 9 of ``density.md``).
+        """
         ...
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -320,6 +320,8 @@ class Post:
     """What an answer is counted in, for texts and axes: "records", "votes", "units of the columns"."""
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
     """The answers of a question that has several of different units, by name."""
+    likely: Mapping[str, float] = field(default_factory=dict)
+    """Of parts expected ``per record at most``, the root mean square where roundings are in no order."""
 
 
 Claim = Stable | Private | Interactive | Post

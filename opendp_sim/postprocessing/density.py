@@ -24,7 +24,10 @@ from opendp_sim.postprocessing._impl.ratios import interval_of_ratio
 
 _TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
 """Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
-COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records")
+COLUMNS = (
+    *("density", "noise_error", "sketch_error", "lower", "upper", "likely_lower", "likely_upper"),
+    *("records", "least_records"),
+)
 _OF_COUNT = 4.0
 """Deviations of the count that a class must exceed: an empty one does so 3 times in 100,000."""
 _OF_SUM = 16.0
@@ -41,10 +44,12 @@ class Density(Mechanism):
         Input: a release of a sketch that offers ``kernel_sums`` (``race_sketch``,
         ``fourier_sketch``, ...), and public queries of shape (q, d) in data units.
         Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
-        ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
-        within the noise), each of shape (q, L), L being the number of classes (1 without
-        ``per_label``). The interval holds noise, sketch and rounding to the grid. It is about the rows
-        as they were clipped and projected: `plan` shows what that may cost, beside those steps.
+        ``likely_lower``, ``likely_upper``, ``records`` (the released class sizes) and ``least_records``
+        (the size below which a class is within the noise), each of shape (q, L), L being the number of
+        classes (1 without ``per_label``). The interval holds noise, sketch and rounding to the grid,
+        however all roundings fall; the likely one where they are in no order (Lemma 9), as they are
+        unless values have few digits. Both are about the rows as they were clipped and projected:
+        `plan` shows what that may cost, beside those steps.
 
     Stability
         Not a transformation.
@@ -123,7 +128,8 @@ class Density(Mechanism):
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             asked = check_queries(domain, queries)
             read = with_public(self.public, self.key, domain, sums, deviation, asked)
-            return self._answer(read, released, asked, (noise, deviation, rounding, least))
+            fixed = rounding, likely_rounding(sums, domain)
+            return self._answer(read, released, asked, (noise, deviation, least), fixed)
 
         return Post(
             answer,
@@ -133,6 +139,7 @@ class Density(Mechanism):
             expected=expected,
             of_a_record=1.0,
             unit="a share of all records" if self.normalise else "records",
+            likely={"bias": float(likely_bias(sums)), "rounding": likely_rounding(sums, domain)},
         )
 
     def _loss(self, sums: KernelSums) -> float:
@@ -151,9 +158,14 @@ class Density(Mechanism):
         }
 
     def _answer(
-        self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, ...]
+        self,
+        sums: KernelSums,
+        released: Arrays,
+        queries: Any,
+        errors: tuple[float, float, float],
+        roundings: tuple[float, float],
     ) -> dict[str, NDArray[np.float64]]:
-        noise, deviation, rounding, of_laplace = errors
+        noise, deviation, of_laplace = errors
         groups = self.groups if self.estimator == "median_of_means" else 1
         found = sums.estimate(released, queries, groups)
         loss = self._loss(sums)
@@ -161,8 +173,10 @@ class Density(Mechanism):
         lower, upper = part.values - part.reach, part.values + part.reach
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
-        bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
-        shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
+        sure, likely = roundings
+        usual = np.reshape(likely_bias(sums, queries), (-1, 1)) + likely
+        bias = np.reshape(sums.bias(queries), (-1, 1)) + sure
+        records = np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation
         if self.normalise:
             together, of_count = sums.with_count() * deviation**2, (factor * deviation) ** 2
             low, high = part.ends_of_mean(sizes, together, of_count)
@@ -170,13 +184,16 @@ class Density(Mechanism):
             lower = np.where(seen, low, np.minimum(lower, 0.0))  # Lemmas 8 and 2
             upper = np.where(seen, high, np.maximum(upper, 0.0))
             part = part.mean(sizes, least, together, of_count)
-            shift = bias * np.ones_like(sizes)
+            records = np.ones_like(sizes)
+        shift, own = bias * records, part.quantile * usual * records
         columns = (
             part.values,
             np.sqrt(part.noise_variance),
             np.sqrt(part.sketch_variance),
             lower - shift,
             upper + shift,
+            np.maximum(part.values - np.hypot(part.values - lower, own), lower - shift),
+            np.minimum(part.values + np.hypot(upper - part.values, own), upper + shift),
             np.broadcast_to(sizes, part.values.shape).copy(),
             np.full_like(part.values, least),
         )
@@ -271,6 +288,20 @@ def rounding_bound(sums: KernelSums, domain: Domain) -> float:
     """Bound the kernel change by rounding record and query (Lemma 4)."""
     rows = getattr(domain, "queries", None)
     return sums.change(rows.moved(sums.distance)) if isinstance(rows, GridRows) else 0.0
+
+
+def likely_bias(sums: KernelSums, queries: Any = None) -> Any:
+    """Return the root mean square of a sketch's bias, or its bound."""
+    known = getattr(sums, "likely_bias", sums.bias)
+    return known(queries)
+
+
+def likely_rounding(sums: KernelSums, domain: Domain) -> float:
+    """Return the root mean square of ``rounding_bound`` (Lemma 9)."""
+    rows = getattr(domain, "queries", None)
+    if not isinstance(rows, GridRows):
+        return 0.0
+    return sums.change(rows.moved(sums.distance) / math.sqrt(6.0))
 
 
 def least_records(of_count: float, of_sum: float) -> float:

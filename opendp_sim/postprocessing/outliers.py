@@ -106,6 +106,7 @@ class Outliers(Mechanism):
             by_query=self.public != "queries",
             output=AnswerColumns(COLUMNS, sums.labels),
             expected=density.expected,
+            likely=density.likely,
             of_a_record=density.of_a_record,
             unit=density.unit,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import special
@@ -179,3 +181,35 @@ def test_densities_with_public_points_cover_beside_them(name):
     Of 100,000 records in one place .03 to .5 of 95 % intervals covered. Fixed seeds: never by chance.
     """
     assert campaign.pointed(name, 50, 0.0005, 6) == 1.0
+
+
+def test_likely_intervals_cover_roundings_in_no_order():
+    """Almost without noise, so that roundings are all there is; those of one row, many times, are the most."""
+    for kind in ("a cloud", "one place", "whole numbers to 64", "flights"):
+        likely, _, sure, near, wide, _ = campaign.likely_covered(kind, 20, None, 3)
+        assert likely == sure == 1.0
+        assert near < wide / 3
+
+
+def test_whole_numbers_of_few_digits_in_one_place_are_covered_by_the_sure_interval_alone():
+    """The stated condition: phases lose the same part for all rows, and one way."""
+    likely, _, sure, *_ = campaign.likely_covered("whole numbers in one place, to 64", 20, None, 6)
+    assert sure == 1.0
+    assert likely < 0.95
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_likely_intervals_lie_within_the_sure_ones_and_hold_the_answer(normalise):
+    rows = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    sketch = lookup("fourier_sketch")(
+        frequencies=2000, kernel={"gaussian": {"bandwidth": 0.3}}, seed=1
+    )
+    for bits, noise in ((8, 0.01), (12, 50.0), (20, 1e6)):
+        of = release([lookup("quantize")(bits=bits), sketch], (-1.0, 1.0), rows, noise)
+        query = lookup("density")(normalise=normalise).bind(of.released, Symmetric())
+        asked = np.concatenate([rows[:20], [[3.0, 3.0]]])  # the last one beyond the box
+        found = query.function(of.arrays, of.queries(asked))
+        ends = (found[f"{name}lower"] for name in ("", "likely_"))
+        tops = (found[f"{name}upper"] for name in ("likely_", ""))
+        order = [*ends, found["density"], *tops]
+        assert all((low <= high).all() for low, high in pairwise(order))

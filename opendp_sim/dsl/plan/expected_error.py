@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,8 @@ def whole_of(output: OutputType, noise: float) -> Whole:
     cuts = {stage.mechanism.key for stage in output.stage.stages}
     if drawn["projection"]:
         cuts.discard("jl_projection")
-    return Whole(noise, drawn, fixed, tuple(key for key in _CUTS if key in cuts))
+    likely = {word: value for post in output.posts for word, value in post.likely.items()}
+    return Whole(noise, drawn, fixed, tuple(key for key in _CUTS if key in cuts), likely)
 
 
 def _cut_off(whole: Whole) -> str:
@@ -325,10 +326,11 @@ def _of_sums(
         return ErrorForecast(line, f", by noise, in {unit}{last}", value, unit, whole)
     found = ErrorForecast("", unit=rows.strip() or unit, errors=whole, sizes=sizes)
     first, second = (f"±{few_digits(found.at(of) or 0.0)}{rows}" for of in sizes)
-    line = f"{WITHIN} of {counted} within {first} {_if_rows(sizes)}"
+    near = _likely(found, lambda value: f"±{few_digits(value)}")
+    line = f"{WITHIN} of {counted} within {first}{near} {_if_rows(sizes)}"
     if not counts:
         most = few_digits(sizes[0] * record)
-        line = f"{WITHIN} of sums within {first} of at most {most} {_if_rows(sizes)}"
+        line = f"{WITHIN} of sums within {first} of at most {most}{near} {_if_rows(sizes)}"
     each = ", ".join(
         f"{_percent(value) if counts else f'{size(value)} for each row'} by {word}"
         for word, value in whole.parts()
@@ -336,9 +338,22 @@ def _of_sums(
     of = "" if counts else f", in {unit}"
     more = (
         f", {second} with {sizes[1]:,}{of}: noise ±{wide(noise)}{rows} whatever their number, and "
-        f"at most{' of all rows' if counts else ''} {each}{_cut_off(whole)}{last}"
+        f"at most{' of all rows' if counts else ''} {each}{_cut_off(whole)}{_SURE if near else ''}{last}"
     )
     return replace(found, line=line, more=more, value=first)
+
+
+_SURE = (
+    ". The first is sure, however roundings fall; the likely one holds where they are in no order, as "
+    "they are unless values have few digits"
+)
+"""What the two errors of a line promise."""
+
+
+def _likely(found: ErrorForecast, shown: Callable[[float], str]) -> str:
+    """Return the words of the likely error, or an empty text."""
+    near = found.likely(found.sizes[0])
+    return "" if near is None else f", likely {shown(near)}"
 
 
 def _worst(can_predict: bool) -> str:
@@ -387,11 +402,11 @@ def _mean(
     more = (
         f"{of}: noise ±{size(WIDE * whole.noise)} divided by the number of rows{most}"
         f"{_cut_off(whole)}. That number is noisy too, by ±{wide(divisor)}: the part of the answer. A "
-        f"class of fewer than {few} rows is divided by that number: its answers are too near to 0{last}"
+        f"class of fewer than {few} rows is divided by that number: its answers are too near to 0"
     )
     found = ErrorForecast(
         "",
-        more,
+        f"{more}{last}",
         unit=unit,
         errors=whole,
         least=least,
@@ -408,8 +423,9 @@ def _mean(
     if least > sizes[0]:
         line = f"{WITHIN} within {second} of the answer, with {sizes[1]:,} rows; under {few} only noise"
         return replace(found, line=line, value=second)
-    line = f"{WITHIN} within {first} of the answer {_if_rows(sizes)}"
-    more = f", {second} with {sizes[1]:,}{more}"
+    near = _likely(found, lambda value: f"±{shown(value)}")
+    line = f"{WITHIN} within {first} of the answer{near} {_if_rows(sizes)}"
+    more = f", {second} with {sizes[1]:,}{more}{_SURE if near else ''}{last}"
     return replace(found, line=line, more=more, value=first)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ WITHIN = "95%"
 """How often an answer is within the error that a line states, on every first screen."""
 WIDE = 2.12
 """Deviations within which that share of an error is: 1.96 of a normal one, 2.12 of a Laplace one."""
+_NEARER = 0.9
+"""Part of the sure error below which a likely one is stated beside it."""
 BESIDE = (100, 10_000)
 """Numbers of records that an error is stated for where the program expects none."""
 
@@ -42,12 +44,14 @@ class Whole:
         drawn: by word, the most that the deviation grows with each record.
         fixed: by word, the most that the sum is moved with each record.
         cuts: steps whose share is not known.
+        likely: by word of ``fixed``, the root mean square of the move where roundings are in no order.
     """
 
     noise: float
     drawn: Mapping[str, float]
     fixed: Mapping[str, float]
     cuts: tuple[str, ...] = ()
+    likely: Mapping[str, float] = field(default_factory=dict)
 
     def at(self, records: int) -> float:
         """Bound the whole root mean square error with ``records`` records."""
@@ -59,11 +63,23 @@ class Whole:
         fixed = records * sum(self.fixed.values())
         return WIDE * (self.at(records) - fixed) + fixed
 
+    def likely_within(self, records: int) -> float:
+        """Return the same for roundings in no order.
+
+        Lemma 9 of ``density.md``.
+        """
+        moved = sum(min(self.likely.get(word, most), most) for word, most in self.fixed.items())
+        drawn = (records * value for value in self.drawn.values())
+        near = WIDE * math.hypot(self.noise, records * moved, *drawn)
+        return min(near, self.within(records))
+
     def times(self, factor: float) -> Whole:
         """Return the errors in another unit."""
-        drawn = {word: factor * value for word, value in self.drawn.items()}
-        fixed = {word: factor * value for word, value in self.fixed.items()}
-        return Whole(factor * self.noise, drawn, fixed, self.cuts)
+        drawn, fixed, likely = (
+            {word: factor * value for word, value in part.items()}
+            for part in (self.drawn, self.fixed, self.likely)
+        )
+        return Whole(factor * self.noise, drawn, fixed, self.cuts, likely)
 
     @property
     def has_parts(self) -> bool:
@@ -152,6 +168,24 @@ class ErrorForecast:
         noise = math.hypot(alone, own) if self.independent else alone + own
         return replace(self.errors, noise=noise).within(records) / records
 
+    def likely(self, records: int) -> float | None:
+        """Return what 95% of the errors are likely within, with ``records`` rows.
+
+        ``at`` holds however roundings fall, all the same way too; this where they are in no order, as
+        they are unless values have few digits (Lemma 9 of ``density.md``). Of a mean, without what its
+        noisy number of rows adds.
+
+        Returns:
+            The bound, in ``unit``; None where it is not known in advance, or not below ``at``.
+        """
+        if self.errors is None or not self.errors.likely or records < max(self.least or 0.0, 1.0):
+            return None
+        divisor = 1 if self.least is None else records
+        sure, likely = (
+            bound(records) / divisor for bound in (self.errors.within, self.errors.likely_within)
+        )
+        return likely if likely < _NEARER * sure else None
+
     def _from_centre(self, answer: float | Sequence[float]) -> float:
         """Return how far a mean is from its centre, within bounds."""
         far = np.abs(np.asarray(answer, dtype=float) - np.array(self.centres))
@@ -164,6 +198,7 @@ class ErrorForecast:
             "noise": self.noise,
             "parts": self.parts,
             "at": {str(records): self.at(records) for records in self.sizes},
+            "likely": {str(records): self.likely(records) for records in self.sizes},
             "least": self.least,
             "divisor": None if self.least is None else WIDE * self.divisor,
             "largest": None if self.least is None else self.largest,

@@ -35,7 +35,13 @@ from opendp_sim.dsl.plan.expected_error import (
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import reference
 from opendp_sim.dsl.run.predict import predict_errors
-from opendp_sim.dsl.types.error_terms import BESIDE, as_predicted, at_least, few_digits
+from opendp_sim.dsl.types.error_terms import (
+    BESIDE,
+    ErrorForecast,
+    as_predicted,
+    at_least,
+    few_digits,
+)
 from tests._plans import planned
 from tests.transformations.sketches.distances._distance_tools import Made, some_rows
 
@@ -335,3 +341,36 @@ def test_expected_records_of_a_stage_hold_for_the_stages_behind_it():
     plans = (sim.plan(one) for one in (before, here, other))
     sizes = [how_wrong(plan)["density"].sizes for plan in plans]
     assert sizes == [(5000, 50_000), (5000, 50_000), (700, 7000)]
+
+
+def test_a_plan_says_the_likely_error_beside_the_sure_one():
+    def told(columns, size):
+        bounds = dict.fromkeys("abcde"[:columns], (0, 1))
+        plan = sim.density(bounds, bandwidth=0.1, epsilon=1.0, size=size).plan
+        return plan.forecast()["density of release"]
+
+    large = told(2, 3_000_000)
+    near, sure = large.likely(3_000_000), large.at(3_000_000)
+    assert near is not None
+    assert sure is not None
+    assert near < sure / 3
+    assert f"±{few_digits(sure)} rows, likely ±{few_digits(near)} (if" in large.line
+    assert "The first is sure, however roundings fall" in large.more
+    assert large.plain()["likely"]["3000000"] == near
+    assert near == pytest.approx(
+        2.12 * math.hypot(large.errors.noise, 3_000_000 * sum(large.errors.likely.values()))
+    )
+    for few in (told(2, 100), told(5, 20_000)):  # noise, and draws of which no law is known
+        assert few.likely(few.sizes[0]) is None
+        assert "likely" not in few.whole
+    shares = ErrorForecast("", errors=large.errors, least=1000.0)
+    assert shares.likely(999) is None
+    assert shares.likely(3_000_000) == pytest.approx(near / 3_000_000)
+
+
+def test_the_likely_error_is_never_above_the_sure_one():
+    whole = Whole(1.0, {"sampling": 0.5}, {"bias": 0.1, "rounding": 0.2}, likely={"bias": 7.0})
+    assert whole.likely_within(10) <= whole.within(10)
+    assert ErrorForecast("", errors=replace(whole, likely={})).likely(10) is None
+    assert Whole(1.0, {}, {"bias": 0.1}, likely={"bias": 0.01}).times(3).likely == {"bias": 0.03}
+    assert ErrorForecast("not known in advance").likely(100) is None

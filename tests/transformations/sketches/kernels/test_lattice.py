@@ -264,3 +264,25 @@ def test_the_total_of_the_finest_lattice_stays_in_int64():
     cells = built(claim, Rows(np.array([[0.0], [-(2.0**19)]])))
     assert int(cells["total"][0]) == 2 * reader.weight
     assert reader.totals(cells)[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_likely_bias_is_the_root_mean_square_of_one_rows_error(width):
+    """Lemma 7: of rows anywhere, one at a time, so that no two errors can cancel; Lemma 5 bounds each."""
+    domain = GridRows(width=width, unit=2.0**-20, lower=(0,), upper=(2**20,))
+    claim, sums = sketch(domain, 0.2)
+    draw = np.random.default_rng(width)
+    errors = []
+    for _ in range(100):
+        row = Rows(draw.integers(0, 2**20 + 1, (1, width)).astype(float))
+        near = Rows(np.clip(row.values + np.rint(draw.normal(0, 2**17, (20, width))), 0, 2**20))
+        cells = np.zeros(claim.output.size, dtype=np.int64)
+        claim.accumulate(row, cells)
+        found = sums.estimate(claim.output.split(cells), near).groups[0, 0]
+        far = np.linalg.norm(row.values - near.values, axis=1) * domain.unit
+        errors.append(found - np.exp(-np.square(far / 0.2)))
+    assert np.abs(errors).max() <= sums.bias()
+    assert sums.likely_bias() / 6 < np.sqrt(np.mean(np.square(errors))) < 1.1 * sums.likely_bias()
+    assert sums.likely_bias() < 0.6 * sums.bias()
+    outside = Rows(np.full((1, width), 1.5 * 2**20))
+    assert 0.0 < float(sums.likely_bias(outside)[0]) <= float(sums.bias(outside)[0])

@@ -535,9 +535,20 @@ class LatticeReader(PerClassReader):
 
         A float for all queries inside the box; else shape (q,), one a query.
         """
-        cut = 0.0 if len(self.lattice.tail) else self.lattice.rest
         rounding = math.sqrt(0.5) / LENGTH + (math.pi / _TABLE if self._rounded else 0.0)
-        own = cut + rounding * (float(self.shares.sum()) + self.lattice.zero)
+        return self._biased(rounding * (float(self.shares.sum()) + self.lattice.zero), queries)
+
+    def likely_bias(self, queries: Any = None) -> Any:
+        """Return the root mean square of what ``bias`` bounds (Lemma 7)."""
+        own = math.hypot(
+            1.0 / (math.sqrt(6.0) * LENGTH),
+            math.pi / (math.sqrt(3.0) * _TABLE) if self._rounded else 0.0,
+        )
+        return self._biased(own * math.sqrt(float(np.square(self.shares).sum())), queries)
+
+    def _biased(self, rounding: float, queries: Any) -> Any:
+        """Add what is cut off, and copies, to the rounding of features."""
+        own = rounding + (0.0 if len(self.lattice.tail) else self.lattice.rest)
         if queries is None:
             return own + self.lattice.alias
         beyond, margin = self._beyond(as_rows(queries).values), self._margin
