@@ -163,11 +163,12 @@ class LedgerHistory:
     def turn_of(self, store: str) -> str | None:
         """Return a store's last turn, "" if never opened, None if uncharged."""
         entries = self.entries
-        turns = [
-            e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store
-        ]
+        told = (e.body for e in reversed(entries) if e.kind == "session")
+        last = next((body for body in told if body["store"] == store), None)
+        if last is not None:
+            return str(last["turn"])
         paid = any(store in stores_of(e.body) for e in counting_entries(entries))
-        return turns[-1] if turns else ("" if paid else None)
+        return "" if paid else None
 
     def _broken(self, got: str) -> BudgetError:
         return refused(self.path, "an unbroken chain of entries", got, RESTORE)

@@ -64,17 +64,29 @@ class Ledger(LedgerHistory, Closing):
     ``history``; here is what is decided and written, in one transaction.
     """
 
-    def __init__(self, tables: FileTables | PostgresTables) -> None:
+    def __init__(
+        self, tables: FileTables | PostgresTables, known: LedgerHistory | None = None
+    ) -> None:
         self.path, self._tables = tables.path, tables
         self._genesis = ""  # as it was read first: it never changes
         self._known: list[Entry] = []  # what this process has read and verified
+        self._keeps = isinstance(known, Ledger) and known.path == tables.path
+        if self._keeps:  # that stays, though rows of a file could be edited
+            vars(self).update({name: vars(known)[name] for name in ("_genesis", "_known")})
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse copies and pickles (OS403), as the lock belongs to one object."""
         raise refused(self.path, "one open ledger", "a copy of it", "open the file again.")
 
     @classmethod
-    def open(cls, path: str | Path, terms: Terms | None = None, *, forget: bool = False) -> Self:
+    def open(
+        cls,
+        path: str | Path,
+        terms: Terms | None = None,
+        *,
+        forget: bool = False,
+        known: Ledger | None = None,
+    ) -> Self:
         """Open a ledger; with ``terms``, make it when it does not exist.
 
         Args:
@@ -82,6 +94,8 @@ class Ledger(LedgerHistory, Closing):
             terms: measure, unit and limit.
             forget: begin another ledger where one was and is lost. It records that it does: whatever was
                 charged to the lost one is in no total any more.
+            known: this ledger as this process had it open before. Entries that it verified are kept, and
+                only later ones are read: another history, or a cut one, does not follow them.
 
         Raises:
             BudgetError (OS403): missing, locked, foreign, broken, or made with other terms; no database.
@@ -89,7 +103,7 @@ class Ledger(LedgerHistory, Closing):
         """
         if terms is not None:
             terms.limit.check(terms.measure, "ledger.limit")
-        ledger = cls(_tables(path))
+        ledger = cls(_tables(path), known)
         born = {"name": secrets.token_hex(16)}
         if forget and not is_shared(path):
             born["anew"] = time_now()
@@ -101,7 +115,10 @@ class Ledger(LedgerHistory, Closing):
 
         def start() -> None:
             ledger._tables.open(None if terms is None else first, forget=forget)
-            ledger.verify()
+            if ledger._keeps:
+                ledger._read()
+            else:
+                ledger.verify()
             ledger._check_terms(terms)
 
         try:
@@ -152,13 +169,13 @@ class Ledger(LedgerHistory, Closing):
     def _upto(self, upto: int | None) -> Sequence[Entry]:
         """Return the entries up to a number."""
         known = self._known  # once: another thread may exchange the list
-        if upto is not None and self._tables.keeps and upto <= len(known):
+        if upto is not None and (self._tables.keeps or self._keeps) and upto <= len(known):
             return known[:upto]
         return super()._upto(upto)
 
     def _read(self, *, afresh: bool = False) -> tuple[Entry, ...]:
         before = [] if afresh else self._known
-        found = list(before) if self._tables.keeps else []
+        found = list(before) if self._tables.keeps or self._keeps else []
         genesis, head, rows = self._tables.rows(len(found))
         if genesis != (self._genesis or genesis):
             raise self._broken("other terms than before")

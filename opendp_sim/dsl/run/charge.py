@@ -103,8 +103,9 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
     spent again. A ledger that was begun anew, and says so, is not asked for what others were charged.
     """
     into = File(plan.program.folder) if folder is None else folder
-    known = {entry.hash for entry in ledger.entries}
+    known: set[str] = set()
     for found in _certificates(plan, into):
+        known = known or {entry.hash for entry in ledger.entries}
         charged = _charged_to(found, plan, ledger.path, known)
         if charged is None or ledger.forgets(charged[0]):
             continue
@@ -300,11 +301,13 @@ class Transaction:
         folder: File | None = None,
         charged: Callable[[str], None] = lambda _text: None,
         head: str | None = None,
+        known: Ledger | None = None,
     ) -> Self:
         """Open the plan's ledger until ``stack`` closes.
 
         An older copy of ``store`` is refused; ``charged`` gets the words of what stands, before a signal
-        can stop the run. ``head`` is the ledger's when the run was confirmed, None for any.
+        can stop the run. ``head`` is the ledger's when the run was confirmed, None for any; ``known`` the
+        same ledger, as this process had it open before (``Ledger.open``).
 
         Raises:
             BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is
@@ -323,7 +326,7 @@ class Transaction:
         refuse_lost(plan, path, folder, store)
         if head and not is_there(path):
             raise another_head(path)  # before another one is made
-        ledger = stack.enter_context(Ledger.open(path, terms))
+        ledger = stack.enter_context(Ledger.open(path, terms, known=known))
         if head is not None:
             ledger.check_head(head)
         refuse_older(plan, ledger, folder)

@@ -213,6 +213,7 @@ class Stream(Closing):
         self._stages: tuple[Stage, ...] = release.typed.stages
         self._owner, self._lost, self._lock = os.getpid(), False, threading.RLock()
         self._folder = File(into)
+        self._ledger: Ledger | None = None  # as it was open last, with the entries read so far
         self._rehearse()
         with ExitStack() as undo:
             self._make_folder()
@@ -267,7 +268,8 @@ class Stream(Closing):
             if ledger is None:
                 return
             if not is_shared(ledger.path):
-                undo.callback(claimed_name(ledger.path, mark.name))
+                with _of_a_stream():
+                    undo.callback(claimed_name(ledger.path, mark.name))
             if not is_paid(ledger, mark):
                 if self._store.period:
                     raise _unpaid()
@@ -278,7 +280,12 @@ class Stream(Closing):
             self._tell(ledger)
 
     def _transaction(self, stack: ExitStack) -> Transaction:
-        return Transaction.open(self.plan, stack, store=self._store.mark, folder=self._folder)
+        with _of_a_stream():
+            made = Transaction.open(
+                self.plan, stack, store=self._store.mark, folder=self._folder, known=self._ledger
+            )
+        self._ledger = made.ledger
+        return made
 
     def _tell(self, ledger: Ledger) -> None:
         """Write the store's turn into its ledger, unless a copy's was first."""
@@ -482,6 +489,21 @@ class Stream(Closing):
             f"Stream(period {whole} of {tree.periods}; {tree.levels} levels, base {tree.base}; noise of "
             f"periods 1 to t is {error:.3g} times one release's, as a root mean square)"
         )
+
+
+@contextmanager
+def _of_a_stream() -> Iterator[None]:
+    """Restate refusals of a session's store as those of a stream."""
+    refused: BudgetError | None = None
+    try:
+        yield
+    except BudgetError as error:
+        if error.where != "session.store":
+            raise
+        got = "an older copy, or one of which a copy went on" if "older" in error.got else error.got
+        refused = stream_refusal("the folder as its last period left it", got)
+    if refused is not None:
+        raise refused
 
 
 def _unpaid() -> BudgetError:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import json
 import os
 import pickle
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
+from opendp_sim.accounting.ledger import ledger as ledger_module
 from opendp_sim.accounting.session import periods as store_module
 from opendp_sim.accounting.session.periods import PeriodStore
 from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError, SpaceError
@@ -292,8 +295,25 @@ def test_an_older_copy_is_refused(tmp_path: Path, files: str) -> None:
     if files == "removed":
         (tmp_path / "s/0001-0002.npz").unlink()
         (tmp_path / "s/0002-0002.npz").unlink()
-    with pytest.raises(BudgetError, match="OS407"), begun(tmp_path / "s", **words):
+    with pytest.raises(BudgetError, match="OS407") as caught, begun(tmp_path / "s", **words):
         pass
+    assert caught.value.where == "stream"
+    assert "--store" not in caught.value.hint
+
+
+def test_a_copy_beside_an_open_stream_is_refused_as_a_stream(tmp_path: Path) -> None:
+    words = {"ledger": str(tmp_path / "l")}
+    with begun(tmp_path / "s", **words) as found:
+        found.add(ONE)
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    with (
+        begun(tmp_path / "s", **words),
+        pytest.raises(BudgetError, match="OS407") as caught,
+        begun(tmp_path / "copy", **words),
+    ):
+        pass
+    assert caught.value.where == "stream"
+    assert "--store" not in caught.value.hint
 
 
 def test_of_two_copies_that_add_a_period_at_once_one_is_refused(
@@ -457,3 +477,61 @@ def test_trouble_before_the_charge_costs_nothing(
     with pytest.raises(Killed), begun(tmp_path / "s", **words):
         pass
     assert not (tmp_path / "l").exists()
+
+
+# --- what a period costs ------------------------------------------------------------------------------------
+
+
+def test_a_period_reads_the_ledgers_new_entries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each period opens the ledger anew, and checked every entry again: 45 ms of CPU for 15 at 1,000 entries."""
+    read: list[int] = []
+    real = ledger_module.read_entry
+
+    def counted(seq: int, *rest: Any) -> Any:
+        read.append(seq)
+        return real(seq, *rest)
+
+    with begun(tmp_path / "s", periods=8, ledger=str(tmp_path / "l")) as found:
+        with sim.Ledger.open(tmp_path / "l") as others:
+            for turn in range(20):
+                others.opened("another", str(turn))
+        monkeypatch.setattr(ledger_module, "read_entry", counted)
+        found.add(ONE)
+        assert read == list(range(3, 24))  # the others' 20, and its own
+        read.clear()
+        found.add(ONE)
+        assert read == [24]
+
+
+@pytest.mark.parametrize("edit", ["cut", "another"])
+def test_a_period_does_not_follow_another_history(tmp_path: Path, edit: str) -> None:
+    path = tmp_path / "l"
+    with begun(tmp_path / "s", periods=8, ledger=str(path)) as found:
+        found.add(ONE)
+        if edit == "another":
+            path.rename(tmp_path / "away")
+            with sim.Ledger.open(tmp_path / "away") as own:
+                terms = own.terms
+            sim.Ledger.open(path, terms, forget=True).close()
+        else:
+            with closing(sqlite3.connect(path)) as db, db:
+                db.execute("DELETE FROM entries WHERE seq = 3")
+                (last,) = db.execute("SELECT hash FROM entries WHERE seq = 2").fetchone()
+                told = json.dumps({"count": 2, "hash": last}, sort_keys=True, separators=(",", ":"))
+                db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (told,))
+        with pytest.raises(BudgetError, match="OS403"):
+            found.add(ONE)
+        assert found.period == 1
+
+
+def test_an_edited_entry_is_found_when_the_stream_is_opened(tmp_path: Path) -> None:
+    words = {"ledger": str(tmp_path / "l")}
+    with begun(tmp_path / "s", **words) as found:
+        found.add(ONE)
+        with closing(sqlite3.connect(tmp_path / "l")) as db, db:
+            db.execute("UPDATE entries SET body = replace(body, '0', '1') WHERE seq = 1")
+        found.add(ONE)  # what it decides by was read before the edit
+    with pytest.raises(BudgetError, match="OS403"), begun(tmp_path / "s", **words):
+        pass
