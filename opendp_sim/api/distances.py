@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, grid
 from opendp_sim.api.recipe import Recipe, goal
 from opendp_sim.api.recipe_spec import PrivacyOptions, StepDicts, recipe, recipe_function
+from opendp_sim.api.recommend import recommend
 from opendp_sim.core.errors import ParameterError, scalar_text
 
 _THRESHOLDS = 1024
 """On the widest column: grid bias of a 2048th of its range a record, at most."""
+_MOST = 2**13
+"""Thresholds at most where a size is stated: more take time."""
 
 
 @recipe_function(PrivacyOptions, 'distances({"lon": (-10, 40), "lat": (35, 70)}, norm="l2")')
@@ -38,7 +41,8 @@ def distances(
         label: the column of the classes; None for all records together.
         keys: every class that could occur; records of others are left out.
         seed: of the public directions of ``l2``; noise has no seed.
-        size: about how many records, from public knowledge, beside ``error``.
+        size: about how many records, from public knowledge, beside ``error``; alone, of ``l1``, the
+            mechanism and its numbers are those of ``recommend``, which have the least predicted error.
         error: what 95 % of sums are to be within, in the columns' unit: the least number of thresholds or
             directions is solved.
         **privacy: as for ``density``.
@@ -65,4 +69,12 @@ def distances(
             hint="of squared distances `sim.means` is for.",
         )  # fmt: skip
     told = None if label is None else (label, keys)
+    if error is None and size is not None and norm == "l1" and not _solved(privacy):
+        best = recommend("distances", columns, size=size, most=_MOST, **privacy).best
+        steps["l1"] = [{key: {**words, **by_class} for key, words in best.step.items()}]
     return recipe("distances", columns, told, [grid(columns), *steps[norm]], privacy)
+
+
+def _solved(privacy: Mapping[str, Any]) -> bool:
+    """Return whether epsilon is to be solved from an error."""
+    return isinstance(privacy.get("epsilon"), Mapping)

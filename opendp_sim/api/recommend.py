@@ -81,6 +81,7 @@ class Candidate:
         memory: a run's peak, in bytes, without the table.
         reason: what the error is made of, or why it is not known.
         plan: the plan; a plan knows no time.
+        step: the mechanism with all its parameters, as a spec has it.
     """
 
     mechanism: str
@@ -90,6 +91,7 @@ class Candidate:
     memory: int
     reason: str
     plan: Plan
+    step: Mapping[str, Any]
     _made: Builder
 
     def spec(self) -> str:
@@ -210,6 +212,7 @@ def recommend(
     keys: Sequence[str | int] | None = None,
     norm: Norm = "l1",
     k: int = 10,
+    most: int = 2 ** (_POWERS - 1),
     **privacy: Unpack[PrivacyOptions],
 ) -> Recommendation:
     """Rank the mechanisms that answer a question by predicted error.
@@ -230,6 +233,7 @@ def recommend(
             ``top`` every item, where that is public.
         norm: of ``distances``, ``l1``, ``l2`` or ``l2_squared``.
         k: of ``top``, how many items, in no order.
+        most: the largest of such whole numbers, where memory or time is short.
         **privacy: as for ``density``; ``measure`` is ``approx`` for ``top``.
 
     Returns:
@@ -247,7 +251,15 @@ def recommend(
     _check_norm(norm)
     given = None if keys is None else keys_of(keys)
     asked = _Asked(
-        question, _bounds(columns), size_of(size), given, norm, _k(k), bandwidth, privacy
+        question,
+        _bounds(columns),
+        size_of(size),
+        given,
+        norm,
+        _whole("k", k),
+        _whole("most", most),
+        bandwidth,
+        privacy,
     )
     if isinstance(asked.words.epsilon, Mapping):
         raise ParameterError(
@@ -283,6 +295,7 @@ class _Asked:
     keys: list[Any] | None
     norm: str
     k: int
+    most: int
     bandwidth: float | Mapping[str, float] | None
     privacy: Mapping[str, Any]
 
@@ -342,7 +355,7 @@ class _Asked:
         """Plan powers of two of a parameter while the error falls."""
         found: list[Candidate] = []
         refused = None
-        for value in (2**power for power in range(_POWERS)):
+        for value in (2**power for power in range(min(_POWERS, self.most.bit_length()))):
             try:
                 one = self._planned(cls, given, {name: value})
             except SimError as error:
@@ -382,11 +395,13 @@ class _Asked:
     def _planned(
         self, cls: type[Mechanism], given: Mapping[str, Any], chosen: Mapping[str, int]
     ) -> Candidate:
-        made = self._program(cls, {**given, **chosen})
+        words = {**chosen, **given}
+        made = self._program(cls, words)
         plan = made.plan()
         error, unit, reason = self._error(plan, cls)
         memory = memory_of(plan.types.values())
-        return Candidate(cls.key, chosen, error, unit, memory, reason, plan, made)
+        step = {cls.key: words}
+        return Candidate(cls.key, chosen, error, unit, memory, reason, plan, step, made)
 
     def _program(self, cls: type[Mechanism], params: Mapping[str, Any]) -> Builder:
         """Return the program of one release by a mechanism."""
@@ -502,13 +517,14 @@ def _check_norm(norm: Any) -> None:
         )  # fmt: skip
 
 
-def _k(given: Any) -> int:
-    """Return a number of items (OS101)."""
+def _whole(name: str, given: Any) -> int:
+    """Return a whole number from 1 on (OS101)."""
     found = python_value(given)
     if type(found) is not int or found < 1:
         raise ParameterError(
-            "OS101", "k", expected="a whole number from 1", got=scalar_text(given, 40), hint="k=10."
-        )
+            "OS101", name, expected="a whole number from 1", got=scalar_text(given, 40),
+            hint="k=10, most=8192.",
+        )  # fmt: skip
     return found
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from opendp_sim.api.recommend import Candidate, recommend
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
 from opendp_sim.dsl.plan.kernel_choice import grid_bits
+from opendp_sim.dsl.types.error_terms import few_digits
 from opendp_sim.io.csv_files import decompressed
 from opendp_sim.io.file_spec import FileOptions, kind_by_bytes, kind_by_name
 from opendp_sim.io.sql import tables_of
@@ -55,12 +59,13 @@ class _Recipe:
     item: bool = False
 
 
-def _released(step: str, note: str = "") -> str:
+def _released(step: str, note: str = "", why: str = "<WHY>") -> str:
     """Return the stage of one sketch with noise."""
     comment = f"   # {note}" if note else ""
     return f"""\
   noisy:
     from: records
+{why}\
     steps:
 <FIRST>      - {step}{comment}
     release: {{noise: gaussian, spend: 100%}}
@@ -71,21 +76,26 @@ def _asked(post: str, file: str = "release") -> str:
     return f"opendp-sim answer out/{file}.npz --queries places.csv --post {post}"
 
 
-_KERNEL = "frequencies: 2000, kernel: {gaussian: {bandwidth: 0.07}}, seed: 0"
 _FORMS = {
-    "density": _Recipe(_released(f"fourier_sketch: {{{_KERNEL}}}"), then=_asked("density")),
-    "classes": _Recipe(
-        _released(f"fourier_sketch: {{{_KERNEL}, per_label: true}}"),
-        then=_asked("classify"),
-        label=True,
-    ),
+    "density": _Recipe(_released("<SKETCH>"), then=_asked("density")),
+    "classes": _Recipe(_released("<SKETCH>"), then=_asked("classify"), label=True),
     "means": _Recipe(
         _released("moments_sketch: {per_label: true}", "any number of columns"),
         then=_asked("nearest_class"),
         label=True,
     ),
     "regression": _Recipe(
-        _released("second_moments: {}", "the last of the features is predicted"),
+        """\
+  rows:
+    from: records
+    steps:
+<FIRST>  noisy:
+    from: rows
+<WHY>\
+    release:
+      mechanism: {linear_regression: {}}   # the last of the features is predicted
+      spend: 100%
+""",
         then=_asked("regress"),
     ),
     "top": _Recipe(
@@ -96,7 +106,8 @@ _FORMS = {
       - vote_counts: {item: <ITEM>}       # of one person each item counts once
   noisy:
     from: votes
-    release: {mechanism: {top_k: {k: 10, ranked: true}}, spend: 100%}
+<WHY>\
+    release: {mechanism: {<SKETCH>}, spend: 100%}
 """,
         "  release: {from: noisy, save: out/release.json}\n",
         measure="approx",
@@ -110,7 +121,7 @@ _FORMS = {
 <FIRST>  noisy:
     from: rows
     release:
-      mechanism: {ind_knn: {queries: 500, size: ???}}   # size: about how many records, publicly known
+      mechanism: {ind_knn: {queries: 500, size: <SIZE>}}   # size: about how many records, publicly known
       spend: 100%
 """,
         """\
@@ -124,30 +135,33 @@ _FORMS = {
         label=True,
     ),
     "audit": _Recipe(
-        _released("moments_sketch: {per_label: true}", "or the steps that you have doubts about"),
+        _released(
+            "moments_sketch: {per_label: true}", "or the steps that you have doubts about", why=""
+        ),
         then="opendp-sim audit FILE   (before `apply`: it opens no data, and draws records of its own)",
         label=True,
     ),
     "dashboard": _Recipe(
-        f"""\
+        """\
   rows:
     from: records
     steps:
 <FIRST>  noisy_map:
     from: rows
+<WHY>\
     steps:
-      - fourier_sketch: {{{_KERNEL}}}
-    release: {{noise: gaussian, spend: 50%}}
+      - <SKETCH>
+    release: {noise: gaussian, spend: 50%}
   noisy_means:
     from: rows
     steps:
-      - moments_sketch: {{per_label: true}}
-    release: {{noise: gaussian, spend: 25%}}
+      - moments_sketch: {per_label: true}
+    release: {noise: gaussian, spend: 25%}
   noisy_counts:
     from: records
     steps:
-      - vote_counts: {{item: <LABEL>}}
-    release: {{noise: gaussian, spend: 25%}}
+      - vote_counts: {item: <LABEL>}
+    release: {noise: gaussian, spend: 25%}
 """,
         """\
   map: {from: noisy_map, save: out/map.npz}
@@ -173,7 +187,7 @@ data:
 privacy:
   unit: {add_remove: 1, of: <UNIT>}   # <UNITNOTE>
   measure: <MEASURE>
-  budget: {epsilon: 1.0, delta: 1.0e-6}
+  budget: {epsilon: <EPSILON>, delta: 1.0e-6}
 flow:
 <FLOW>\
 outputs:
@@ -430,10 +444,26 @@ def _stored_names(file: Path, kind: str) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------------------------
 
 
-def recipe_text(recipe: str, data: str | None, blank: str, header: Header | None = None) -> str:
+def recipe_text(
+    recipe: str,
+    data: str | None,
+    blank: str,
+    header: Header | None = None,
+    *,
+    size: int | None = None,
+    epsilon: float = 1.0,
+) -> str:
     """Return a recipe's spec, its ``data`` a hole without a file.
 
-    ``blank`` is the template of ``blank``.
+    The mechanism and its numbers are those of the least predicted error (``sim.recommend``).
+
+    Args:
+        recipe: one of ``RECIPES``.
+        data: the file of the records.
+        blank: the template of ``blank``.
+        header: what is publicly known of the file.
+        size: about how many records, from public knowledge; ``SUPPOSED`` where it is left out.
+        epsilon: of one run.
     """
     header = header or Header(kind_by_name(data or "") or "csv")
     names = header.names
@@ -476,6 +506,15 @@ def recipe_text(recipe: str, data: str | None, blank: str, header: Header | None
         "LABEL": label,
     }
     steps["FIRST"] = _PERSONS * bool(person) + _put(_FIRST, steps)
+    width = sum(_width(dtype) for _, dtype in shown)
+    steps["SIZE"] = "???" if size is None else str(size)
+    if "<WHY>" in form.flow:
+        question = _ASKED.get(recipe, recipe)
+        of = 1 if form.item else width
+        steps["SKETCH"], why = _chosen(question, of, size or SUPPOSED, epsilon)
+        why += " (each person has one row)" if person and not form.item else ""
+        why += " (at the whole budget; here it has half)" if recipe == "dashboard" else ""
+        steps["WHY"] = _why(why, supposed=size is None and recipe != "regression")
     return _put(
         _SPEC,
         {
@@ -489,9 +528,10 @@ def recipe_text(recipe: str, data: str | None, blank: str, header: Header | None
             if person
             else "or a column of role privacy_id: `opendp-sim explain unit`",
             "MEASURE": form.measure,
+            "EPSILON": repr(float(epsilon)),
             "FLOW": _put(form.flow, steps),
             "OUTPUTS": form.outputs,
-            "RECOMMEND": _recommended(recipe, len(shown)),
+            "RECOMMEND": _recommended(recipe, width, size, epsilon),
             "THEN": form.then or "the file out/release.json is the answer",
         },
     )
@@ -501,10 +541,66 @@ _ASKED = {"dashboard": "density", "audit": "means"}
 """Questions of recipes that have another name."""
 
 
-def _recommended(recipe: str, width: int) -> str:
+SUPPOSED = 10_000
+"""Records that a recipe's numbers are chosen for where no size is stated."""
+_NEAR = 0.07
+"""The bandwidth of a template's densities, in ranges."""
+_MOST = 2**13
+"""Frequencies and their like that a template takes at most: more were not measured, and take time."""
+
+
+@cache
+def _chosen(question: str, width: int, size: int, epsilon: float) -> tuple[str, str]:
+    """Return the step of the least predicted error, and why."""
+    near = _NEAR if question in ("density", "classes") else None
+    found = recommend(question, width, size=size, bandwidth=near, most=_MOST, epsilon=epsilon)
+    if not found.candidates:
+        return "", "no plan knows its error; it has less than the others where measured"
+    best = found.best
+    others = {one.mechanism: one for one in reversed(found.candidates)}
+    beside = [
+        f"{one.mechanism} {_error(one)}" for one in found.candidates if one in others.values()
+    ]
+    beside = [told for told in beside if not told.startswith(best.mechanism)]
+    told = f"95% of answers within {_error(best)}, {best.reason}"
+    if question == "top":
+        told, beside = best.reason, [f"by {one}" for one in beside]
+    than = f"; {', '.join(beside)}" if beside else ""
+    return _inline(best.step), f"with about {size:,} rows at epsilon {epsilon:g} {told}{than}"
+
+
+def _error(one: Candidate) -> str:
+    """Return a candidate's error; columns have their own ranges here."""
+    return (
+        f"{few_digits(one.error or 0.0)} {one.unit.replace('units of the columns', 'of a range')}"
+    )
+
+
+def _why(told: str, *, supposed: bool) -> str:
+    """Return comments of a stage that say why its mechanism is taken."""
+    more = "; `init --size` states how many there are" if supposed else ""
+    lines = textwrap.wrap(f"by `recommend`: {told}{more}", 100, break_on_hyphens=False)
+    return "".join(f"    # {line}\n" for line in lines)
+
+
+def _inline(step: Mapping[str, Any]) -> str:
+    """Return a step in one line of YAML."""
+    ((key, words),) = step.items()
+    return f"{key}: {_flow(words)}"
+
+
+def _flow(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return json.dumps(value)
+    return f"{{{', '.join(f'{name}: {_flow(one)}' for name, one in value.items())}}}"
+
+
+def _recommended(recipe: str, width: int, size: int | None, epsilon: float) -> str:
     """Return the command that ranks a recipe's mechanisms."""
     columns = "" if recipe == "top" else f" --columns {width}"
-    return f"opendp-sim recommend {_ASKED.get(recipe, recipe)}{columns} --size HOW_MANY"
+    budget = "" if epsilon == 1.0 else f" --epsilon {epsilon:g}"
+    asked = _ASKED.get(recipe, recipe)
+    return f"opendp-sim recommend {asked}{columns} --size {size or 'HOW_MANY'}{budget}"
 
 
 def _put(text: str, parts: Mapping[str, str]) -> str:

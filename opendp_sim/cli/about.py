@@ -157,11 +157,17 @@ def init_command(
             help="What the first line of a text file holds, names or record; default what its lines tell."
         ),
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**12, help="About how many records, from public knowledge."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="Of one run.")] = 1.0,
     json_: AsJson = False,
 ) -> None:
     """Write a commented template.
 
-    Its holes (???) fail `check` until they are filled in.
+    Its holes (???) fail `check` until they are filled in. The mechanism and its numbers are those of the
+    least predicted error at this size and epsilon, as `recommend` ranks them.
     """
     with handled(as_json_text=json_):
         if file is None:
@@ -183,7 +189,7 @@ def init_command(
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
-        text = recipe_text(recipe, data or None, TEMPLATE, header)
+        text = recipe_text(recipe, data or None, TEMPLATE, header, size=size, epsilon=epsilon)
         path.write_text(text, encoding="utf-8")
         note_written(file)
         then = f"opendp-sim check {file}"

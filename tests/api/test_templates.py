@@ -84,7 +84,7 @@ def test_the_list_of_items_counts_persons(tmp_path):
     lines = ["often,p1"] * 900 + [f"wide,p{n}" for n in range(200)]
     (tmp_path / "t.csv").write_text("item,person\n" + "\n".join(lines))
     found = sim.apply(file).results["release"]
-    assert list(found["item"]) == ["wide"]
+    assert found == ["wide"]
 
 
 def test_the_session_answers(tmp_path):
@@ -246,3 +246,68 @@ def test_a_database_has_its_table_and_its_columns(tmp_path):
     assert "its `table` is one of 'a', 'b'" in " ".join(found.output.split())
     assert "{sql: {file: t.db, table: ???}}" in (tmp_path / "two.yaml").read_text()
     assert file_header(tmp_path / "none.sqlite").kind == "sql"
+
+
+def test_init_takes_what_recommend_ranks_first_at_the_stated_size(tmp_path):
+    """Was `frequencies: 2000` whatever the size, the columns and the budget."""
+    (tmp_path / "w.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    few, many, wide = (
+        written(tmp_path / name, "--recipe", "density", *words)
+        for name, words in (
+            ("few", ["--size", "10000"]),
+            ("many", ["--size", "1000000", "--epsilon", "8"]),
+            ("wide", ["--data", str(tmp_path / "w.csv"), "--first-line", "names"]),
+        )
+        if (tmp_path / name).mkdir() is None
+    )
+    for text, columns, size, epsilon in ((few, 2, 10_000, 1.0), (many, 2, 10**6, 8.0)):
+        found = sim.recommend("density", columns, size=size, bandwidth=0.07, epsilon=epsilon)
+        best = found.best
+        assert f"{best.mechanism}: {{frequencies: {best.parameters['frequencies']}," in text
+        assert f"budget: {{epsilon: {epsilon}, delta" in text
+        told = " ".join(line.strip().removeprefix("# ") for line in text.splitlines())
+        assert f"by `recommend`: with about {size:,} rows at epsilon {epsilon:g} 95% of" in told
+        assert best.reason in told
+        assert "init --size" not in told
+    assert "frequencies: 8192," in wide  # recommend goes on to 65,536 and more: this is measured
+    assert "--size` states how many" in " ".join(wide.split("    # "))
+
+
+def test_a_session_takes_the_stated_size(tmp_path):
+    assert "size: 700}" in written(tmp_path, "--recipe", "session", "--size", "700")
+
+
+RECIPES_OF = {
+    "density": lambda columns, **words: sim.density(columns, bandwidth=0.1, **words),
+    "means": sim.means,
+    "distances": sim.distances,
+}
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize("question", RECIPES_OF)
+def test_recipes_are_within_a_twentieth_of_what_recommend_ranks_first(question, width, epsilon):
+    columns, size = {f"x{at}": (0.0, 1.0) for at in range(width)}, 20_000
+    words = {"bandwidth": 0.1} if question == "density" else {}
+    best = sim.recommend(question, columns, size=size, most=8192, epsilon=epsilon, **words).best
+    sized = {} if question == "means" else {"size": size}
+    told = RECIPES_OF[question](columns, epsilon=epsilon, **sized).plan.forecast()
+    asked = {"density": "density", "means": "mean", "distances": "distance"}[question]
+    (own,) = (one for name, one in told.items() if name.startswith(asked))
+    assert own.at(size) <= 1.05 * best.error
+
+
+def test_distances_of_a_stated_size_are_of_the_mechanism_of_least_error():
+    """Were 1,024 thresholds whatever the size and measure: 5 times the error under pure DP."""
+    words = {"measure": "pure", "delta": None, "epsilon": 1.0}
+    told = sim.distances({"x": (0, 1)}, size=20_000, **words).plan
+    assert "moment_tree" in told.to_yaml()
+    before = sim.distances({"x": (0, 1)}, **words).plan.forecast()["distance of release"]
+    assert told.forecast()["distance of release"].at(20_000) < before.at(20_000) / 3
+    by_class = sim.distances({"x": (0, 1)}, label="kind", keys=["a", "b"], size=20_000, **words)
+    assert "per_label: true" in by_class.plan.to_yaml()
+    solved = {"error": 50.0, "size": 20_000, "of": "distance"}
+    goal = sim.distances({"x": (0, 1)}, epsilon=solved, size=20_000)
+    assert "threshold_sketch" in goal.plan.to_yaml()

@@ -500,7 +500,8 @@ def _of_a_stream() -> Iterator[None]:
     except BudgetError as error:
         if error.where != "session.store":
             raise
-        got = "an older copy, or one of which a copy went on" if "older" in error.got else error.got
+        got = str(error.got)
+        got = "an older copy, or one of which a copy went on" if "older" in got else got
         refused = stream_refusal("the folder as its last period left it", got)
     if refused is not None:
         raise refused
