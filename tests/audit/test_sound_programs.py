@@ -17,11 +17,10 @@ import pytest
 from opendp_sim.audit import audit
 from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.native_laws import Law, is_shift
+from opendp_sim.audit.instrument.compare_tapes import clean_tapes
 from opendp_sim.audit.instrument.patch_rng import Holders, tapped
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.statistics.sampling import both_sides
-from opendp_sim.audit.trace.draw_tree import clean_tapes
 from tests.audit.opaque.kit import PURE, SYMMETRIC, lap, opaque, up, whole
 
 BRIEF = replace(
@@ -47,22 +46,6 @@ def traced(function: Any) -> tuple[Tape, int]:
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, [function]):
         return tape, clean_tapes(tape, function, PAIR)
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        chain(lambda x: min(max(x, 8), 10), 20.0),
-        chain(lambda x: x // 4, 8.0),
-        lap(3.0) >> (lambda v: v // 2),
-        lap(3.0) >> (lambda v: int(v >= 0)),
-    ],
-)
-def test_noise_behind_another_function_is_no_shift(odd: dp.Measurement) -> None:
-    real = dp.Measurement.__call__
-    law = Law("laplace", 1 / odd.map(1), whole=True, vector=False, carrier="i32")
-    assert not is_shift(law, odd, real)
-    assert is_shift(law, lap(law.scale), real)
 
 
 def test_records_that_an_inner_chain_rounds_away_are_not_priced() -> None:

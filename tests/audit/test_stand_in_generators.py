@@ -89,7 +89,7 @@ COPIES = (
 
 
 @pytest.mark.parametrize("program", COPIES)
-@pytest.mark.parametrize("mode", ["record", "bulk", "scout", "real"])
+@pytest.mark.parametrize("mode", ["record", "bulk", "real"])
 def test_copies_are_made_and_told(program: Callable[[Any], Any], mode: Any) -> None:
     """They raised; a copy draws what its original draws, so that no tape can follow it."""
     tape = Tape(None, np.random.default_rng(0))
@@ -125,12 +125,10 @@ def test_generators_are_different_objects_and_methods_of_their_class_are_drawn()
     with tapped(tape, functions_of(program)):
         _, draws = tape.run(program, [], "record")
         assert [draw.what for draw in draws] == ["rng.geometric(0.5,)()", "rng.random()()"]
-        for mode in ("bulk", "scout", "real"):
+        for mode in ("bulk", "real"):
             assert isinstance(tape.run(program, [], mode)[0], list)
         assert not tape.unseen
         assert type(tape.run(lambda _: np.random.default_rng(), [], "bulk")[0]) is not Proxy
-        with tape.common.common():
-            assert type(tape.run(lambda _: np.random.default_rng(), [], "bulk")[0]) is Proxy
 
 
 def test_a_generator_that_is_made_of_a_generator_is_that_one() -> None:
@@ -145,7 +143,7 @@ def test_a_generator_that_is_made_of_a_generator_is_that_one() -> None:
 
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, functions_of(program)):
-        for mode in ("record", "bulk", "scout", "real"):
+        for mode in ("record", "bulk", "real"):
             out = tape.run(program, [], mode)[0]
             assert out is True
     assert not tape.unseen

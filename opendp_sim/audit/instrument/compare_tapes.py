@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.outputs.encoding import Raised, unordered
+from opendp_sim.audit.work import work_seconds
 
 _CELLS = 256
 _TAPES = 12
+_REPLAYED, _FEWEST, _REPLAY_SECONDS = 200, 12, 0.3
+"""Tapes that are forced again before a calculation: most and fewest, and nominal seconds."""
 _PLAIN = frozenset({int, float})
 Claim = tuple[str, float, float]
 """The unit, how much of it, and the delta beside it: what prices are compared to."""
@@ -206,6 +209,37 @@ def _weights_worth(first: Any, second: Any, claim: Claim) -> float:
     p, q, factor = np.exp(first), np.exp(second), math.exp(min(claim[1], 50.0))
     over = max(np.maximum(p - factor * q, 0).sum(), np.maximum(q - factor * p, 0).sum())
     return claim[1] * (1 + float(over)) if over > 1e-9 else claim[1]
+
+
+# --- whether equal tapes give equal runs --------------------------------------------------
+
+
+def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
+    """Return the number of consistent tapes, or 0.
+
+    On either side; 0 after any inconsistency. Equal tapes must give equal outputs, by equal draws of
+    equal arguments. What draws beside the tape and shows in a share of the runs shows here.
+    """
+    begin, tapes = work_seconds(), 0
+    while tapes < _REPLAYED and (tapes < _FEWEST or work_seconds() - begin < _REPLAY_SECONDS):
+        try:
+            same = all(same_again(tape, function, data) for data in (pair.left, pair.right))
+        except TapeEndError:
+            return 0
+        if not same or tape.unseen:
+            return 0
+        tapes += 1
+    return tapes
+
+
+def same_again(tape: Tape, function: Callable[[Any], Any], data: Any) -> bool:
+    """Return whether a forced tape reproduces draws and output."""
+    out, draws = tape.run(function, data, "record")
+    try:
+        again, second = tape.run(function, data, "force", [d.value for d in draws])
+    except TapeEndError:  # it asks for more than it did before
+        return False
+    return alike(out, again) and [d.told for d in draws] == [d.told for d in second]
 
 
 # --- outputs that show the noisy values -------------------------------------------------

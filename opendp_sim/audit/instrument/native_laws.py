@@ -1,6 +1,6 @@
 """Read the laws of native noise.
 
-From a measurement's construction, checked on its releases. A law is used for prices and for draws.
+From a measurement's construction. A law is used for prices and for draws.
 Float laws have prices only: ``x + z`` in doubles has holes that OpenDP's own noise does not have, so
 float noise is always drawn by OpenDP itself, at its argument.
 """
@@ -9,27 +9,18 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import construction
 
-_RELEASES, _REFERENCE, _RISK = 240, 20_000, 1e-7
+_REFERENCE, _FARTHEST = 20_000, 60
 _KNOWN = 400
 """Measurements whose law is remembered; a function that makes one for each call makes many."""
-_MOST_TESTS = 12
-"""Objects whose releases are compared; of others the law is read only, which is no verdict's base.
-
-They are compared when they are met again: a function that makes its noise at each call makes many, and
-meets none a second time.
-"""
-_FAR, _FARTHEST, _NARROW = 2.0**40, 60, {"8": 2.0**6, "16": 2.0**13, "32": 2.0**28}
-"""Where a law is asked whether it follows its argument, in how many scales; less far in narrow types."""
 _CONSTRUCTORS = {
     "make_laplace": "laplace",
     "make_geometric": "laplace",
@@ -140,50 +131,26 @@ class Law:
         return np.exp(-(z**2) / (2 * self.scale**2)) / total
 
 
-@dataclass
 class Laws:
     """The laws of the native measurements that a run has met."""
 
-    rng: np.random.Generator
-    known: dict[int, tuple[Any, Law | None, bool]] = field(default_factory=dict)
-    """By identity of the object, which is kept, so that no other can get it."""
-    unlike: set[Law] = field(default_factory=set)
-    """Laws that an object did not fit which names them: no other is believed either."""
-    tests: int = 0
-    named: bool = True
-    """Whether what a measurement is called by is OpenDP's own: else no construction tells a law."""
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.named = True
+        """Whether what a measurement is called by is OpenDP's own: else no construction tells a law."""
+        self._known: dict[int, tuple[Any, Law | None]] = {}
+        """By identity of the object, which is kept, so that no other can get it."""
 
-    def of(self, made: Any, real: Any) -> tuple[Law | None, bool]:
-        """Return the law, and whether this object's releases confirm it."""
+    def of(self, made: Any) -> tuple[Law | None, bool]:
+        """Return the law, and whether the object was met before."""
         if not self.named:
             return None, False
-        found = self.known.get(id(made))
-        if found is not None and (found[2] or self.tests >= _MOST_TESTS):
-            return found[1], found[2]
-        law, tested = _read_safely(made), found is not None
-        if law is not None and tested:
-            self.tests += 1
-            if not self._fits(law, made, real):
-                self.unlike.add(law)
-        law = None if law in self.unlike else law
-        if found is not None or len(self.known) < _KNOWN:
-            self.known[id(made)] = made, law, tested
-        return law, tested
-
-    def _fits(self, law: Law, made: Any, real: Any) -> bool:
-        """Compare releases to the law."""
-        zero: Any = 0 if law.whole else 0.0
-        try:
-            if law.vector:
-                size = made.input_domain.size or 4
-                rows = [real(made, [zero] * size) for _ in range(max(4, _RELEASES // size))]
-                seen = np.ravel(np.asarray(rows, dtype=float))
-            else:
-                seen = np.array([real(made, zero) for _ in range(_RELEASES)], dtype=float)
-            agrees = stats.ks_2samp(seen, law.reference(self.rng)).pvalue >= _RISK
-            return bool(agrees) and is_shift(law, made, real)
-        except Exception:  # noqa: BLE001 - whatever refuses has no law here
-            return False
+        if id(made) in self._known:
+            return self._known[id(made)][1], True
+        law = _read_safely(made)
+        if len(self._known) < _KNOWN:
+            self._known[id(made)] = made, law
+        return law, False
 
 
 def _read_safely(made: Any) -> Law | None:
@@ -191,27 +158,6 @@ def _read_safely(made: Any) -> Law | None:
         return _read(made)
     except Exception:  # noqa: BLE001 - no law
         return None
-
-
-def is_shift(law: Law, made: Any, real: Any) -> bool:
-    """Return whether the noise is centred on its argument.
-
-    Tested far from zero, on both sides where possible. A chain that clamps or rounds before its noise
-    has metrics and map of plain noise, and its price would be too high; so would be that of a chain
-    that does so after it.
-    """
-    far = next((f for bits, f in _NARROW.items() if law.carrier.endswith(bits)), _FAR)
-    places = (far, -far) if law.carrier[0] in "if" else (far, far / 2)
-    room = _FARTHEST * law.scale + 1 + (far * 2.0**-22 if law.carrier == "f32" else 0)
-    for place in places:
-        at: Any = int(place) if law.whole else place
-        try:
-            out = real(made, [at] * (made.input_domain.size or 1) if law.vector else at)
-        except Exception:  # noqa: BLE001 - whatever refuses is no plain noise
-            return False
-        if not all(abs(one - at) <= room for one in (out if law.vector else [out])):
-            return False
-    return True
 
 
 def clear(law: Law, argument: Any) -> bool:

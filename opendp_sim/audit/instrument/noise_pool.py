@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from os import urandom  # the original: the one of the module may be on the tape
@@ -12,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.instrument.native_laws import Law
 from opendp_sim.core import dp
 
@@ -79,32 +76,29 @@ _BULK = 4096
 
 @dataclass
 class Pools:
-    """Hold noise drawn in advance, fast (``scout``) or exactly (``bulk``)."""
+    """Hold noise drawn in advance."""
 
-    rng: np.random.Generator
     pools: dict[Any, list[Any]] = field(default_factory=dict)
     makers: dict[Any, Any] = field(default_factory=dict)
     sizes: dict[Any, int] = field(default_factory=dict)
     tables: dict[Any, NoiseTable] = field(default_factory=dict)
 
-    def whole(self, law: Law, count: int, *, bulk: bool) -> list[Any]:
+    def whole(self, law: Law, count: int) -> list[Any]:
         """Return whole noise values of a law."""
-        pool = self.pool(law, bulk=bulk)
+        pool = self.pool(law)
         if len(pool) < count:
-            self.fill(law, count, bulk=bulk)
+            self.fill(law, count)
         out = pool[-count:] if count else []
         del pool[len(pool) - count :]
         return out
 
-    def pool(self, law: Law, *, bulk: bool) -> list[Any]:
+    def pool(self, law: Law) -> list[Any]:
         """Return the unused noise of a law, always the same list."""
-        return self.pools.setdefault((law.family, law.scale, bulk), [])
+        return self.pools.setdefault((law.family, law.scale), [])
 
-    def fill(self, law: Law, count: int, *, bulk: bool) -> None:
+    def fill(self, law: Law, count: int) -> None:
         """Draw more than so many values ahead."""
-        many = count + (_BULK if bulk else 5 * _BULK)
-        new = self._bulk(law, many) if bulk else law.scout(many, self.rng)
-        self.pool(law, bulk=bulk).extend(new)
+        self.pool(law).extend(self._bulk(law, count + _BULK))
 
     def _bulk(self, law: Law, many: int) -> list[Any]:
         if not NoiseTable.fits(law):
@@ -142,22 +136,19 @@ class Pools:
 # What ``Tape.native`` finds out about a measurement at each call (its law, whether releases were
 # compared,
 # whether an argument is far from the ends) is kept here once it cannot change any more. The values
-# are the same: noise drawn ahead, from a table for ``bulk`` and by numpy for ``scout``
-# (``noise_pool.py``).
+# are the same: noise drawn ahead, from a table.
 
 _LARGEST = 2**30 - 1
 """The largest number that is far from the ends of every type that is served."""
 
 
 class Ready:
-    """The noise of one measurement in one mode."""
+    """The noise of one measurement."""
 
-    def __init__(self, made: Any, law: Law, pools: Pools, common: Common, *, bulk: bool) -> None:
+    def __init__(self, made: Any, law: Law, pools: Pools) -> None:
         """Store the object, so that its identity stays unique."""
-        self.made, self._law, self._common = made, law, common
-        self._pools, self._bulk = pools, bulk
-        self._pool = pools.pool(law, bulk=bulk)
-        self._key = "number", law.family, law.scale
+        self.made, self._law = made, law
+        self._pools, self._pool = pools, pools.pool(law)
 
     @staticmethod
     def serves(law: Law) -> bool:
@@ -170,78 +161,7 @@ class Ready:
         return type(argument) is int and -_LARGEST <= argument <= _LARGEST
 
     def at(self, argument: int) -> int:
-        """Return a noisy value, shared within a round."""
-        common = self._common
-        if not common.on:
-            return argument + self._noise()
-        return argument + common.number(self._key, self._noise)
-
-    def _noise(self) -> int:
-        pool = self._pool
-        if not pool:
-            self._pools.fill(self._law, 1, bulk=self._bulk)
-        return int(pool.pop())
-
-
-# --------------------------------------------------------------------------------------------------
-# Noise shared by the two runs of a round, draw by draw, where both have the same law. With noise of their
-# own the sides differ by luck as much as by data; in common, what luck does to one it does to the other.
-# ``layer.md`` (section 1) says why each side keeps its law.
-
-
-class Common:
-    """Hold the draws of a round's first run, in order, with laws."""
-
-    def __init__(self) -> None:
-        """Begin without rounds."""
-        self.on = False
-        self._taken: list[tuple[Any, Any]] = []
-        self._spot = 0
-        self._second = False
-
-    @contextmanager
-    def common(self) -> Iterator[None]:
-        """Have noise in common until the block ends."""
-        self.on = True
-        try:
-            yield
-        finally:
-            self.on = False
-            self._taken.clear()
-
-    def begin(self) -> None:
-        """Begin a round with its first run."""
-        self._taken.clear()
-        self._spot, self._second = 0, False
-
-    def again(self) -> None:
-        """Say that the next run is the round's second."""
-        self._spot, self._second = 0, True
-
-    def draw(self, law: Any, make: Callable[[], Any]) -> Any:
-        """Return a draw, shared by both runs' k-th draws of equal laws."""
-        try:
-            hash(law)
-        except TypeError:  # parameters that have no place here
-            return make()
-        spot = self._spot
-        self._spot = spot + 1
-        if not self._second:
-            value = make()
-            self._taken.append((law, copied(value)))
-            return value
-        if spot < len(self._taken) and self._taken[spot][0] == law:
-            return copied(self._taken[spot][1])
-        return make()
-
-    def number(self, key: Any, make: Callable[[], int]) -> int:
-        """Return a shared whole number of the law that the key determines."""
-        spot = self._spot
-        self._spot = spot + 1
-        if self._second:
-            if spot < len(self._taken) and self._taken[spot][0] == key:
-                return int(self._taken[spot][1])
-            return make()
-        value = make()
-        self._taken.append((key, value))
-        return value
+        """Return a noisy value."""
+        if not self._pool:
+            self._pools.fill(self._law, 1)
+        return argument + int(self._pool.pop())

@@ -29,17 +29,8 @@ from typing import Any
 import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
-from opendp_sim.audit.instrument.library_code import LEGACY, RANDOM, of_module
 from opendp_sim.audit.instrument.memoize import READ, places
-from opendp_sim.audit.instrument.rng_proxies import (
-    Proxy,
-    bits_maker,
-    maker,
-    noticed,
-    seeds_maker,
-    served,
-    unknown,
-)
+from opendp_sim.audit.instrument.rng_proxies import Proxy, bits_maker, maker, seeds_maker, served
 from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.audit.state.reachable import names_of
 
@@ -175,6 +166,19 @@ def _parts(value: Any) -> list[Any]:
 
 # --------------------------------------------------------------------------------------------------
 
+_RANDOM = (
+    *("random", "getrandbits", "uniform", "gauss", "normalvariate", "expovariate"),
+    *("randint", "randrange", "choice", "choices", "betavariate", "triangular", "shuffle"),
+    *("sample", "randbytes", "binomialvariate", "gammavariate", "lognormvariate"),
+    *("vonmisesvariate", "paretovariate", "weibullvariate", "seed"),
+)
+_LEGACY = (
+    *("laplace", "normal", "gumbel", "exponential", "geometric", "random", "rand", "randn"),
+    *("randint", "choice", "uniform", "binomial", "poisson", "permutation", "shuffle"),
+    *("standard_normal", "random_sample", "logistic", "gamma", "standard_exponential"),
+    *("multivariate_normal", "seed"),
+)
+"""Functions of the modules ``random`` and ``numpy.random`` that draw."""
 _NUMPY, _PYTHON = (np.random.Generator, np.random.RandomState), random.Random
 
 
@@ -246,12 +250,12 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         setattr(place, name, value)
 
     call, invoke = native.Measurement.__call__, native.Measurement.invoke
-    tape.laws.named = all(of_module(one, native) for one in (call, invoke))
+    tape.laws.named = all(_of_module(one, native) for one in (call, invoke))
     put(native.Measurement, "__call__", lambda self, arg: tape.native(call, self, arg))
     put(native.Measurement, "invoke", lambda self, arg: tape.native(invoke, self, arg))
     for module, names, label in (
-        (random, RANDOM, "random"),
-        (np.random, LEGACY, "np.random"),
+        (random, _RANDOM, "random"),
+        (np.random, _LEGACY, "np.random"),
         (secrets, _SECRETS, "secrets"),
         (os, ("urandom", "getrandom"), "os"),
         *((sys.modules[name], _BYTES, name) for name in _BELOW if name in sys.modules),
@@ -262,10 +266,6 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     _made_once(tape, put)
     _frames(tape, put)
     put(random, "_inst", Proxy(tape, random._inst, "random"))  # noqa: SLF001
-    for module in (np.random, random):
-        for name in ("get_state", "set_state", "getstate", "setstate"):
-            if hasattr(module, name):
-                put(module, name, noticed(tape, getattr(module, name)))
     for module, name, label in (
         (np.random, "default_rng", "rng"),
         (np.random, "RandomState", "rng"),
@@ -289,6 +289,12 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     return copies
 
 
+def _of_module(function: Any, module: types.ModuleType) -> bool:
+    """Return whether a Python function is defined in a module's file."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return isinstance(code, types.CodeType) and code.co_filename == module.__file__
+
+
 def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     """Let constructors of OpenDP's give one object for one call."""
     for module, name in places():
@@ -296,7 +302,7 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     for name in READ:
         real = getattr(native.Transformation, name)
         put(native.Transformation, name, tape.constructors.read(name, real, tape.serving))
-    if of_module(native.Measurement.map, native):
+    if _of_module(native.Measurement.map, native):
         put(
             native.Measurement,
             "map",
@@ -357,7 +363,7 @@ def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
 
     def drawn(self: Any, *args: Any, **options: Any) -> Any:
         label = f"scipy.stats.{getattr(self, 'name', '')}"
-        return unknown(tape, label, "rvs", partial(rvs, self), args, options, "")
+        return served(tape, label, "rvs", partial(rvs, self))(*args, **options)
 
     undo.append((scipy.rv_generic, "rvs", rvs))
     scipy.rv_generic.rvs = drawn

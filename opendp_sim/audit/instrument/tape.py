@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,14 +19,14 @@ from opendp_sim.audit.generators.copies import copied
 from opendp_sim.audit.generators.frames import is_frame
 from opendp_sim.audit.instrument.decompose_chain import taken_apart
 from opendp_sim.audit.instrument.memoize import Constructors
-from opendp_sim.audit.instrument.native_laws import Law, Laws, as_taken, clear, is_shift
-from opendp_sim.audit.instrument.noise_pool import Common, Pools, Ready
+from opendp_sim.audit.instrument.native_laws import Law, Laws, as_taken, clear
+from opendp_sim.audit.instrument.noise_pool import Pools, Ready
 from opendp_sim.audit.outputs.encoding import Raised
 from opendp_sim.audit.work import in_mode, work_seconds
 
 MOST_DRAWS = 5000
-Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
-_LIVE = ("real", "scout", "bulk")
+Mode = Literal["real", "record", "zero", "force", "bulk"]
+_LIVE = ("real", "bulk")
 _MOST_READY, _MOST_CHAINS = 100, 256
 _RUNS_A_LOOK = 16
 """Runs between two looks at the clock."""
@@ -86,17 +85,11 @@ class Tape:
     """Sources of bits that the run has made, with their seeds; kept, for an id is not given out twice."""
     unseen: bool = False
     """Whether something was met that draws beside the tape: another thread, a generator out of reach."""
-    resets: bool = False
-    """Whether a run has set a generator back, or looked at its state: its draws are not shared."""
-    checking: bool = False
-    """Whether native noise is asked for at far arguments before it is drawn."""
-    crooked: bool = False
-    """Whether native noise was met then that is not its argument plus something small."""
 
     def __post_init__(self) -> None:
-        self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
+        self.laws, self.pools = Laws(), Pools()
         self._thread = threading.get_ident()
-        self._ready: dict[tuple[int, str], Ready] = {}
+        self._ready: dict[int, Ready] = {}
         self.constructors = Constructors()
         self._chains: dict[int, tuple[Any, Callable[[Any], Any] | None]] = {}
         """By identity of the object, which is kept, so that no other can get it."""
@@ -174,23 +167,18 @@ class Tape:
         """Serve a call of a native measurement."""
         if self.mode == "real" or self.inside or made is self.outer or self.foreign_thread:
             return real(made, argument)
-        ready = self._ready.get((id(made), self.mode))
-        if ready is not None and ready.takes(argument) and not self.resets:
+        ready = self._ready.get(id(made)) if self.mode == "bulk" else None
+        if ready is not None and ready.takes(argument):
             return ready.at(argument)
         if self.laws.named and (parts := self._parts(made)) is not None:
             return parts(argument)
-        law, tested = self._law(real, made)
+        law, again = self.laws.of(made)
         law = law if law is not None and clear(law, argument) else None
-        if self.checking and law is not None and not self.crooked:
-            self.crooked = not self._really(lambda: is_shift(law, made, real))
         if self.mode in _LIVE:
-            if law is None or (self.mode == "bulk" and not tested):
+            if law is None or not again:
                 return self._really(lambda: real(made, argument))
-            if tested and Ready.serves(law) and len(self._ready) < _MOST_READY:
-                bulk = self.mode == "bulk"
-                self._ready[id(made), self.mode] = Ready(
-                    made, law, self.pools, self.common, bulk=bulk
-                )
+            if Ready.serves(law) and len(self._ready) < _MOST_READY:
+                self._ready[id(made)] = Ready(made, law, self.pools)
             return self._ahead(real, made, argument, law)
         if law is None and is_frame(
             made.input_domain
@@ -221,13 +209,6 @@ class Tape:
             return real(frame)
         return self.other("the cells of a released frame", lambda: real(frame))
 
-    def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
-        self.inside = True
-        try:
-            return self.laws.of(made, real)
-        finally:
-            self.inside = False
-
     def _ahead(self, real: Any, made: Any, argument: Any, law: Law) -> Any:
         """Return argument plus pooled noise, where that is exact."""
         cells = list(argument) if law.vector else [argument]
@@ -238,30 +219,15 @@ class Tape:
         ):
             self.inside = True
             try:
-                noise = self._noise(law, len(cells))
+                noise = self.pools.whole(law, len(cells))
             finally:
                 self.inside = False
             out = [c + z for c, z in zip(cells, noise, strict=True)]
             return out if law.vector else out[0]
         if not law.whole and not law.vector and argument == argument:  # noqa: PLR0124 - NaN
             at = float(argument)
-            return self._really(
-                lambda: self.lent((law.family, law.scale, at), self.pools.at, law, at)
-            )
+            return self._really(lambda: self.pools.at(law, at))
         return self._really(lambda: real(made, argument))
-
-    def _noise(self, law: Law, count: int) -> list[Any]:
-        bulk = self.mode == "bulk"
-        if not self.common.on:
-            return self.pools.whole(law, count, bulk=bulk)
-        key = law.family, law.scale, count
-        return list(self.lent(key, self.pools.whole, law, count, bulk=bulk))
-
-    def lent(self, key: Any, make: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Return a draw, shared with the round's other run."""
-        if not self.common.on or self.resets:
-            return make(*args, **options)
-        return self.common.draw(key, partial(make, *args, **options))
 
     def _really(self, real: Callable[[], Any]) -> Any:
         self.inside = True

@@ -15,10 +15,8 @@ import enum
 import fractions
 import functools
 import pathlib
-import sys
 import types
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,12 +48,10 @@ _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (bytes, lambda value: bytes.__getitem__(value, slice(None))),
     (bytearray, lambda value: bytes(memoryview(value))),
 )
-_OF_FUNCTIONS = frozenset({"function", "defaults", "constants", "code"})
+_OF_FUNCTIONS = frozenset({"function", "defaults"})
 _PROPERTIES = (property, functools.cached_property)
 _LARGEST = 2**53
 """The largest whole number up to which floats tell all of them apart."""
-_HEAP = 1 << 9
-"""In the flags of a class: it was made at run time."""
 
 
 class Reader:
@@ -119,12 +115,11 @@ class Reader:
         return (
             (np.ndarray, self._array),
             ((decimal.Decimal, fractions.Fraction), _number),
-            (enum.Enum, self._member),
+            (enum.Enum, lambda v, _: v),
             (types.FunctionType, self._function),
             (types.MethodType, lambda v, d: self._parts(_method(v.__func__, v), d)),
             (native, self._native),
-            (type, self._class),
-            (types.ModuleType, self._module),
+            ((type, types.ModuleType), lambda v, _: self._named(v)),
             (_VIEWS, lambda v, d: self._parts({"view": [*v], "of": dict(v.mapping)}, d)),
             (memoryview, self._memory),
         )
@@ -134,8 +129,6 @@ class Reader:
         kept = self._parts(state_of(value), depth, kind.__name__)
         if is_users(kind) and any(_is_property(part) for k in kind.__mro__ for part in _vars(k)):
             self._tell(f"{kind.__module__}.{kind.__name__} (its properties were not computed)")
-        if is_local(kind) and (parts := _class_parts(kind)):
-            kept["class"] = self._parts(parts, depth, f"class {kind.__name__}")
         if kept and isinstance(value, Iterator):  # what it keeps may change while it yields
             with contextlib.suppress(Exception):
                 kept = copy.deepcopy(kept)
@@ -209,19 +202,9 @@ class Reader:
 
     def _function(self, value: Any, depth: int) -> Any:
         self._tell("function (what it keeps was read; it was not called)")
-        code, scope = value.__code__, value.__globals__
         parts = {"function": value.__name__, **_cells_and_defaults(value)}
-        if constants := [part for part in _constants(code) if part is not None]:
-            parts["constants"] = constants
         if marks := _without_inner(vars(value)):
             parts["attributes"] = marks
-        home = sys.modules.get(str(scope.get("__name__")))
-        if home is None or vars(home) is not scope:
-            names = (name for name in code.co_names if name in scope and name != "__builtins__")
-            parts["globals"] = {name: scope[name] for name in names}
-        if home is None or code.co_filename[:1] == "<":
-            told = repr((code.co_names, code.co_varnames, value.__qualname__, value.__doc__))
-            parts["code"] = zlib.crc32(code.co_code + told.encode("utf-8", "surrogatepass"))
         return self._parts(parts, depth, "function")
 
     def _native(self, value: Any, depth: int) -> Any:
@@ -229,26 +212,6 @@ class Reader:
         if owner is None or isinstance(owner, types.ModuleType):
             return f"<{getattr(value, '__qualname__', _name_of(value))}>"
         return self._parts(_method(value.__name__, value), depth)
-
-    def _class(self, value: type, depth: int) -> Any:
-        if is_local(value):
-            parts = self._parts(_class_parts(value), depth, f"class {value.__name__}")
-            return {"class": value.__qualname__, **parts}
-        self._tell("type")
-        return f"<class {value.__module__}.{value.__qualname__}>"
-
-    def _module(self, value: types.ModuleType, depth: int) -> Any:
-        if sys.modules.get(value.__name__) is not value:
-            return self._parts({k: v for k, v in vars(value).items() if k[:2] != "__"}, depth)
-        self._tell("module")
-        return f"<module {value.__name__}>"
-
-    def _member(self, value: Any, depth: int) -> Any:
-        """Read an enumeration's member, with all members of local ones."""
-        if not is_local(type(value)) or isinstance(value, int):
-            return value
-        members = {name: member.value for name, member in type(value).__members__.items()}
-        return {"member": value.name, "members": self.read(members, depth + 1)}
 
     def _memory(self, value: memoryview, _depth: int) -> bytes:
         if memoryview(value.obj).nbytes > value.nbytes:
@@ -388,41 +351,6 @@ def _copied_from(value: Any) -> tuple[Any, ...] | None:
     return made if isinstance(made, tuple) else None
 
 
-def is_local(kind: type) -> bool:
-    """Return whether a class was defined inside a user's function."""
-    if not (kind.__flags__ & _HEAP and is_users(kind)):
-        return False
-    found: Any = sys.modules.get(str(kind.__module__))
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is not kind
-
-
-def _class_parts(kind: type) -> dict[str, Any]:
-    """Return the values and closures of local classes."""
-    out: dict[str, Any] = {}
-    for base in filter(is_local, kind.__mro__ if not hasattr(kind, "_fields") else ()):
-        for name, part in vars(base).items():
-            functions = _functions(part)
-            if functions:
-                held: Any = [one for one in map(_cells_and_defaults, functions) if one]
-            else:
-                inner = name[:2] == "__" and name != "__doc__"
-                held = None if inner or hasattr(type(part), "__get__") else part
-            if name == "__doc__" and hasattr(base, "__dataclass_fields__"):
-                held = None  # written by Python, with addresses
-            if held not in (None, []):
-                out.setdefault(name, held)
-    return out
-
-
-def _functions(part: Any) -> list[Any]:
-    """Return the functions of a method or a property."""
-    parts = [getattr(part, name, None) for name in ("fget", "fset", "fdel", "__func__")]
-    found = [one for one in (*parts, part) if isinstance(one, types.FunctionType)]
-    return [one for one in found if one.__code__.co_filename[:1] != "<"]
-
-
 def _cells_and_defaults(function: types.FunctionType) -> dict[str, Any]:
     """Return a function's variables of closures, and its defaults."""
     out: dict[str, Any] = {}
@@ -432,11 +360,6 @@ def _cells_and_defaults(function: types.FunctionType) -> dict[str, Any]:
                 out[name] = cell.cell_contents
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return {**out, "defaults": defaults} if defaults else out
-
-
-def _constants(code: types.CodeType) -> Iterator[Any]:
-    for part in code.co_consts:
-        yield from _constants(part) if isinstance(part, types.CodeType) else (part,)
 
 
 def _method(name: Any, value: Any) -> dict[str, Any]:

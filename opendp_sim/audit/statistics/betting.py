@@ -15,10 +15,6 @@ which the stakes, two parts of at most .98 of the wealth together, keep positive
 supermartingale as before; on a one-dimensional Laplace release at eps = 1 it grows about 1.5 times
 as fast as by one event alone.
 
-**Noise in common** (``noise_pool.py``). Nothing above asks that A and B be independent. Where
-they share
-their noise, how often both are in the event is counted too: strength and stakes follow it.
-
 Which event is bet on (``best_bet``), and how much (``with_stakes``): the proof asks of either
 no more than that it looks at the past alone.
 """
@@ -53,8 +49,6 @@ class Bet:
     """Estimated probability of the event on either side."""
     seen: tuple[int, int]
     """Number of outputs behind the estimates."""
-    both: float | None = None
-    """Estimated probability that both outputs of a round are in the event, where they are coupled."""
     against: Bet | None = None
     """An event of the opposite direction, bet on in the same rounds with stakes of its own."""
 
@@ -133,21 +127,13 @@ def _gain(bet: Bet, left: Encoded, right: Encoded, rounds: int) -> NDArray[np.fl
 # The event of past outputs with the greatest excess over the claim.
 
 
-_LEAST = 0.05
-"""Part of the left's own variance that noise in common leaves at least."""
 _CUTS = np.concatenate(
     [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
 )
 
 
 def best_bet(
-    scores: dict[str, Score],
-    left: Encoded,
-    right: Encoded,
-    curve: Curve,
-    hold_out: slice,
-    *,
-    coupled: bool = False,
+    scores: dict[str, Score], left: Encoded, right: Encoded, curve: Curve, hold_out: slice
 ) -> Bet | None:
     """Choose event, eps and stake on held-out outputs.
 
@@ -165,11 +151,7 @@ def best_bet(
         cuts = np.unique(np.concatenate([cuts, np.nextafter(cuts, np.inf)]))
         p = (a[None, :] >= cuts[:, None]).mean(axis=1)
         q = (b[None, :] >= cuts[:, None]).mean(axis=1)
-        both = p * q
-        if coupled:
-            both = ((a[None, :] >= cuts[:, None]) & (b[None, :] >= cuts[:, None])).mean(axis=1)
-            both = np.maximum(both * len(a) / (len(a) + 2 * DOUBT), p * q)
-        strength = _strength(p, q, both, (len(a), len(b)), factors, deltas)
+        strength = _strength(p, q, (len(a), len(b)), factors, deltas)
         spot = np.unravel_index(int(np.argmax(strength)), strength.shape)
         value = float(strength[spot])
         if found is None or value > found.strength:
@@ -184,7 +166,6 @@ def best_bet(
                 value,
                 (float(p[cut]), float(q[cut])),
                 (len(a), len(b)),
-                float(both[cut]) if coupled else None,
             )
     return None if found is None else with_stakes(found)
 
@@ -192,7 +173,6 @@ def best_bet(
 def _strength(
     p: NDArray[np.float64],
     q: NDArray[np.float64],
-    both: NDArray[np.float64],
     seen: tuple[int, int],
     factors: NDArray[np.float64],
     deltas: NDArray[np.float64],
@@ -204,9 +184,6 @@ def _strength(
     excess = p[:, None] - factors[None, :] * qs[:, None] - deltas[None, :]
     alone = (ps * (1 - ps) / first)[:, None]
     variance = alone + factors[None, :] ** 2 * (qs * (1 - qs) / second)[:, None]
-    shared = np.minimum(both, np.minimum(ps, qs)) - p * q  # noise in common takes this away
-    variance -= 2 * factors[None, :] * (np.maximum(shared, 0.0) / max(first, second))[:, None]
-    variance = np.maximum(variance, alone * _LEAST)
     return np.asarray(excess / np.sqrt(variance))
 
 
@@ -234,16 +211,15 @@ def _stake(bet: Bet, q: float, allowed: float, excess: float, luck: float) -> fl
     if bet.strength <= luck:
         return 0.0
     p = min(allowed + (1 - (luck / bet.strength) ** 2) * excess, 1.0)
-    both = p * q if bet.both is None else max(p * q, min(bet.both, p, q), p + q - 1)
-    growth = _growth(p, q, both, (bet.epsilon, bet.delta), _FRACTIONS)
+    growth = _growth(p, q, (bet.epsilon, bet.delta), _FRACTIONS)
     spot = int(np.argmax(growth))
     return float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0
 
 
 def _growth(
-    p: float, q: float, both: float, claim: tuple[float, float], stakes: NDArray[np.float64]
+    p: float, q: float, claim: tuple[float, float], stakes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    epsilon, delta = claim
+    (epsilon, delta), both = claim, p * q
     factor = math.exp(min(epsilon, 60.0))
     lam = stakes / (factor + delta)
     return np.asarray(
@@ -262,19 +238,16 @@ def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet
     if other is None:
         return bet
     cells = [2 * bet.holds(side).astype(np.int64) + other.holds(side) for side in (left, right)]
-    if bet.both is None:
-        mass = np.outer(_frequencies(cells[0], 4), _frequencies(cells[1], 4))
-    else:
-        mass = _frequencies(4 * cells[0] + cells[1], 16).reshape(4, 4)
+    mass = np.outer(*map(_frequencies, cells))
     chosen = [_two_stakes(bet, other, mass, luck) for luck in LUCK]
     mine = tuple(s if t == 0 else t for s, (t, _) in zip(bet.stakes, chosen, strict=True))
     against = replace(other, stakes=tuple(t for _, t in chosen))
     return replace(bet, stakes=mine, against=against) if any(against.stakes) else bet
 
 
-def _frequencies(cells: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return smoothed frequencies of cells."""
-    counts = np.bincount(cells, minlength=count) + 1 / count
+def _frequencies(cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return smoothed frequencies of four cells."""
+    counts = np.bincount(cells, minlength=4) + 1 / 4
     return np.asarray(counts / counts.sum())
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import pickle
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,19 +30,6 @@ def begin_coins() -> None:
     """Reset the coins of an audit, equal for equal seeds."""
     global _batches  # noqa: PLW0603
     _batches = itertools.count()
-
-
-class Rounds(Protocol):
-    """What lends the noise of a round's first run to its second."""
-
-    def common(self) -> AbstractContextManager[None]:
-        """Return a block in which rounds have their noise in common."""
-
-    def begin(self) -> None:
-        """Begin a round with its first run."""
-
-    def again(self) -> None:
-        """Say that the next run is the round's second."""
 
 
 Spots = NDArray[np.int64] | None
@@ -74,7 +59,7 @@ def draw_both(
 
 
 def both_sides(
-    one: Callable[[Any], list[Any]], pair: Pair, count: int, rounds: Rounds | None = None
+    one: Callable[[Any], list[Any]], pair: Pair, count: int
 ) -> tuple[list[Any], list[Any]]:
     """Return the results of rounds on both sides.
 
@@ -84,21 +69,13 @@ def both_sides(
     A function may count its calls or look at a clock. If that moves without the data, the sides of a
     round have one law of it between them, and the claim holds of the round (``layer.md``).
 
-    With ``rounds`` the second run of a round takes the noise of the first, where both ask for one law.
     """
     left, right = list[Any](), list[Any]()
     sides = (right, pair.right), (left, pair.left)
     coins = public_generator(next(_batches), "audit", "sides").integers(0, 2, size=count).tolist()
-    with contextlib.nullcontext() if rounds is None else rounds.common():
-        for coin in coins:
-            if rounds is not None:
-                rounds.begin()
-            out, data = sides[coin]
-            out += one(data)
-            if rounds is not None:
-                rounds.again()
-            out, data = sides[1 - coin]
-            out += one(data)
+    for coin in coins:
+        for side, data in (sides[coin], sides[1 - coin]):
+            side.extend(one(data))
     return left, right
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.outputs.encoding import Encoded, Raised, outcome, unordered
+from opendp_sim.audit.outputs.encoding import Encoded, outcome, unordered
 from opendp_sim.audit.statistics.betting import Bet, Wealth, best_bet, both_ways, settle_bets
-from opendp_sim.audit.statistics.sampling import Rounds, both_sides
+from opendp_sim.audit.statistics.sampling import both_sides
 from opendp_sim.audit.statistics.scores import Score
 from opendp_sim.audit.work import work_seconds
 
@@ -38,13 +38,12 @@ class Won:
 def lean_bets(
     run: Callable[[Any], Any],
     pair: Pair,
-    score: RowScore | Sequence[RowScore],
+    score: RowScore,
     curve: Curve,
     seconds: float,
     beta: float,
     *,
     first: int = 1500,
-    rounds: Rounds | None = None,
 ) -> Won | None:
     """Bet on the score of an output, both ways.
 
@@ -53,33 +52,28 @@ def lean_bets(
     Args:
         run: dataset to a row of numbers, always of one length.
         pair: the two datasets.
-        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws. Of several
-            each bet takes the one that the past speaks for.
+        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws.
         curve: the claim.
         seconds: nominal seconds.
         beta: risk.
         first: rounds of the first batch, which only shows what to bet on.
-        rounds: lends the noise of a round's first run to its second, if it may (``layer.md``).
     """
-    coupled = rounds is not None
     begin, wealth = work_seconds(), Wealth()
-    scores = [score] if callable(score) else list(score)
-    up = {f"traced {k}": _on_cells(one, 1.0) for k, one in enumerate(scores)}
-    down = {f"traced {k}": _on_cells(one, -1.0) for k, one in enumerate(scores)}
+    up, down = ({"traced": _on_cells(score, sign)} for sign in (1.0, -1.0))
     probe = work_seconds()
-    _draw(run, pair, 4, rounds)
+    _draw(run, pair, 4)
     cost = max((work_seconds() - probe) / 4, 1e-6)
     count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
-    left, right = _draw(run, pair, count, rounds)
+    left, right = _draw(run, pair, count)
     while work_seconds() - begin < seconds:
-        ahead = best_bet(up, left, right, curve, slice(None), coupled=coupled)
-        behind = best_bet(down, right, left, curve, slice(None), coupled=coupled)
+        ahead = best_bet(up, left, right, curve, slice(None))
+        behind = best_bet(down, right, left, curve, slice(None))
         if ahead is None or behind is None:
             return None
         swap = behind.strength > ahead.strength
         sides = (right, left) if swap else (left, right)
         bet = both_ways(behind, ahead, *sides) if swap else both_ways(ahead, behind, *sides)
-        fresh = _draw(run, pair, count, rounds)
+        fresh = _draw(run, pair, count)
         if wealth.add(settle_bets(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
             oriented = pair.flipped() if swap else pair
             return Won(oriented, bet, wealth, work_seconds() - begin)
@@ -95,10 +89,8 @@ def _on_cells(score: RowScore, sign: float) -> Score:
     return lambda outputs: np.asarray(sign * score(outputs.cells))
 
 
-def _draw(
-    run: Callable[[Any], Any], pair: Pair, count: int, rounds: Rounds | None
-) -> tuple[Encoded, Encoded]:
-    sides = both_sides(lambda data: [run(data)], pair, count, rounds)
+def _draw(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[Encoded, Encoded]:
+    sides = both_sides(lambda data: [run(data)], pair, count)
     first, second = (np.array(side, dtype=float).reshape(count, -1) for side in sides)
     return _encoded(first), _encoded(second)
 
@@ -113,26 +105,6 @@ def _encoded(cells: NDArray[np.float64]) -> Encoded:
 def symbol(run: Callable[[Any], Any], data: Any) -> str:
     """Return one output as text; an exception is an output."""
     return text_of(outcome(run, data))
-
-
-def skeleton(value: Any) -> Any:
-    """Return an output without its finite numbers."""
-    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
-        return value
-    if isinstance(value, (int, float, np.number)):
-        return "#" if isinstance(value, int) or math.isfinite(value) else repr(value)
-    if isinstance(value, np.ndarray):
-        return ("array", value.shape, int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0)
-    if isinstance(value, Mapping):
-        return sorted((repr(key), skeleton(part)) for key, part in value.items())
-    if isinstance(value, (list, tuple)):
-        return [skeleton(part) for part in value]
-    return type(value).__name__
-
-
-def bones(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the run with its outputs reduced to their skeletons."""
-    return lambda data: skeleton(run(data))
 
 
 def text_of(value: Any) -> str:

@@ -20,7 +20,7 @@ from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import Decoded, numbers
 from opendp_sim.audit.instrument.tape import Draw
-from opendp_sim.audit.trace.draw_tree import guard_runs
+from opendp_sim.audit.trace.bets import guard_runs
 
 _RISK = 1e-7
 _ROUNDING, _BESIDE = {True: 1e-9, False: 1e-6}, {True: 1e-6, False: 1e-5}

@@ -14,15 +14,13 @@ import numpy as np
 
 from opendp_sim.audit.findings import Effort, Evidence
 from opendp_sim.audit.generators.neighbours import Pair, PairSpace
-from opendp_sim.audit.instrument.compare_tapes import claim_of, decode, look
-from opendp_sim.audit.instrument.noise_pool import Common
+from opendp_sim.audit.instrument.compare_tapes import claim_of, decode, look, same_again
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape, TapeEndError
 from opendp_sim.audit.seeds.blocks import block_space, explore
 from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.state.reachable import arguments_of
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.trace.draw_tree import clean_tapes, same_again
 from opendp_sim.audit.trace.scan import Found, Scan, chained_function, direct_function, scan
 from opendp_sim.audit.work import work_seconds
 
@@ -109,26 +107,6 @@ class Tracer:
     def price(self, evidence: Evidence) -> None:
         """Keep the first calculated excess without confirming draws."""
         self.priced = self.priced or evidence
-
-    def mode_run(self, mode: Any) -> Callable[[Any], Any]:
-        """Return the function with its native noise drawn ahead."""
-        return self.tape.live(self.function, mode)
-
-    def rounds(self, pair: Pair) -> Common | None:
-        """Return the noise shared between a round's sides, or None.
-
-        ``None`` where sharing is unsound. A run must be a function of dataset and tape: what one
-        leaves behind would be seen by the next.
-        """
-        lent = self.glanced
-        clean = lent is not None and clean_tapes(self.tape, self.function, pair) > 0
-        return lent if clean else None
-
-    @property
-    def glanced(self) -> Common | None:
-        """Return the noise shared for an unproved search, or None."""
-        own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
-        return self.tape.common if own else None
 
     @contextmanager
     def hooked(self) -> Iterator[None]:

@@ -1,31 +1,106 @@
-"""Refute by enumerated draws of an opaque function (step R4)."""
+"""Follow every value of every draw of an opaque function (step R4)."""
 
 from __future__ import annotations
 
-import contextlib
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.tape import OutOfTimeError
-from opendp_sim.audit.statistics.score_bets import lean_bets, valued
-from opendp_sim.audit.trace.bets import CALCULATED, allowed
+from opendp_sim.audit.instrument.compare_tapes import clean_tapes
+from opendp_sim.audit.instrument.tape import Draw, Tape, TapeEndError
+from opendp_sim.audit.statistics.score_bets import symbol, text_of, valued
+from opendp_sim.audit.trace.bets import CALCULATED, agrees, allowed, confirmed
 from opendp_sim.audit.trace.context import Tracer
-from opendp_sim.audit.trace.draw_tree import (
-    MOST_RUNS,
-    Tree,
-    agrees,
-    clean_tapes,
-    tree_hockey_stick,
-    tree_of,
-    values_of,
-)
 from opendp_sim.audit.trace.scan import Found, equal_runs
 from opendp_sim.audit.work import work_seconds
 
+_TAIL = 1e-13
+"""Mass of a draw's values that are left out."""
+_MOST_RUNS, _MOST_DRAWS = 60_000, 6
+_CONFIRMED = 0.8
+"""Seconds for draws that confirm what was calculated."""
 _FAR = 10
 """Other paths may draw less than the one that was seen: a tree is given up at so many times its bound."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Hold exact probabilities of whole outputs, and the rest's mass."""
+
+    masses: dict[str, float]
+    rest: float
+
+
+def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
+    """Follow every value of every draw, or return None."""
+    begin, masses = work_seconds(), dict[str, float]()
+    rest, runs = 0.0, 0
+    todo: list[tuple[list[Any], float]] = [([], 1.0)]
+    while todo:
+        forced, mass = todo.pop()
+        if mass < _TAIL or len(forced) > _MOST_DRAWS:
+            rest += mass
+            continue
+        runs += 1
+        if runs > _MOST_RUNS or work_seconds() - begin > seconds:
+            return None
+        try:
+            out, _ = tape.run(function, data, "force", forced)
+        except TapeEndError:
+            wanted = tape.draws[-1] if len(tape.draws) == len(forced) + 1 else None
+            branches = None if wanted is None else _branches(wanted)
+            if branches is None or len(todo) + len(branches[0]) > _MOST_RUNS:
+                return None
+            todo += [([*forced, value], mass * share) for value, share in branches[0]]
+            rest += mass * branches[1]
+            continue
+        name = text_of(out)
+        masses[name] = masses.get(name, 0.0) + mass
+    return Tree(masses, rest)
+
+
+def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
+    """Return a draw's values, probabilities and missing mass, or None."""
+    if draw.options is not None:
+        shares = np.exp(np.asarray(draw.argument, dtype=float))
+        return list(zip(draw.options, (shares / shares.sum()).tolist(), strict=True)), 0.0
+    law, at = draw.law, draw.argument
+    if law is None or not law.whole or law.vector or type(at) is not int or abs(at) > 2**30:
+        return None
+    window = law.window(_TAIL)
+    if len(window) > 4000:
+        return None
+    shares = law.masses(window)
+    return [(at + z, float(p)) for z, p in zip(window, shares, strict=True)], 2 * _TAIL
+
+
+def _values_of(draw: Draw) -> int:
+    """Return the number of values of a draw, however large."""
+    if draw.options is not None:
+        return len(draw.options)
+    law = draw.law
+    known = law is not None and law.whole and not law.vector
+    return len(law.window(_TAIL)) if known and law is not None else _MOST_RUNS + 1
+
+
+def tree_hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
+    """Return a lower bound on delta at epsilon, and its event."""
+    factor = math.exp(min(epsilon, 700.0))
+    event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
+    p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
+    q = (math.fsum(right.masses.get(o, 0.0) for o in event) + right.rest) * (1 + 1e-9)
+    return p - factor * q, frozenset(event)
+
+
+def _agrees(tree: Tree, obj: Callable[[Any], Any], data: Any, event: frozenset[str]) -> bool:
+    """Return whether real releases confirm a tree's event probability."""
+    p = min(1.0, math.fsum(tree.masses.get(o, 0.0) for o in event))
+    return agrees(lambda: symbol(obj, data) in event, p, min(1.0, p + tree.rest))
 
 
 def tree_step(tracer: Tracer) -> Evidence | None:
@@ -66,7 +141,7 @@ def _tree_pairs(tracer: Tracer) -> list[Pair]:
 
 def _too_many(found: Found) -> bool:
     """Return whether a path has too many values to enumerate."""
-    return math.prod(values_of(draw) for draw in found.view.draws) > _FAR * MOST_RUNS
+    return math.prod(_values_of(draw) for draw in found.view.draws) > _FAR * _MOST_RUNS
 
 
 def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence | None:
@@ -79,16 +154,18 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
                 clean_tapes(tracer.tape, tracer.function, side)
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.left)
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.right)
-                and agrees(first, tracer.obj, side.left, event)
-                and agrees(second, tracer.obj, side.right, event)
+                and _agrees(first, tracer.obj, side.left, event)
+                and _agrees(second, tracer.obj, side.right, event)
             ):
                 continue
-            evidence = _tree_evidence(
+            price = _price(
                 tracer, side, (first, second), float(epsilon), float(delta), attained, event
             )
-            if evidence.extra["how"] != "calculated":
+            row = valued(tracer.obj, dict.fromkeys(event, 1.0))
+            looks = [(row, "releases of the object", _CONFIRMED)]
+            evidence = confirmed(tracer, price, lambda rows: rows[:, 0], looks)
+            if evidence is not None:
                 return evidence
-            tracer.price(evidence)
     return None
 
 
@@ -98,7 +175,7 @@ def _likeliest(tree: Tree, event: frozenset[str]) -> str:
     return max(inside or tree.masses, key=lambda o: tree.masses[o])
 
 
-def _tree_evidence(
+def _price(
     tracer: Tracer,
     pair: Pair,
     trees: tuple[Tree, Tree],
@@ -107,25 +184,6 @@ def _tree_evidence(
     attained: float,
     event: frozenset[str],
 ) -> Evidence:
-    table = dict.fromkeys(event, 1.0)
-    won = None
-    with contextlib.suppress(OutOfTimeError):  # what is calculated is priced without draws
-        won = lean_bets(
-            valued(tracer.obj, table),
-            pair,
-            lambda rows: rows[:, 0],
-            tracer.curve,
-            min(0.8, max(0.1, tracer.left())),
-            tracer.risk(0.03),
-            first=400,
-        )
-    how, confidence = "calculated", CALCULATED
-    extra: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-    if won is not None:
-        how = "calculated and drawn"
-        risk = math.exp(-won.wealth.peak)
-        confidence = f"calculated, and 1 - {risk:.1g} (betting on releases of the object)"
-        extra |= {"log_wealth": won.wealth.peak, "rounds": won.wealth.rounds}
     p, q = (math.fsum(t.masses.get(o, 0.0) for o in event) for t in trees)
     outcomes = [_likeliest(tree, event) for tree in trees]
     return Evidence(
@@ -135,6 +193,6 @@ def _tree_evidence(
         f"{p:.6g} on the left, {q:.6g} on the right: delta {attained:.6g} at epsilon {epsilon:.4g}",
         pair,
         (outcomes[0], outcomes[1]),
-        confidence,
-        {"how": how, **extra},
+        CALCULATED,
+        {"how": "calculated", "epsilon": epsilon, "delta": delta},
     )

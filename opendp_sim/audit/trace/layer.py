@@ -78,7 +78,7 @@ def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
         return False
     direct = tracer.direct and not tracer.stateful
     with tracer.hooked():
-        mine = _sides(tracer.mode_run("bulk") if direct else tracer.obj, pair)
+        mine = _sides(tracer.tape.live(tracer.function, "bulk") if direct else tracer.obj, pair)
     real = _sides(tracer.subject.run, pair)
     return any(_differ(one, other, _SURE) for one, other in zip(mine, real, strict=True))
 

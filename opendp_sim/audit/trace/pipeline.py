@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.findings import Evidence, mirrored
+from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.compare_tapes import View, decode, look, numbers
+from opendp_sim.audit.instrument.compare_tapes import View, clean_tapes, decode, look, numbers
 from opendp_sim.audit.instrument.tape import Draw, TapeEndError
 from opendp_sim.audit.statistics.sampling import differ
-from opendp_sim.audit.statistics.score_bets import Won, lean_bets
-from opendp_sim.audit.trace.bets import CALCULATED, bet_on_table, drawn, strength, verdict_run
+from opendp_sim.audit.statistics.score_bets import lean_bets
+from opendp_sim.audit.trace.bets import CALCULATED, bet_on_pair, confirmed, drawn, verdict_run
 from opendp_sim.audit.trace.closed_form import Shift, closed_form, fits, shift_of
 from opendp_sim.audit.trace.context import BARE, UNSEEN, Tracer
 from opendp_sim.audit.trace.disjoint_support import support_step
-from opendp_sim.audit.trace.draw_tree import clean_tapes
 from opendp_sim.audit.trace.enumerate_draws import tree_step
-from opendp_sim.audit.trace.output_sample import Glance
 from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
 from opendp_sim.audit.trace.tail_events import level_step
 from opendp_sim.audit.work import work_seconds
 
-_SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
+_SHRINK, _KEEP, _PLENTY = 0.4, 0.97, 4.0
 _CONFIRMED = 3.0
 """Seconds for draws that confirm what was calculated: a slow run needs them more than L3 does."""
 _ONE, _ALL, _NEARLY = 0.4, 0.5, 0.9
@@ -93,15 +90,9 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
             tracer.curve,
             min(2.5, tracer.left()),
             tracer.risk(0.04),
-            rounds=tracer.rounds(pair),
         )
         return None if won is None else drawn(detail, won, tracer, words)
-    if not view.draws:
-        return None
-    seen = Glance()
-    if strength(tracer, pair, 0.06, seen) >= _WORTH:
-        return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04, seen=seen)
-    return None  # what is hidden only lowers the loss: not worth draws
+    return None  # what is hidden only lowers the loss: the race of L3 sees it
 
 
 def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
@@ -195,46 +186,12 @@ def _calculated(
     price = Evidence(
         "loss", detail, claimed, closed[1], pair, None, CALCULATED, {"how": "calculated"}
     )
-    tracer.price(price)
-    won = _won_beside(tracer, pair, shift)
-    if won is None:
-        return None
-    bets, words = won
-    return replace(
-        price,
-        detail=detail if bets.pair.left is pair.left else mirrored(detail),
-        pair=bets.pair,
-        confidence=f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})",
-        extra={
-            "log_wealth": bets.wealth.peak,
-            "rounds": bets.wealth.rounds,
-            "epsilon": bets.bet.epsilon,
-            "delta": bets.bet.delta,
-            "how": "calculated and drawn",
-        },
+    run, words = verdict_run(tracer)
+    looks = (
+        (partial(_row, tracer.obj, shift), "releases of the object", 0.5),
+        (partial(_row, run, shift), words, _CONFIRMED),
     )
-
-
-def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | None:
-    """Return won bets on the object or its function, or None."""
-    lent = tracer.rounds(pair)
-    for run, words, seconds, rounds in (
-        (tracer.obj, "releases of the object", 0.5, None),
-        (*verdict_run(tracer), _CONFIRMED, lent),
-    ):
-        won = lean_bets(
-            partial(_row, run, shift),
-            pair,
-            shift.score,
-            tracer.curve,
-            min(seconds, max(0.1, tracer.left())),
-            tracer.risk(0.03),
-            first=400,
-            rounds=rounds,
-        )
-        if won is not None:
-            return won, words
-    return None
+    return confirmed(tracer, price, shift.score, looks)
 
 
 # --- structure ------------------------------------------------------------------------------
@@ -245,7 +202,7 @@ def bare_step(tracer: Tracer) -> Evidence | None:
     for name in (BARE, UNSEEN, "an exception depends on the data"):
         odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
         for found in odd[:1]:
-            evidence = bet_on_table(tracer, found.pair, name, 0.4, 0.03, 400)
+            evidence = bet_on_pair(tracer, found.pair, name, 0.4, 0.03)
             if evidence is not None:
                 return evidence
     return None

@@ -19,16 +19,14 @@ from opendp_sim.audit.instrument.compare_tapes import Claim, View, alike, look, 
 from opendp_sim.audit.instrument.decompose_chain import has_maps, taken_apart
 from opendp_sim.audit.instrument.python_queryable import asked_directly
 from opendp_sim.audit.instrument.tape import Tape, TapeEndError
-from opendp_sim.audit.outputs.encoding import Raised, outcome
+from opendp_sim.audit.outputs.encoding import Raised
 from opendp_sim.audit.outputs.reading import Reader
-from opendp_sim.audit.statistics.sampling import differ, surely_differ
+from opendp_sim.audit.statistics.sampling import differ
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.work import work_seconds
 
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
-_COMPARED = 100, 0.15
-"""Releases of a chain and of its parts that are compared on a dataset, and nominal seconds for them."""
 _FIRST_ASKED = 0.2
 """Part of the seconds, or of the pairs, between two looks at whether the best pair decides already."""
 
@@ -224,24 +222,7 @@ def chained_function(
             equal_runs(tape, whole, mine, d, ordered=True) for d in data
         ):
             return None
-    own = Reader().reading(run)
-    return None if _other_law(subject.run, own, space, rng) else own
-
-
-def _other_law(
-    obj: Callable[[Any], Any], own: Callable[[Any], Any], space: PairSpace, rng: np.random.Generator
-) -> bool:
-    """Return whether object and function certainly have different laws."""
-    drawn = sorted((space.draw(rng).left for _ in range(_PROBES)), key=lambda d: len(repr(d)))
-    for data in drawn[-2:]:
-        sides: tuple[list[Any], list[Any]] = [], []
-        end = work_seconds() + _COMPARED[1]
-        while len(sides[0]) < _COMPARED[0] and work_seconds() < end:
-            sides[0].append(outcome(obj, data))
-            sides[1].append(outcome(own, data))
-        if surely_differ(*sides, 1e-6):
-            return True
-    return False
+    return Reader().reading(run)
 
 
 def _conversation(

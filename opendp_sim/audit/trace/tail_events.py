@@ -18,19 +18,18 @@ from scipy import stats
 
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.instrument.compare_tapes import numbers
+from opendp_sim.audit.instrument.compare_tapes import clean_tapes, numbers
 from opendp_sim.audit.instrument.native_laws import Law
 from opendp_sim.audit.instrument.tape import TapeEndError
-from opendp_sim.audit.trace.bets import CALCULATED, allowed
+from opendp_sim.audit.trace.bets import CALCULATED, agrees, allowed
 from opendp_sim.audit.trace.context import Tracer
-from opendp_sim.audit.trace.draw_tree import clean_tapes, guard_runs
 from opendp_sim.audit.trace.scan import equal_runs
 
 _PAIRS, _POINTS, _LEVELS, _HALVINGS = 3, 300, 6, 60
 """Pairs tried, values of the draw that are followed on either side, levels of them that are tried in
 full, and how often the value that leads to a level is halved in."""
-_REACH, _MARGIN, _RISK = 9.0, 1e-6, 1e-7
-"""Scales of noise that are followed, what the excess must be clear of, and the guard's level."""
+_REACH, _MARGIN = 9.0, 1e-6
+"""Scales of noise that are followed, and what the excess must be clear of."""
 _SHORTEST = 1.2
 
 
@@ -162,7 +161,4 @@ def _at(
 
 def _fits(obj: Callable[[Any], Any], data: Any, level: float, sign: float, share: float) -> bool:
     """Return whether real releases confirm the event's probability."""
-    seen = guard_runs(lambda: sign * (numbers(obj(data)) or [math.nan])[0] >= level)
-    hits, runs = sum(seen), len(seen)
-    spread = min(stats.binom.cdf(hits, runs, share), stats.binom.sf(hits - 1, runs, share))
-    return bool(spread >= _RISK)
+    return agrees(lambda: sign * (numbers(obj(data)) or [math.nan])[0] >= level, share, share)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape
-from opendp_sim.audit.trace import repeated_calls as repeated, suspicious_pairs
+from opendp_sim.audit.trace import bets, repeated_calls as repeated, suspicious_pairs
 from opendp_sim.audit.trace.bets import CALCULATED
 from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.layer import _taken
@@ -77,20 +78,16 @@ def test_values_out_of_reach_are_asked_of_one_draw_only() -> None:
 def test_a_calculated_excess_is_priced_where_bets_run_out_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from opendp_sim.audit.trace import pipeline
-
-    def late(*_: Any) -> Any:
+    def late(*_: Any, **__: Any) -> Any:
         raise OutOfTimeError
 
-    monkeypatch.setattr(pipeline, "_won_beside", late)
-    monkeypatch.setattr(pipeline, "fits", lambda *_: True)
+    monkeypatch.setattr(bets, "lean_bets", late)
     kept: list[Any] = []
-    curve = SimpleNamespace(text="a curve")
-    tracer: Any = SimpleNamespace(obj=len, rng=None, curve=curve, price=kept.append)
-    closed = (lambda alpha: alpha), "4 times"
+    tracer: Any = SimpleNamespace(price=kept.append, left=lambda: 1.0, risk=float, curve=None)
+    price = Evidence("loss", "", "a curve", "4 times", Pair([], [1], 1), None, CALCULATED)
     with pytest.raises(OutOfTimeError):
-        pipeline._calculated(tracer, Pair([], [1], 1), None, "", closed)  # type: ignore[arg-type]
-    assert (kept[0].claimed, kept[0].confidence) == ("a curve", CALCULATED)
+        bets.confirmed(tracer, price, len, [(len, "releases", 1.0)])  # type: ignore[list-item]
+    assert kept == [price]
 
 
 @pytest.mark.parametrize(
