@@ -18,11 +18,11 @@ __all__ = ["programs"]
 @cache
 def programs() -> tuple[Pair, ...]:
     """Return all programs, set by set, in the form of the opaque pairs."""
-    from tests.audit.corpus import set1, set2, set3, set4, set5
+    from tests.audit.corpus import set1, set2, set3, set4, set5, set6
 
     said = tomllib.loads(Path(__file__).with_name("arguments.toml").read_text("utf-8"))
     found = []
-    for number, part in enumerate((set1, set2, set3, set4, set5), 1):
+    for number, part in enumerate((set1, set2, set3, set4, set5, set6), 1):
         for name, magnitude, bad, good, d_in, options in part.T:
             shown = said[name].get("violation") or repr(part.PAIRS[name])
             make = {True: bad, False: good}.__getitem__
