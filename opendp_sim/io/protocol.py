@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from opendp_sim.domains.records import Records
-from opendp_sim.io.blocks import Block, block_rows, recut
+from opendp_sim.io.blocks import Block, block_rows, piece_rows, recut
 from opendp_sim.io.columns import held_columns
 from opendp_sim.io.conform import check_lengths, conform
 
@@ -69,7 +69,8 @@ class PieceSource:
             DataError (OS602): columns, widths or dtypes that are not as declared.
         """
         size = rows or block_rows(self.records)
-        return recut(map(partial(formed, records=self.records), self.pieces(size)), size)
+        pieces = self.pieces(rows or piece_rows(self.records))
+        return recut(map(partial(formed, records=self.records), pieces), size)
 
 
 def formed(piece: Raw, records: Records) -> Block:

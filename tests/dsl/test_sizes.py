@@ -164,14 +164,14 @@ def test_what_is_no_spec_at_all_is_refused_with_its_line(
     ("source", "mib"),
     [
         ("{npz: people.npz}", 0),
-        ("{csv: t.csv}", 34),
-        ("{parquet: t.parquet}", 34 + 12 + 2 * 16 + 6 * 2 + 2 * 4 / 64),
+        ("{csv: t.csv}", 34 + 6),
+        ("{parquet: t.parquet}", 34 + 12 + 2 * 16 + 6 * 2 + 2 * 6 + 2 * 4 / 64),
     ],
 )
 def test_the_memory_of_a_plan_counts_what_reads_the_file(
     tmp_path: Path, source: str, mib: float
 ) -> None:
-    """pyarrow, two readers with a row group each, and their blocks."""
+    """pyarrow, two readers with a row group and pieces each, and their blocks."""
     text = SPEC.format(columns=4, step=JL % 2, r=8, w=8)
     found = []
     for name, one in (("npz", "{npz: people.npz}"), ("other", source)):

@@ -160,6 +160,31 @@ def test_a_wide_row_map_stays_within_its_plan() -> None:
     assert peak < 200 * 2**20
 
 
+def test_small_blocks_are_joined_before_a_large_sketch_alone() -> None:
+    """In order, and with the same bits; a small sketch takes them as they come."""
+    records = Records((Column("x", "array[f64, 2]", bounds=(-9.0, 9.0)),))
+    values = np.random.default_rng(1).uniform(-9, 9, (70_000, 2))
+
+    def opened() -> Iterator[Any]:
+        return ({"x": values[at : at + 1000]} for at in range(0, len(values), 1000))
+
+    for levels, longest in ((4, 1000), (16, 2**19)):
+        steps = [
+            lookup("select")(features=["x"]),
+            lookup("quantize")(bits=16),
+            lookup("distance_tree")(levels=levels),
+        ]
+        stages = bind_steps(records, Symmetric(), steps)
+        told: list[int] = []
+        found = build_sketch(stages, opened, workers=1, on_block=told.append)
+        assert max(told) == min(longest, len(values))
+        assert sum(told) == len(values)
+        assert np.array_equal(found, build_sketch(stages, lambda: iter([{"x": values}]), workers=1))
+    parts = [{"x": values[:3]}, {"x": values[3:5]}, {"x": values[5:6]}]
+    assert [len(one["x"]) for one in blocks.joined(parts, 4)] == [5, 1]
+    assert [len(one["x"]) for one in blocks.joined(parts, 2)] == [3, 2, 1]
+
+
 SPEC = """
 spec: opendp_sim/1
 name: wide

@@ -20,7 +20,7 @@ from opendp_sim.domains.rows import GridRows, RealRows
 from opendp_sim.domains.sketch import Sketch
 from opendp_sim.dsl.grammar.program import DataEntry
 from opendp_sim.dsl.types.records import Typed
-from opendp_sim.io.blocks import block_rows, rows_at_once, widest
+from opendp_sim.io.blocks import block_rows, piece_rows, rows_at_once, rows_to_join, widest
 
 
 def stage_plain(typed: Typed) -> dict[str, Any]:
@@ -151,6 +151,8 @@ _TWO_READERS, _TWO_THREADS = 16, 10
 """Blocks of two threads: each with a reader of its own, as over ``.parquet``, or with one for both."""
 _A_READER, _A_THREAD = 8, 5
 """Blocks of each further one."""
+_PIECES = 3
+"""Pieces of a file that a reader holds: as it unpacks them, as it stores them, and as columns."""
 
 
 def memory_of(types: Iterable[Typed]) -> int:
@@ -158,7 +160,7 @@ def memory_of(types: Iterable[Typed]) -> int:
 
     The public matrices, and the larger of two: while data is read, two vectors of cells for each
     released sketch (one a thread), ten copies of one block of the widest stage (sixteen where two
-    threads read), what its reader takes, and all rows of a public ``size`` where a mechanism needs
+    threads read), what its readers take, and all rows of a public ``size`` where a mechanism needs
     them together; afterwards three vectors of cells (the sum, the noise, the file). A row group of a
     ``.parquet`` file that is larger than ``ROW_GROUP`` may take up to its own size more, a reader.
     """
@@ -183,7 +185,8 @@ def memory_a_core(types: Iterable[Typed]) -> int:
     found = list(types)
     cells = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]
     blocks = [
-        _A_READER * _block(t) + _pages(t) if _cut(t) else _A_THREAD * _block(t) for t in found
+        _A_READER * _block(t) + _pages(t) + _pieces(t) if _cut(t) else _A_THREAD * _block(t)
+        for t in found
     ]
     return max(blocks, default=0) + max(cells, default=0)
 
@@ -198,17 +201,25 @@ def _pages(typed: Typed) -> int:
     return ROW_GROUP + _A_COLUMN * sum(c.width for c in typed.entry.records.columns)
 
 
+def _pieces(typed: Typed) -> int:
+    """Return the bytes of a reader's pieces of a file."""
+    records = typed.entry.records
+    return _PIECES * 8 * piece_rows(records) * sum(c.width for c in records.columns)
+
+
 def _reader(typed: Typed) -> int:
     """Return the bytes of a source's readers beside its blocks."""
     kind = typed.entry.source.kind
-    found = _READERS.get(kind, 0) + (2 * _pages(typed) if _cut(typed) else 0)
+    found = _READERS.get(kind, 0) + (_pieces(typed) if kind in _READERS else 0)
+    found += _pages(typed) * 2 + _pieces(typed) if _cut(typed) else 0
     texts = any(c.dtype == "str" or c.keys for c in typed.entry.records.columns)
     return found + (_TEXTS if texts and kind in ("parquet", "arrow") else 0)
 
 
 def _block(typed: Typed) -> int:
     """Return the bytes of a block of the widest stage."""
-    rows = min(block_rows(typed.entry.records), rows_at_once(typed.stages))
+    rows = max(block_rows(typed.entry.records), rows_to_join(typed.stages))
+    rows = min(rows, rows_at_once(typed.stages))
     return 8 * rows * widest(typed.stages)[0]
 
 
