@@ -117,26 +117,16 @@ class LedgerHistory:
 
     def settlement_of(self, reserve: Entry) -> Entry | None:
         """Return the entry that settled a reserve; None while it is open."""
-        kinds = ("charge", "refusal", "void")
-        return next(
-            (
-                e
-                for e in self.entries[reserve.seq :]
-                if e.kind in kinds and e.body.get("of") == reserve.seq
-            ),
-            None,
-        )
+        return self._about(reserve, "charge", "refusal", "void")
 
     def outcome_of(self, charge: Entry) -> Entry | None:
         """Return the outcome of a charge, None for an unfinished run."""
-        return next(
-            (
-                e
-                for e in self.entries[charge.seq :]
-                if e.kind == "outcome" and e.body["of"] == charge.seq
-            ),
-            None,
-        )
+        return self._about(charge, "outcome")
+
+    def _about(self, entry: Entry, *kinds: str) -> Entry | None:
+        """Return the first later entry of some kinds about an entry."""
+        later = (e for e in self.entries[entry.seq :] if e.kind in kinds)
+        return next((e for e in later if e.body.get("of") == entry.seq), None)
 
     def head_told(self, store: str) -> tuple[int, str, bool] | None:
         """Return the recorded end of a store's chain, and whether it ended."""

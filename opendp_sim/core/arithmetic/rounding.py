@@ -56,9 +56,9 @@ def up_text(value: float | Fraction, digits: int = 6) -> str:
     return _text(value, digits, ROUND_CEILING)
 
 
-def down_text(value: float | Fraction, digits: int = 6) -> str:
-    """Render a remaining budget, rounded down to ``digits`` significant digits."""
-    return _text(value, digits, ROUND_FLOOR)
+def down_text(value: float | Fraction) -> str:
+    """Render a remaining budget, rounded down to six significant digits."""
+    return _text(value, 6, ROUND_FLOOR)
 
 
 def _text(value: float | Fraction, digits: int, rounding: str) -> str:

@@ -427,10 +427,9 @@ def _no_progress() -> None:
     """Record nothing, since there is no ledger."""
 
 
-def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
+def read_batch(plan: Plan, name: str | None, ref: SourceRef) -> Any:
     """Return the queries of a file as columns (OS704, OS607)."""
-    private = private_of(plan.program, memory)
-    return open_queries(ref, _chosen(plan, name), ".", memory or {}, private=private)
+    return open_queries(ref, _chosen(plan, name), ".", {}, private=private_of(plan.program))
 
 
 def _chosen(plan: Plan, name: str | None) -> OutputType:

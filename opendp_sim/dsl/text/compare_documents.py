@@ -71,12 +71,10 @@ def differences(ours: Any, theirs: Any, at: Path = ()) -> Iterator[tuple[Path, s
         yield at, ""
 
 
-def told_differences(
-    ours: Any, theirs: Any, *, first: str = "the spec", second: str = "the certificate"
-) -> str:
+def told_differences(ours: Any, theirs: Any, *, second: str = "the certificate") -> str:
     """Return the names of differing fields, without values."""
     found = list(islice(differences(ours, theirs), _TOLD + 1))
-    by_side = {"first": f" (only in {first})", "second": f" (only in {second})", "": ""}
+    by_side = {"first": " (only in the spec)", "second": f" (only in {second})", "": ""}
     told = [f"`{pretty(path)}`{by_side[side]}" for path, side in found[:_TOLD]]
     more = " and more" if len(found) > _TOLD else ""
     verb = "differs" if len(found) == 1 else "differ"
