@@ -180,7 +180,7 @@ def stream(
 
     A context manager with ``add`` and ``release``. All periods together cost what the plan says of one
     release, of each record in one of them; the noise of periods 1 to t is less than a release of each
-    would have (``continual.md``).
+    would have (``continual.md``). The command ``opendp-sim stream`` does the same with files.
 
     Args:
         spec: a recipe such as ``sim.density(...)``, or what ``plan`` takes: one sketch with noise.

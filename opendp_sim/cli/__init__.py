@@ -41,7 +41,7 @@ EXIT_CODES = {
 GROUPS = {
     "Write a spec": {
         "init": ("about:init_command", "Write a commented template."),
-        "recommend": ("recommend:recommend_command", "Rank mechanisms by predicted error."),
+        "recommend": ("about:recommend_command", "Rank mechanisms by predicted error."),
         "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
         "types": ("spec:types_command", "Print the type of every stage."),
         "doctor": (
@@ -61,6 +61,10 @@ GROUPS = {
         "session": (
             "session:session_app",
             "Answer queries from private data, each charged, durably, before its answer leaves.",
+        ),
+        "stream": (
+            "stream:stream_app",
+            "One sketch of records that come period after period, charged once.",
         ),
         "serve": ("serve:serve_app", "Serve releases and sessions of a folder over HTTP."),
     },

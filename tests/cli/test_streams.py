@@ -87,6 +87,12 @@ flow:
 outputs:
   служба: {from: соседи, serve: session}
 """
+PERIODS = (
+    SPEC.partition("outputs:")[0]
+    .replace("csv: люди.csv", "memory: люди")
+    .replace("люди.ledger", "поток.ledger")
+    + "outputs:\n  выпуск: {from: шум, save: ряд.npz}\n"
+)
 MODULE = """
 import opendp.prelude as dp
 
@@ -140,6 +146,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "ledger verify": ("ledger", "verify", "люди.ledger"),
     "explain": ("explain", "шум", "--spec", "спец.yaml"),
     "session": ("session", "сессия.yaml"),
+    "stream new": ("stream", "new", "ряд.yaml", "--periods", "500", "--into", "ряд"),
+    "stream": ("stream", "add", "ряд", "люди.csv"),
+    "stream status": ("stream", "status", "ряд"),
     "recommend": ("recommend", "top", "--size", "50"),
     "ops": ("ops",),
     "schema": ("schema",),
@@ -230,7 +239,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "проба.py").write_text(MODULE, "utf-8")
     (folder / "сессия.yaml").write_text(SESSION, "utf-8")
     warm()
+    (folder / "ряд.yaml").write_text(PERIODS, "utf-8")
     begun(folder / "спец.yaml")
+    begun(folder / "ряд.yaml")
+    assert forked(CALLS["stream new"], folder).code == 0
     assert forked(("apply", "спец.yaml"), folder).code == 0
     return folder
 
@@ -266,6 +278,8 @@ FAST = {
         ("plan -o", "full"),
         ("session", "cp1252"),
         ("session", "full"),
+        ("stream", "ascii"),
+        ("stream", "full"),
     ),
 }
 """The suite's part: what charges, and something of the rest."""

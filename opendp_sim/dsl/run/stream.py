@@ -154,8 +154,9 @@ def streamed(plan: Plan) -> ReleasePlan:
         raise SpaceError(
             "OS202", "stream", expected="a privacy unit of rows: `{add_remove: m, of: row}`",
             got="persons, whose rows are limited in one table alone",
-            hint="a person is protected with m rows in all periods together, if nobody has more: state "
-            "that m as the number of rows.",
+            hint="state how many rows one person has in all periods together: of at most c periods, r "
+            "rows each, write `{add_remove: c r, of: row}`. No stream remembers persons from period to "
+            "period, so whoever hands periods over has to keep to it.",
         )  # fmt: skip
     if typed.entry.source.kind != "memory" or typed.entry.public:
         raise SpaceError(
@@ -179,6 +180,7 @@ class Stream(Closing):
             (``0001-0004.npz``, releases that anybody may have).
         base: periods of a node, to the power of its level; default the one of least mean variance.
         tables: makes tables by name of what ``add`` is given; default as ``apply`` takes them.
+        charged: takes the words of what was charged, before a signal can stop the process.
 
     Attributes:
         tree: the nodes. noise: theirs. period: how many periods are over.
@@ -197,6 +199,7 @@ class Stream(Closing):
         *,
         base: int | None = None,
         tables: Callable[[Any], Mapping[str, Any]] | None = None,
+        charged: Callable[[str], None] = lambda _text: None,
     ) -> None:
         release, periods, base = streamed(plan), python_value(periods), python_value(base)
         if base is None:
@@ -212,7 +215,7 @@ class Stream(Closing):
             agree("stream", (whole,), release.own_loss)
         self._stages: tuple[Stage, ...] = release.typed.stages
         self._owner, self._lost, self._lock = os.getpid(), False, threading.RLock()
-        self._folder = File(into)
+        self._folder, self._charged = File(into), charged
         self._ledger: Ledger | None = None  # as it was open last, with the entries read so far
         self._rehearse()
         with ExitStack() as undo:
@@ -282,7 +285,12 @@ class Stream(Closing):
     def _transaction(self, stack: ExitStack) -> Transaction:
         with _of_a_stream():
             made = Transaction.open(
-                self.plan, stack, store=self._store.mark, folder=self._folder, known=self._ledger
+                self.plan,
+                stack,
+                store=self._store.mark,
+                folder=self._folder,
+                charged=self._charged,
+                known=self._ledger,
             )
         self._ledger = made.ledger
         return made
@@ -426,7 +434,8 @@ class Stream(Closing):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _file(self, node: Node) -> File:
+    def file(self, node: Node) -> File:
+        """Return the file of a node's release."""
         width = max(4, len(str(self.tree.periods)))
         return self._folder / f"{node[0]:0{width}d}-{node[1]:0{width}d}.npz"
 
@@ -434,12 +443,12 @@ class Stream(Closing):
         """Write the stored nodes that have no file."""
         for period in range(1, self.period + 1):
             for node in self.tree.ending(period):
-                if not self._file(node).exists():
+                if not self.file(node).exists():
                     self._save(node)
 
     def _save(self, node: Node) -> None:
         try:
-            self._release_of((node,)).save(self._file(node))
+            self._release_of((node,)).save(self.file(node))
         except OSError:
             refusal = stream_refusal("a folder that can be written", UNWRITABLE)
         else:
