@@ -75,9 +75,7 @@ def test_periods_go_in_as_files_and_releases_come_out(place: Path) -> None:
     assert ledger(place).count("charge") == 1
     told = json.loads(run("stream", "status", "g", "--json").output)
     assert (told["period"], told["periods"], told["base"]) == (3, 4, 2)
-    assert told["files"] == [
-        "0001-0001.npz", "0001-0002.npz", "0002-0002.npz", "0003-0003.npz",
-    ]  # fmt: skip
+    assert told["files"] == ["0001-0001.npz", "0001-0002.npz", "0002-0002.npz", "0003-0003.npz"]
     assert run("stream", "release", "g", "-o", "out.npz", "--first", 2).exit_code == 0
     with sim.stream(sim.plan("s.yaml"), 4, into="g", base=2) as same:
         wanted = same.release(2, 3)
@@ -127,8 +125,10 @@ def test_a_killed_period_is_there_whole_or_not_at_all(place: Path, death: str) -
     assert again.code == 0, again
     assert json.loads(again.said)["added"] is (kept == 1)
     assert sorted(file.name for file in (place / "g").glob("*.npz")) == [
-        "0001-0001.npz", "0001-0002.npz", "0002-0002.npz",
-    ]  # fmt: skip
+        "0001-0001.npz",
+        "0001-0002.npz",
+        "0002-0002.npz",
+    ]
     assert ledger(place).count("charge") == 1
 
 
