@@ -67,6 +67,8 @@ def of_keys(
     keys = _KEYS.get(kind)
     if keys is None and kind[:1] in ("i", "u") and kind[1:2].isdigit():
         keys = _NUMBERS
+    if kind in ("f32", "f64"):
+        keys = tuple(map(float, _AMOUNTS))
     if anything and kind == _ANYTHING:  # the answer tells what it takes
         keys = next((some for some in (_AMOUNTS, _KEYS["String"]) if _takes(queryable, some)), None)
     if keys is None or not math.isfinite(_answer(queryable, keys[0])):

@@ -223,6 +223,28 @@ def test_a_filter_is_asked_for_little_and_then_for_much_and_no_answer_is_one() -
     assert set(heard) == {-1e9, -2e9, 2.0}
 
 
+def test_a_queryable_of_floats_is_asked_numbers() -> None:
+    """The refusal said that numbers are asked without a driver, of a queryable of floats."""
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    asked: list[float] = []
+
+    def release(rows: list[int]) -> Any:
+        def answer(epsilon: float) -> float:
+            if not 0 < sum(asked) + epsilon < 4:
+                raise ValueError
+            asked.append(epsilon)
+            return len(rows) / epsilon
+
+        return dp.new_queryable(answer, float, float)
+
+    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+    driver = default_driver(obj, 1)
+    assert driver is not None
+    asked.clear()
+    assert driver(obj([1] * 6))[:4] == (-1e9, 12.0, 2.0, -1e9)
+    assert asked == [0.5, 3.0]
+
+
 @pytest.mark.long
 def test_an_answer_that_is_remembered_without_its_noise_is_found() -> None:
     """Keys were asked once each."""

@@ -89,12 +89,6 @@ def f(bad):
     return M(ints(0, 10), start, 2.0)
 twin("queryable/one_draw_for_all_answers", "inf", f, pair=([], [3]))
 # a filter that asks whether the budget is spent before it adds the price
-def until_refused(queryable):
-    out = []
-    for _ in range(3):
-        try: out.append(queryable(0.7))
-        except Exception: out.append(None)
-    return out
 def f(bad):
     def start(rows):
         spent = [Fraction(0)]
@@ -105,7 +99,7 @@ def f(bad):
             return laplace(len(rows), 1 / epsilon)
         return dp.new_queryable(answer, float, int)
     return M(INTS, start, 1.000001)
-twin("filter/charges_late", "any", f, pair=([], [0]), drive=until_refused)
+twin("filter/charges_late", "any", f, pair=([], [0]))
 # rows are replaced, the sensitivity is that of adding one
 def f(bad): return dp.t.make_user_transformation(ints(-5, 10, 10), dp.change_one_distance(), *NUMBER, sum, lambda d: (10 if bad else 15) * d)
 twin("t/replaced_as_added", "x1.5", f, pair=([-5] + [0] * 9, [10] + [0] * 9))
