@@ -230,7 +230,7 @@ def test_a_queryable_of_floats_is_asked_numbers() -> None:
 
     def release(rows: list[int]) -> Any:
         def answer(epsilon: float) -> float:
-            if not 0 < sum(asked) + epsilon < 4:
+            if not epsilon or sum(asked) + epsilon >= 4:
                 raise ValueError
             asked.append(epsilon)
             return len(rows) / epsilon
