@@ -80,11 +80,10 @@ def _word(self: Any, rng: Any, _depth: int = 0) -> str:
 
 _STEPS = {
     "repeated": "repeated_calls",
-    "bare": "pipeline",
     "loss": "pipeline",
     "tree": "enumerate_draws",
-    "level": "tail_events",
-    "support": "disjoint_support",
+    "level": "one_draw",
+    "support": "one_draw",
 }
 PARTS: dict[str, Part] = {
     **{

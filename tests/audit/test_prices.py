@@ -15,8 +15,8 @@ from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.instrument.compare_tapes import Decoded
 from opendp_sim.audit.trace.closed_form import Shift, closed_form
+from opendp_sim.audit.trace.one_draw import level_step
 from opendp_sim.audit.trace.pipeline import STEPS
-from opendp_sim.audit.trace.tail_events import level_step
 from tests._tiers import tiered
 from tests.audit.growing import audit_until, refuted
 from tests.audit.opaque import PAIRS

@@ -9,10 +9,7 @@ from typing import Any
 
 from scipy import stats
 
-from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.findings import Evidence, mirrored
-from opendp_sim.audit.generators.neighbours import Pair
-from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.statistics.score_bets import Won, lean_bets
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.work import work_seconds
@@ -109,29 +106,3 @@ def guard_runs(one: Callable[[], Any]) -> list[Any]:
 def allowed(tracer: Tracer, epsilon: float, delta: float) -> str:
     """Return the claim as a sentence about an event."""
     return f"{tracer.curve.text}: P[left in S] <= e^{epsilon:.4g} P[right in S] + {delta:.3g}"
-
-
-def bet_on_pair(
-    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float
-) -> Evidence | None:
-    """Bet on one pair with scores learned from its outputs."""
-    run, words = verdict_run(tracer)
-    subject = replace(tracer.subject, run=run, outer=None)
-    found = distribution_layer(
-        subject,
-        GivenPairs((pair,)),
-        tracer.d_in,
-        replace(tracer.budget, seconds=seconds),
-        tracer.rng,
-        tracer.risk(share),
-        (pair,),
-    )
-    if found.evidence is None:
-        return None
-    told = found.evidence
-    return replace(
-        told,
-        detail=detail,
-        confidence=told.confidence.replace("betting", f"betting on {words}"),
-        extra={**told.extra, "how": "drawn"},
-    )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from opendp_sim.audit.checks.distribution import distribution_layer
-from opendp_sim.audit.findings import Effort, LayerResult
+from opendp_sim.audit.findings import Effort, Evidence, LayerResult
 from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.tape import OutOfTimeError, TapeEndError
 from opendp_sim.audit.outputs.encoding import Raised, outcome
@@ -196,6 +196,17 @@ def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tu
     return tuple(out)
 
 
+def _explained(tracer: Tracer, evidence: Evidence | None) -> Evidence | None:
+    """Return a finding with what the tapes of its pair show."""
+    if evidence is None or evidence.pair is None:
+        return evidence
+    sides = {repr(evidence.pair.left), repr(evidence.pair.right)}
+    for name, some in tracer.seen.odd.items():
+        if any({repr(f.pair.left), repr(f.pair.right)} == sides for f in some):
+            return replace(evidence, detail=f"{name}: {evidence.detail}")
+    return evidence
+
+
 def traced_distribution(
     tracer: Tracer, budget: Effort, beta: float, hints: tuple[Pair, ...], events: Any
 ) -> LayerResult:
@@ -215,6 +226,7 @@ def traced_distribution(
                 subject = replace(subject, run=run, outer=None)
             found = drawn(subject, (*hints, *_affordable(tracer, run, budget.seconds))[:_HINTS])
         if found.evidence is None or not contradicted(tracer, found.evidence.pair):
+            found = replace(found, evidence=_explained(tracer, found.evidence))
             own = run is tracer.obj
             return found if own else replace(found, facts={**found.facts, "draws": words})
         tracer.unlike = True

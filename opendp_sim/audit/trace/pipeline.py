@@ -15,14 +15,13 @@ from opendp_sim.audit.instrument.compare_tapes import View, clean_tapes, decode,
 from opendp_sim.audit.instrument.tape import Draw, TapeEndError
 from opendp_sim.audit.statistics.sampling import differ
 from opendp_sim.audit.statistics.score_bets import lean_bets
-from opendp_sim.audit.trace.bets import CALCULATED, bet_on_pair, confirmed, drawn, verdict_run
+from opendp_sim.audit.trace.bets import CALCULATED, confirmed, drawn, verdict_run
 from opendp_sim.audit.trace.closed_form import Shift, closed_form, fits, shift_of
-from opendp_sim.audit.trace.context import BARE, UNSEEN, Tracer
-from opendp_sim.audit.trace.disjoint_support import support_step
+from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.enumerate_draws import tree_step
+from opendp_sim.audit.trace.one_draw import level_step, support_step
 from opendp_sim.audit.trace.repeated_calls import repeated_step
 from opendp_sim.audit.trace.scan import Found
-from opendp_sim.audit.trace.tail_events import level_step
 from opendp_sim.audit.work import work_seconds
 
 _SHRINK, _KEEP, _PLENTY = 0.4, 0.97, 4.0
@@ -194,23 +193,8 @@ def _calculated(
     return confirmed(tracer, price, shift.score, looks)
 
 
-# --- structure ------------------------------------------------------------------------------
-
-
-def bare_step(tracer: Tracer) -> Evidence | None:
-    """Refute outputs without noise, or with public noise."""
-    for name in (BARE, UNSEEN, "an exception depends on the data"):
-        odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
-        for found in odd[:1]:
-            evidence = bet_on_pair(tracer, found.pair, name, 0.4, 0.03)
-            if evidence is not None:
-                return evidence
-    return None
-
-
 STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     repeated_step,
-    bare_step,
     loss_step,
     tree_step,
     level_step,

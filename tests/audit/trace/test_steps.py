@@ -18,8 +18,8 @@ from opendp_sim.audit.instrument.patch_rng import tapped
 from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape
 from opendp_sim.audit.trace import bets, repeated_calls as repeated, suspicious_pairs
 from opendp_sim.audit.trace.bets import CALCULATED
-from opendp_sim.audit.trace.disjoint_support import support_step
 from opendp_sim.audit.trace.layer import _taken
+from opendp_sim.audit.trace.one_draw import support_step
 
 
 def tapes_of(function: Any, count: int = 2) -> list[list[Any]]:
