@@ -213,14 +213,16 @@ def lines_of(part: Part) -> int:
     return len((ROOT / "opendp_sim" / "audit" / file).read_text("utf-8").splitlines())
 
 
-def table(needed: dict[str, str], looked: Callable[[str], str]) -> str:
+def table(recorded: dict[str, dict[str, Any]]) -> str:
     """Return the parts with their programs, idle ones last."""
     lines = ["| part | file, lines | program that fails without it |", "|---|---|---|"]
-    for name in sorted(needed, key=lambda name: (not needed[name], name)):
-        part = PARTS[name]
+    for name in sorted(recorded, key=lambda name: (not recorded[name]["program"], name)):
+        part, program, looked = PARTS[name], recorded[name]["program"], recorded[name]["looked"]
         file = part.file or f"{part.places[0].partition(':')[0].replace('.', '/')}.py"
-        program = f"`{needed[name]}`" if needed[name] else f"idle: none of {looked(name)}"
-        lines.append(f"| {name} | {file}, {lines_of(part)} | {program} |")
+        idle = f"idle: none of {looked} programs" if looked else "not looked for yet"
+        lines.append(
+            f"| {name} | {file}, {lines_of(part)} | {f'`{program}`' if program else idle} |"
+        )
     return "\n".join(lines)
 
 
@@ -247,14 +249,11 @@ def main() -> int:
             pass
         elif asked.search:
             entry |= {"program": searched(PARTS[name], among, seeds), "looked": len(among)}
-        else:
-            lost += bool(entry["program"])
+        elif entry["program"]:
+            lost += 1
             entry |= {"program": "", "looked": 1}
         print(f"{name:32} {entry['program'] or 'idle'}", flush=True)
-    text = table(
-        {name: recorded[name]["program"] for name in PARTS if name in recorded},
-        lambda name: f"{recorded[name]['looked']} programs",
-    )
+    text = table({name: recorded[name] for name in PARTS if name in recorded})
     print(text)
     if asked.write:
         NEEDED.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -25,8 +25,7 @@ def test_recorded_programs_are_of_the_corpus() -> None:
     recorded = json.loads(audit_ablation.NEEDED.read_text("utf-8"))
     assert set(recorded) <= set(audit_ablation.PARTS)
     assert {entry["program"] for entry in recorded.values()} - {""} <= known
-    text = audit_ablation.table(
-        {"step loss": "momentum", "first calls": ""}, lambda _: "7 programs"
-    )
+    found = {"program": "momentum", "looked": 0}, {"program": "", "looked": 7}
+    text = audit_ablation.table(dict(zip(("step loss", "first calls"), found, strict=True)))
     assert "| step loss | trace/pipeline.py, " in text
     assert text.splitlines()[-1].endswith("| idle: none of 7 programs |")
