@@ -1,4 +1,4 @@
-"""Test outputs that follow one draw, by their tails and by their support.
+"""Test outputs that follow one draw by tails and support.
 
 A monotone output has events of known probability. Where the claim leaves a small delta no draws can
 show what exceeds it. Rounding, clamping and scaling keep the order, so an event "at least t" is "the
