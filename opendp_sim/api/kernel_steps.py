@@ -14,10 +14,14 @@ from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
     FREQUENCIES,
+    MOST_FREQUENCIES,
     frequencies_of,
     gaussian_kernel_step,
     noise_in_records,
+    with_moments,
 )
+
+_POINTS = ("auto", "grown", "none")
 
 
 def kernel_steps(
@@ -29,11 +33,13 @@ def kernel_steps(
     privacy: Mapping[str, Any],
     size: int | None = None,
     error: float | None = None,
+    points: str = "none",
 ) -> tuple[StepDicts, Mapping[str, Any]]:
     """Return the row maps and the sketch of a Gaussian kernel density.
 
     ``size``: about how many records, from public knowledge; it and ``privacy``, the recipe's words,
-    choose the number of frequencies, or the least is taken that reaches ``error``.
+    choose the number of frequencies, or the least is taken that reaches ``error``. ``points``: whether
+    the sketch has the moments that points are grown from, ``grown``, ``none`` or ``auto``.
     """
     size = None if size is None else size_of(size)
     rows: StepDicts = [grid(columns)]
@@ -58,8 +64,9 @@ def kernel_steps(
         scale = [float(bandwidth[name]) for name in columns]
         h, rows = 1.0, [{"rescale": {"scale": scale}}, *rows]
         ranges = [length / scale[at] for at, length in enumerate(lengths.values())]
-    noise = None if size is None else _noise(privacy)
-    count: int | Mapping[str, Any] = FREQUENCIES
+    noise, pure = None if size is None else _noise(privacy), privacy.get("measure") == "pure"
+    grown = with_moments(points, len(ranges), pure=pure or error is not None)
+    count: int | Mapping[str, Any] = MOST_FREQUENCIES if grown else FREQUENCIES
     if error is not None:
         count = goal(error, size)
     elif size is not None and noise is not None:
@@ -69,12 +76,22 @@ def kernel_steps(
         len(columns),
         max(ranges, default=0.0),
         engine=None if error is None else "fourier",
-        pure=privacy.get("measure") == "pure",
+        pure=pure,
         frequencies=count,
         seed=seed,
         per_label=per_label,
+        moments=grown,
     )
     return rows, step
+
+
+def check_points(points: Any) -> None:
+    """Refuse another word than those of ``points`` (OS101)."""
+    if points not in _POINTS:
+        raise ParameterError(
+            "OS101", "points", expected=f"one of {', '.join(_POINTS)}", got=scalar_text(points, 30),
+            hint='points="none" saves the twentieth of the budget that their start takes.',
+        )  # fmt: skip
 
 
 def _noise(privacy: Mapping[str, Any]) -> float | None:

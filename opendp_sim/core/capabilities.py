@@ -19,6 +19,8 @@ from opendp_sim.core.arithmetic.class_means import ReleasedSums
 
 Arrays = Mapping[str, NDArray[Any]]
 """The released blocks by name."""
+Place = NDArray[np.intp]
+"""Indices of frequencies."""
 
 
 @dataclass(frozen=True)
@@ -297,17 +299,32 @@ class HalfOfDraws:
     Attributes:
         place: indices of its cells among those of the block ``features``, shape (F,).
         sums: the same kernel sums, read from the total and these features alone; unbiased.
-        cells: points (m, d) on the grid to their own integer features there, shape (m, F, 2).
+        cells: points (m, d) on the grid to their own integer features there, shape (m, F, 2), or to
+            those at some of the F places.
     """
 
-    place: NDArray[np.intp]
+    place: Place
     sums: Any
-    cells: Callable[[NDArray[np.float64]], NDArray[np.int64]]
+    cells: Callable[..., NDArray[np.int64]]
 
 
 def halves_of(sums: Any) -> tuple[HalfOfDraws, HalfOfDraws] | None:
     """Return two halves of independent draws, or None for too few."""
     return getattr(sums, "halves", None)
+
+
+class MomentsOfRows(Protocol):
+    """Read the moments that a sketch of kernel sums may have beside its features."""
+
+    def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return sums of [-1, 1] columns, constant first, and entries' unit deviation."""
+        ...
+
+
+def moments_of(sums: Any) -> MomentsOfRows | None:
+    """Return the moments beside a sketch's features, or None."""
+    found: MomentsOfRows | None = getattr(sums, "moments", None)
+    return found
 
 
 class KernelSums(Protocol):

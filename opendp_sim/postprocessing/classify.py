@@ -45,7 +45,7 @@ class Classify(Mechanism):
 
     Example
         >>> Classify().spec()
-        {'rule': 'max_likelihood', 'public': 'none'}
+        {'rule': 'max_likelihood', 'public': 'auto'}
     """
 
     key: ClassVar[str] = "classify"
@@ -66,7 +66,7 @@ class Classify(Mechanism):
         ),
     ] = "max_likelihood"  # fmt: skip
 
-    public: PublicPoints = "none"
+    public: PublicPoints = "auto"
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a per-label release, or to the densities computed from one."""

@@ -104,7 +104,7 @@ class Density(Mechanism):
         ),
     ] = False  # fmt: skip
 
-    public: PublicPoints = "none"
+    public: PublicPoints = "auto"
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""

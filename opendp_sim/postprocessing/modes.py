@@ -82,7 +82,7 @@ class Modes(Mechanism):
         ),
     ] = 0.05  # fmt: skip
 
-    public: PublicPoints = "none"
+    public: PublicPoints = "auto"
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""

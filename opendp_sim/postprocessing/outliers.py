@@ -14,7 +14,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import kernel_sums
-from opendp_sim.postprocessing._impl.control_variate import PublicPoints
+from opendp_sim.postprocessing._impl.control_variate import PublicPoints, chosen
 from opendp_sim.postprocessing.density import Density
 
 COLUMNS = ("outlier", "score", "probability")
@@ -49,7 +49,7 @@ class Outliers(Mechanism):
 
     Example
         >>> Outliers(threshold=0.01).spec()
-        {'threshold': 0.01, 'false_alarms': 0.05, 'public': 'none'}
+        {'threshold': 0.01, 'false_alarms': 0.05, 'public': 'auto'}
     """
 
     key: ClassVar[str] = "outliers"
@@ -74,11 +74,12 @@ class Outliers(Mechanism):
         ),
     ] = 0.05  # fmt: skip
 
-    public: PublicPoints = "none"
+    public: PublicPoints = "auto"
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         sums, _ = kernel_sums(self.key, domain)
+        public = chosen(self.public, sums)
         confidence = min(max(1.0 - 2.0 * self.false_alarms, 0.5), 1.0 - 2.0**-40)
         density = Density(normalise=True, confidence=confidence, public=self.public).bind(
             domain, metric
@@ -88,7 +89,7 @@ class Outliers(Mechanism):
             found = density.function(released, queries)
             score = found["density"]
             deviation = np.hypot(found["noise_error"], found["sketch_error"])
-            bias = np.reshape(sums.bias(queries), (-1, 1)) * (1 if self.public == "none" else 2)
+            bias = np.reshape(sums.bias(queries), (-1, 1)) * (1 if public == "none" else 2)
             chance = special.ndtr((score + bias - self.threshold) / np.maximum(deviation, 1e-300))
             chance = np.where(found["records"] < found["least_records"], 1.0, chance)
             return {

@@ -67,7 +67,10 @@ def test_a_size_chooses_frequencies_and_the_plan_explains_them():
         count = plan.types["sketch"].stages[-1].mechanism.frequencies
         told[size] = count
         assert plan.plain()["releases"]["noisy"]["reason"].startswith(f"{count:,} frequencies: ")
-    assert told[None] == 2000
+    assert told[None] == 8000
+    without = sim.density(four, bandwidth=0.1, points="none").plan.to_yaml()
+    assert "frequencies: 2000" in without
+    assert "moments" not in without
     assert told[10**6] == 8000
     assert 500 <= told[50] < 2000
     by_class = sim.classes(four, label="k", keys=["a", "b"], bandwidth=0.1, size=10**6)

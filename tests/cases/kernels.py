@@ -31,6 +31,13 @@ LATTICE = lookup("fourier_sketch")(
     frequencies=200, kernel={"gaussian": {"bandwidth": 20.0}}, seed=3, features="deterministic"
 )
 TAIL = lookup("fourier_sketch")(frequencies=90, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3)
+BESIDE = lookup("fourier_sketch")(
+    frequencies=200, kernel={"gaussian": {"bandwidth": 0.5}}, seed=3, per_label=True, moments=True,
+    features="random",
+)  # fmt: skip
+LATTICE_BESIDE = lookup("fourier_sketch")(
+    frequencies=330, kernel={"gaussian": {"bandwidth": 4.0}}, seed=3, moments=True
+)
 ORTHOGONAL = lookup("fourier_sketch")(
     frequencies=5, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3, features="orthogonal"
 )
@@ -78,6 +85,12 @@ CASES = {
     ),
     "fourier_sketch/orthogonal": Case(
         mechanism=ORTHOGONAL, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
+    ),
+    "fourier_sketch/moments": Case(
+        mechanism=BESIDE, domain=LABELLED, metric=Symmetric(), pairs=grid_pairs(LABELLED)
+    ),
+    "fourier_sketch/lattice moments": Case(
+        mechanism=LATTICE_BESIDE, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
     ),
     "gauss_transform_sketch": Case(
         mechanism=GAUSS, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)

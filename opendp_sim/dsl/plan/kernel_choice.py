@@ -16,12 +16,15 @@ FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, where no size is declared."""
 LEVELS = 10
 """Of a tree of intervals: 1,024 leaves are below the rank's noise of most tables of up to a million."""
-_FEWEST_FREQUENCIES, _MOST_FREQUENCIES = 500, 8000
-"""Of a declared size: fewer tell too little of their own error, more were not measured."""
+_FEWEST_FREQUENCIES, MOST_FREQUENCIES = 500, 8000
+"""Of a declared size, the most beside points to grow: fewer tell too little of their error, more were not
+measured."""
 _STEPS = 0.036
 """Deviation that a table of 64 phases adds to one record and frequency, at most: 0.0352."""
 _LATTICE_COLUMNS = 3
 """Columns up to which `FREQUENCIES` hold a lattice, so that more of them have no less error."""
+_GROWN_COLUMNS = range(4, 65)
+"""Columns in which points are grown: in fewer there is little to gain, in more moments are noise."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
 _RANGES = 9.9
@@ -57,7 +60,15 @@ def frequencies_of(size: int, noise: float, diagonal: float, width: int) -> int:
         return FREQUENCIES
     of_one = math.hypot(math.expm1(-2.0 * diagonal * diagonal) / math.sqrt(2.0), _STEPS)
     root = 3.0 * min(size, 2**53) * of_one / noise
-    return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, _MOST_FREQUENCIES)))
+    return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, MOST_FREQUENCIES)))
+
+
+def with_moments(points: str, width: int, *, pure: bool) -> bool:
+    """Return whether a sketch has the moments that points are grown from.
+
+    ``auto`` has them in 4 to 64 columns; never under pure DP, whose noise grows with every cell.
+    """
+    return points != "none" and not pure and (points == "grown" or width in _GROWN_COLUMNS)
 
 
 def noise_in_records(budget: Limit, rows: Any = None) -> float | None:
@@ -77,20 +88,25 @@ def noise_in_records(budget: Limit, rows: Any = None) -> float | None:
     return max(rows if isinstance(rows, int) else 1, 1) / math.sqrt(mu_squared_down(epsilon, delta))
 
 
-def frequencies_told(frequencies: int, sampled: float, noise: float) -> str:
-    """Explain a number of frequencies by two errors.
+def frequencies_told(frequencies: int, sampled: float, noise: float, moments: float) -> str:
+    """Explain a number of frequencies by two errors, and moments by their share.
 
     Args:
         frequencies: of the sketch.
         sampled: the sampling deviation of one record, at most.
         noise: deviation of one answer's noise, in records.
+        moments: share of the budget, in squares of the norm.
     """
+    grown = (
+        f"; {100 * moments:.2g} % of the budget is for the columns' moments, from which points are grown "
+        "after the release: errors stated before are those without points, an answer states its own"
+    )
     within = noise / (3.0 * sampled)
     return (
         f"{frequencies:,} frequencies: their sampling error is below a third of the noise "
         f"({noise:.3g} records) for up to {within:,.0f} records wherever they are, for several times as "
-        f"many that are spread; from the public `size` at most {_MOST_FREQUENCIES:,} are chosen, and "
-        "memory and time grow with them"
+        f"many that are spread; from the public `size` at most {MOST_FREQUENCIES:,} are chosen, and "
+        f"memory and time grow with them{grown if moments else ''}"
     )
 
 
@@ -104,6 +120,7 @@ def gaussian_kernel_step(
     frequencies: int | Mapping[str, Any] = FREQUENCIES,
     seed: int = 0,
     per_label: bool = False,
+    moments: bool = False,
 ) -> tuple[Mapping[str, Any], KernelSketch]:
     """Return the sketch step for ``exp(-r**2 / (2 h**2))``, and the sketch's name.
 
@@ -118,6 +135,7 @@ def gaussian_kernel_step(
         frequencies: of a Fourier sketch; or the error that they are solved from, with a size.
         seed: of its public frequencies.
         per_label: one density a class.
+        moments: whether a Fourier sketch has those that points are grown from.
     """
     if engine is None:
         ranges = math.inf if longest is None else longest / bandwidth
@@ -127,6 +145,7 @@ def gaussian_kernel_step(
         return {"gauss_transform_sketch": {"bandwidth": bandwidth, "per_label": per_label}}, engine
     kernel = {"gaussian": {"bandwidth": bandwidth}}
     step = {"frequencies": frequencies, "kernel": kernel, "seed": seed, "per_label": per_label}
+    step |= {"moments": True} if moments else {}
     return {"fourier_sketch": step}, engine
 
 

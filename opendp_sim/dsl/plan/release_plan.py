@@ -69,7 +69,10 @@ class ReleasePlan:
         if noise is None or not sampled or not count:
             return ""
         return frequencies_told(
-            count, sampled, facts["noise per unit of cell noise"] * noise.deviation
+            count,
+            sampled,
+            facts["noise per unit of cell noise"] * noise.deviation,
+            facts.get("share of moments", 0.0),
         )
 
     def plain(self) -> dict[str, Any]:

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.arithmetic.linear import public_product
-from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates, KernelSums, halves_of
+from opendp_sim.core.capabilities import (
+    Arrays,
+    HalfOfDraws,
+    KernelEstimates,
+    KernelSums,
+    halves_of,
+    moments_of,
+)
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.mechanism import param
 from opendp_sim.core.space import Domain
@@ -34,15 +41,17 @@ from opendp_sim.postprocessing._impl.grown_points import (
     fitted_to_half,
     grown,
     kernel_length,
+    points_like,
 )
 
 PublicPoints = Annotated[
-    Literal["none", "queries", "points", "grown"],
+    Literal["auto", "none", "queries", "points", "grown"],
     param(
         "Public points whose kernel sums are exact, so that only what the data differs from them is "
         "sampled: the queries themselves, points of their own (`public:` beside `queries:`), points "
-        "grown from the release, or none.",
-        symbol="U", unit="none", default="none",
+        "grown from the release, or none. auto grows them where the sketch has `moments` to begin "
+        "with.",
+        symbol="U", unit="none", default="auto",
         hint="what looks like the data and was chosen without looking at the seed; `grown` where "
         "nothing public does.",
     ),
@@ -74,6 +83,7 @@ def with_public(
         SpaceError (OS201): a kernel of another distance than l1 and l2, or rows on no grid.
         DataError (OS607): fewer than 20 points, or none told, or points that cannot be queries.
     """
+    which = chosen(which, sums)
     if which == "none":
         return sums
     grid = domain.queries if isinstance(domain, Released) else None
@@ -99,6 +109,14 @@ def with_public(
     check_enough(len(values), "public points")
     points = np.clip(values, grid.lower, grid.upper)
     return cast("KernelSums", _WithPublic(sums, domain, grid, points, deviation))
+
+
+def chosen(which: str, sums: KernelSums) -> str:
+    """Return which points `auto` takes for a sketch, and any other as it is."""
+    if which != "auto":
+        return which
+    fits = sums.distance in _METRICS and len(sums.labels or ()) <= MOST_CLASSES
+    return "grown" if fits and moments_of(sums) and halves_of(sums) else "none"
 
 
 def check_enough(count: int, where: str) -> None:
@@ -417,9 +435,16 @@ class _Grown(_WithPublic):
             for end in (self.grid.lower, self.grid.upper)
         )
         box = Box(lower, upper, kernel_length(self.sums.kernel) / self.grid.unit)
-        first, halves = first_points(box), halves_of(self.sums) or ()
+        first, halves, moments = (
+            first_points(box),
+            halves_of(self.sums) or (),
+            moments_of(self.sums),
+        )
+        if moments is not None:
+            gram, factor = moments.gram(released)
+            first = points_like(gram, factor * self.deviation, box)
         seen = [features, sizes, total, lower, upper, np.array([box.length, self.deviation])]
-        seen += [half.cells(first[:2]) for half in halves]
+        seen += [first, *(half.cells(first[:2]) for half in halves)]
         key = hashlib.sha256(b"".join(each.tobytes() for each in seen)).digest()
         if (known := _LATELY.get(key)) is None:
             of_one = float(self._cells["total"][0])  # of the one point that it has

@@ -6,6 +6,7 @@ of integers below 2**53 and single operations on floats: the same points and wei
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ from opendp_sim.core.randomness import public_generator
 
 _POOL, _KEPT = 1000, 300
 """Points that a round fits, and those of them that the next one begins with."""
+_LIKE = 750
+"""Of the first points those that are drawn from the Gaussian of released moments, where there are any."""
+_OF_COUNT = 4.0
+"""Deviations of the moments' number of records that it must exceed."""
+_LEAST_VARIANCE = 1e-3
+"""Of the Gaussian, in squares of half a column's range."""
+_SWEEPS = 12
+"""Of rotations over all pairs of columns: they converge quadratically."""
 _ROUNDS = 6
 _SPREAD, _SHRINK = 0.5, 0.72
 """Deviation of the first round's copies in lengths of the kernel, in ``_COLUMNS`` columns, and its change
@@ -77,6 +86,52 @@ def first_points(box: Box) -> Points:
     low[::2] = False
     shares = np.where(low, shares * shares * shares, shares)
     return box.rounded(box.lower + shares * (box.upper - box.lower))
+
+
+def points_like(gram: Floats, deviation: float, box: Box) -> Points:
+    """Return points of a Gaussian with released moments, and some of `first_points`, (m, d).
+
+    ``gram`` (d + 1, d + 1) are sums of products of columns in [-1, 1], the constant first, of noise
+    ``deviation``. Directions in which noise may be all there is share their mean variance.
+    """
+    points, count = first_points(box), float(gram[0, 0])
+    if count <= _OF_COUNT * deviation:
+        return points
+    mean = np.clip(gram[0, 1:] / count, -1.0, 1.0)
+    values, vectors = _eigen(gram[1:, 1:] / count - mean[:, None] * mean)
+    noise = 2.0 * deviation / count * math.sqrt(len(mean))  # of the noise's largest eigenvalue
+    hidden = values < noise
+    if hidden.any():
+        values = np.where(hidden, math.fsum(values[hidden].tolist()) / hidden.sum(), values)
+    lengths = np.sqrt(np.clip(values, _LEAST_VARIANCE, 1.0))
+    normal = _normal(public_generator(0, "grown_points", "like"), _LIKE, len(mean))
+    found = np.zeros_like(normal) + mean
+    for at, length in enumerate(lengths):  # a sum in a fixed order
+        found = found + (normal[:, at, None] * length) * vectors[at]
+    points[:_LIKE] = box.rounded(box.lower + (found + 1.0) * 0.5 * (box.upper - box.lower))
+    return points
+
+
+def _eigen(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return a symmetric matrix's eigenvalues, and its vectors by rows.
+
+    By Jacobi's rotations: single operations in a fixed order.
+    """
+    found, vectors = matrix.copy(), np.eye(len(matrix))
+    least = float(np.abs(matrix).max(initial=0.0)) * 2.0**-40
+    for _ in range(_SWEEPS):
+        for i, j in itertools.combinations(range(len(matrix)), 2):
+            if abs(found[i, j]) <= least:
+                continue
+            slope = float((found[j, j] - found[i, i]) / (2.0 * found[i, j]))
+            tangent = math.copysign(1.0, slope) / (abs(slope) + math.sqrt(slope * slope + 1.0))
+            cosine = 1.0 / math.sqrt(tangent * tangent + 1.0)
+            sine = tangent * cosine
+            for turned in (found, found.T, vectors):
+                one, other = turned[i].copy(), turned[j].copy()
+                turned[i] = cosine * one - sine * other
+                turned[j] = sine * one + cosine * other
+    return np.diagonal(found).copy(), vectors
 
 
 def _even(draw: np.random.Generator, *shape: int) -> Floats:
@@ -173,8 +228,8 @@ def _cells(half: HalfOfDraws, points: Points, place: NDArray[np.intp]) -> Floats
 
     A few points at a time.
     """
-    parts = np.array_split(points, -(-2 * len(points) * len(half.place) // _ROOM))
-    found = np.concatenate([half.cells(part)[:, place] for part in parts])
+    parts = np.array_split(points, -(-2 * len(points) * len(place) // _ROOM))
+    found = np.concatenate([half.cells(part, place) for part in parts])
     return found.reshape(len(points), -1).astype(np.float64)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.linear import integer_gram
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import SketchBlock, Stable
@@ -17,7 +18,7 @@ from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import fine_rows
-from opendp_sim.domains.rows import as_rows
+from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.domains.sketch import Sketch
 from opendp_sim.domains.standard import LEVELS, Standard
 
@@ -91,18 +92,8 @@ class SecondMoments(Mechanism):
         """State Lemma 2 of ``second_moments.md`` for this grid, or refuse it."""
         rows = fine_rows(self.key, domain, metric)
         reader = SecondMomentReader(Standard(rows, self.radius))
-        columns, square = reader.standard.width, reader.standard.norm_squared
-        # The L1 norm is at most sqrt((d + 1) N); isqrt rounds down, and L1 norms are integers.
-        longest, largest = math.isqrt(columns * square), min(LEVELS**2, square)
-        block = SketchBlock(
-            "products",
-            (columns * (columns + 1) // 2,),
-            l1=(longest**2 + square) // 2,
-            l2_squared=(square**2 + largest * square) // 2,
-            linf=largest,
-        )
         return Stable(
-            output=(output := Sketch(self.key, (block,))),
+            output=(output := Sketch(self.key, (reader.block,))),
             accumulate=reader.accumulate,
             on_device=reader.accumulate_on,
             sensitivity=output.sensitivity,
@@ -116,6 +107,20 @@ class SecondMomentReader:
     """Build one sketch's sums of products, and read its release."""
 
     standard: Standard
+
+    @property
+    def block(self) -> SketchBlock:
+        """State Lemma 2."""
+        columns, square = self.standard.width, self.standard.norm_squared
+        # The L1 norm is at most sqrt((d + 1) N); isqrt rounds down, and L1 norms are integers.
+        longest, largest = math.isqrt(columns * square), min(LEVELS**2, square)
+        return SketchBlock(
+            "products",
+            (columns * (columns + 1) // 2,),
+            l1=(longest**2 + square) // 2,
+            l2_squared=(square**2 + largest * square) // 2,
+            linf=largest,
+        )
 
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the products of ``data`` to the flat vector ``out``."""
@@ -161,6 +166,57 @@ class SecondMomentReader:
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         return self.standard.to_data(coefficients, target)
+
+
+@dataclass(frozen=True)
+class MomentsBeside:
+    """Add up the products of a sketch's rows beside its features.
+
+    ``times`` is what products are multiplied by and ``weight`` their noise's, in cells' (Lemma 3).
+    """
+
+    reader: SecondMomentReader
+    times: int
+    weight: int
+
+    @classmethod
+    def of(cls, rows: GridRows, l2_squared: int) -> MomentsBeside:
+        """Return sums that cost about a twentieth of features of this norm."""
+        reader = SecondMomentReader(Standard(rows, math.sqrt(1.0 + rows.width / 3.0)))
+        own, share = reader.block.l2_squared, max(1, l2_squared // 20)
+        times = min(math.isqrt(share // own), LARGEST_FEATURE // reader.block.linf)
+        weight = 1 if times else math.isqrt((own - 1) // share) + 1
+        return cls(reader, max(times, 1), weight)
+
+    @property
+    def block(self) -> SketchBlock:
+        """State Lemma 3."""
+        own, times = self.reader.block, self.times
+        return SketchBlock(
+            own.name,
+            own.shape,
+            l1=own.l1 * times,
+            l2_squared=own.l2_squared * times**2,
+            linf=own.linf * times,
+            weight=self.weight,
+        )
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the products of ``data`` to the flat vector ``out``."""
+        found = np.zeros_like(out)
+        self.reader.accumulate(data, found)
+        out += self.times * found
+
+    def accumulate_on(self, device: Device, values: OnDevice, out: NDArray[np.int64]) -> None:
+        """Add the products of rows in a device's memory to ``out``."""
+        found = np.zeros_like(out)
+        self.reader.accumulate_on(device, values, None, found)
+        out += self.times * found
+
+    def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return sums of [-1, 1] columns, constant first, and entries' unit deviation."""
+        matrix, factor = self.reader.gram(released)
+        return matrix / self.times, factor * self.weight / self.times
 
 
 make_second_moments, then_second_moments = constructors(SecondMoments)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, chunks_in_room
 from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE, Drawn
 from opendp_sim.core.arithmetic.linear import public_product, table_product
-from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates
+from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates, Place
 from opendp_sim.core.device.device import Cells, Device, OnDevice
 from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.memory import check_memory
@@ -22,6 +22,7 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.domains.rows import GridRows, as_rows
 from opendp_sim.transformations.sketches._impl.classes import PerClassReader
 from opendp_sim.transformations.sketches.kernels._impl.kernels import DensityKernel, Term
+from opendp_sim.transformations.sketches.moments.second_moments import MomentsBeside
 
 # --------------------------------------------------------------------------------------------------
 # The random frequencies and phases of a Fourier sketch, drawn from its public seed.
@@ -185,6 +186,11 @@ class FourierReader(PerClassReader):
         """Whether there is one structure a label."""
         return self.mechanism.per_label
 
+    @cached_property
+    def moments(self) -> MomentsBeside | None:
+        """Return the rows' moments beside the features, where there are any."""
+        return None
+
     @property
     def distance(self) -> str:
         """The distance that the kernel is a function of."""
@@ -260,7 +266,8 @@ class FourierReader(PerClassReader):
             histogram = self._turned_back(counted(matrix[some]), self.projection.base[some])
             features[:, some] += table_product(histogram, self.table).transpose(1, 0, 2)
         sizes = [size] if labels is None else np.bincount(labels, minlength=classes)
-        out[features.size :] += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
+        totals = out[features.size : features.size + classes]
+        totals += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
 
     def _counted(
         self,
@@ -322,11 +329,16 @@ class FourierReader(PerClassReader):
             sums, variance, count, freedom, hidden * records, grain=grain * records, skew=skew
         )
 
+    @property
+    def in_halves(self) -> bool:
+        """Whether there are two halves: orthogonal draws are not independent of one another."""
+        return not self.orthogonal and min(term.size for term in self.terms) >= FEWEST_DRAWS
+
     @cached_property
     def halves(self) -> tuple[HalfOfDraws, HalfOfDraws] | None:
         """Return every other frequency of each term, and the others."""
-        if self.orthogonal or min(term.size for term in self.terms) < FEWEST_DRAWS:
-            return None  # orthogonal ones are not independent of one another
+        if not self.in_halves:
+            return None
         first, second = (
             np.concatenate([np.arange(t.place.start + at, t.place.stop, 2) for t in self.terms])
             for at in (0, 1)
@@ -342,8 +354,9 @@ class FourierReader(PerClassReader):
         )
         own = replace(self, terms=terms, drawn=self.projection.some(place))
 
-        def cells(values: NDArray[np.float64]) -> NDArray[np.int64]:
-            return self.table[own.projection.floors(values, self.mechanism.phases)]
+        def cells(values: NDArray[np.float64], some: Place | None = None) -> NDArray[np.int64]:
+            drawn = own.projection if some is None else own.projection.some(some)
+            return self.table[drawn.floors(values, self.mechanism.phases)]
 
         return HalfOfDraws(place, own, cells)
 

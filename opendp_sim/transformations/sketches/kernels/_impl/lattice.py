@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
 from opendp_sim.core.arithmetic.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.arithmetic.linear import public_product
-from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates
+from opendp_sim.core.capabilities import Arrays, HalfOfDraws, KernelEstimates, Place
 from opendp_sim.core.claims import SketchBlock
 from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.randomness import public_generator
@@ -26,6 +26,7 @@ from opendp_sim.transformations.sketches.kernels._impl.fourier import (
     sample_variance,
 )
 from opendp_sim.transformations.sketches.kernels._impl.kernels import NORMAL_SQUARE, GaussianKernel
+from opendp_sim.transformations.sketches.moments.second_moments import MomentsBeside
 
 # --------------------------------------------------------------------------------------------------
 # Which frequencies hold a Gaussian kernel on a box: points of a lattice, from public numbers alone.
@@ -301,6 +302,11 @@ class LatticeReader(PerClassReader):
         """Whether there is one structure a label."""
         return self.mechanism.per_label
 
+    @cached_property
+    def moments(self) -> MomentsBeside | None:
+        """Return the rows' moments beside the features, where there are any."""
+        return None
+
     @property
     def distance(self) -> str:
         """The distance that the kernel is a function of."""
@@ -311,10 +317,15 @@ class LatticeReader(PerClassReader):
         """How many frequencies there are, besides frequency 0."""
         return len(self.projection.folded)
 
+    @property
+    def in_halves(self) -> bool:
+        """Whether the tail has two halves."""
+        return len(self.lattice.tail) >= FEWEST_DRAWS
+
     @cached_property
     def halves(self) -> tuple[HalfOfDraws, HalfOfDraws] | None:
         """Return the head with each half of the tail."""
-        if len(self.lattice.tail) < FEWEST_DRAWS:
+        if not self.in_halves:
             return None
         return self._half(0), self._half(1)
 
@@ -329,9 +340,11 @@ class LatticeReader(PerClassReader):
         # Features are those of the whole sketch: only what they are read with is the half's.
         vars(own).update(multipliers=self.multipliers[place], weight=self.weight)
 
-        def cells(values: NDArray[np.float64]) -> NDArray[np.int64]:
-            pairs = self.table[own.projection.floors(values, len(self.table))]
-            return np.asarray(pairs * own.multipliers[:, None])
+        def cells(values: NDArray[np.float64], some: Place | None = None) -> NDArray[np.int64]:
+            drawn = own.projection if some is None else own.projection.some(some)
+            times = own.multipliers if some is None else own.multipliers[some]
+            pairs = self.table[drawn.floors(values, len(self.table))]
+            return np.asarray(pairs * times[:, None])
 
         return HalfOfDraws(place, own, cells)
 
