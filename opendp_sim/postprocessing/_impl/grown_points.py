@@ -103,7 +103,7 @@ def points_like(gram: Floats, deviation: float, box: Box) -> Points:
     hidden = values < noise
     if hidden.any():
         values = np.where(hidden, math.fsum(values[hidden].tolist()) / hidden.sum(), values)
-    lengths = np.sqrt(np.clip(values, _LEAST_VARIANCE, 1.0))
+    lengths = np.sqrt(np.clip(values, _LEAST_VARIANCE, float(len(mean))))
     normal = _normal(public_generator(0, "grown_points", "like"), _LIKE, len(mean))
     found = np.zeros_like(normal) + mean
     for at, length in enumerate(lengths):  # a sum in a fixed order

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from opendp_sim.core.claims import SketchBlock, Stable, sensitivity_of
+from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.errors import ParameterError
@@ -250,20 +250,20 @@ class FourierSketch(Mechanism):
             "total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight
         )
         told: dict[str, float] = {}
-        accumulate, on_device, blocks = reader.accumulate, reader.accumulate_on, (block, total)
+        ways: Ways = reader.accumulate, reader.accumulate_on
+        blocks: tuple[SketchBlock, ...] = (block, total)
         if self.moments and reader.in_halves:
-            beside = MomentsBeside.of(rows, block.l2_squared)
-            vars(reader).update(moments=beside)
-            accumulate, on_device = _beside(reader, beside)
-            blocks = (*blocks, beside.block)
-            of_moments = beside.block.l2_squared / beside.block.weight**2
-            told["share of moments"] = of_moments / float(
-                sensitivity_of(blocks, monotone=False).l2_squared
+            moments = MomentsBeside.of(rows, block.l2_squared)
+            vars(reader).update(moments=moments)
+            ways, blocks = _beside(reader, moments), (*blocks, moments.block)
+            share = moments.block.l2_squared / moments.block.weight**2
+            told["share of moments"] = share / float(
+                Sketch(self.key, blocks).sensitivity.l2_squared
             )
         return Stable(
             output=(output := Sketch(self.key, blocks)),
-            accumulate=accumulate,
-            on_device=on_device,
+            accumulate=ways[0],
+            on_device=ways[1],
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=reader.matrices,
@@ -327,9 +327,10 @@ class FourierSketch(Mechanism):
         return max(1, round(AMPLITUDE * math.sqrt(self.frequencies / 20)))
 
 
-def _beside(
-    reader: FourierReader | LatticeReader, moments: MomentsBeside
-) -> tuple[Callable[[Any, Any], None], Callable[..., None]]:
+Ways = tuple[Callable[[Any, NDArray[np.int64]], None], Callable[..., None]]
+
+
+def _beside(reader: FourierReader | LatticeReader, moments: MomentsBeside) -> Ways:
     """Return both ways to add up features, with moments in the last cells."""
     cells = moments.block.size
 
