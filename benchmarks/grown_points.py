@@ -16,9 +16,11 @@ import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import itertools
 import math
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,46 +63,54 @@ def rows_of(which: str, folder: Path) -> tuple[np.ndarray, float]:
     return rows, 0.55 * float(np.median(apart[apart > 0]))
 
 
+def measured_cell(given: tuple[str, float, int, Path]) -> list[object]:
+    """Return a line of the table."""
+    which, epsilon, seeds, folder = given
+    rows, h = rows_of(which, folder)
+    asked, data = rows[:ASKED], rows[ASKED : ASKED + COUNT]
+    truth = np.exp(-cdist(asked, data, "sqeuclidean") / h**2).sum(axis=1)
+    names = [f"c{j}" for j in range(rows.shape[1])]
+    price = math.sqrt(2 / math.pi / float(mu_squared_down(epsilon, 1e-6)))
+    several = []
+    for seed in range(seeds):
+        errors, stated, took = [], 0.0, 0.0
+        for points in ("none", "auto"):
+            recipe = sim.density(
+                dict.fromkeys(names, (0, 1)), bandwidth=h / math.sqrt(2), seed=seed, points=points,
+                epsilon=epsilon,
+            )  # fmt: skip
+            began = time.process_time()
+            with tempfile.TemporaryDirectory() as into:
+                release = recipe.apply(
+                    {c: data[:, j].copy() for j, c in enumerate(names)}, into=into
+                )
+            answer = release.density(asked)
+            took = time.process_time() - began
+            value, low, high = (np.ravel(answer[c]) for c in ("density", "lower", "upper"))
+            errors += [
+                float(np.abs(value - truth).mean() / price),
+                float(np.mean((low <= truth) & (truth <= high))),
+                float(np.mean(high - low) / 2 / price),
+            ]
+            parts = [np.ravel(answer[c]) for c in ("noise_error", "sketch_error")]
+            stated = math.sqrt(2 / math.pi) * float(np.hypot(*parts).mean()) / price
+        several.append([*errors, stated, took])
+    mean = [float(v) for v in np.mean(several, axis=0)]
+    return [which, epsilon, *mean, mean[3] / mean[0]]
+
+
 def main() -> None:
     given = parser(__doc__ or "")
     given.add_argument("--seeds", type=int, default=4)
     given.add_argument("--epsilon", type=float, nargs="*", default=[0.1, 1.0, 8.0])
     given.add_argument("--rows", nargs="*", default=ROWS)
+    given.add_argument("--workers", type=int, default=1)
     options, found = given.parse_args(), []
-    for which in options.rows:
-        rows, h = rows_of(which, options.data)
-        asked, data = rows[:ASKED], rows[ASKED : ASKED + COUNT]
-        truth = np.exp(-cdist(asked, data, "sqeuclidean") / h**2).sum(axis=1)
-        names = [f"c{j}" for j in range(rows.shape[1])]
-        for epsilon in options.epsilon:
-            price = math.sqrt(2 / math.pi / float(mu_squared_down(epsilon, 1e-6)))
-            several = []
-            for seed in range(options.seeds):
-                errors, stated, took = [], 0.0, 0.0
-                for points in ("none", "auto"):
-                    recipe = sim.density(
-                        dict.fromkeys(names, (0, 1)), bandwidth=h / math.sqrt(2), seed=seed,
-                        points=points, epsilon=epsilon,
-                    )  # fmt: skip
-                    began = time.process_time()
-                    with tempfile.TemporaryDirectory() as into:
-                        release = recipe.apply(
-                            {c: data[:, j].copy() for j, c in enumerate(names)}, into=into
-                        )
-                    answer = release.density(asked)
-                    took = time.process_time() - began
-                    value, low, high = (np.ravel(answer[c]) for c in ("density", "lower", "upper"))
-                    errors += [
-                        float(np.abs(value - truth).mean() / price),
-                        float(np.mean((low <= truth) & (truth <= high))),
-                        float(np.mean(high - low) / 2 / price),
-                    ]
-                    parts = [np.ravel(answer[c]) for c in ("noise_error", "sketch_error")]
-                    stated = math.sqrt(2 / math.pi) * float(np.hypot(*parts).mean()) / price
-                several.append([*errors, stated, took])
-            mean = np.mean(several, axis=0)
-            found.append([which, epsilon, *(float(v) for v in mean), float(mean[3] / mean[0])])
-            print([f"{v:.3g}" if isinstance(v, float) else v for v in found[-1]], flush=True)
+    asked = itertools.product(options.rows, options.epsilon, [options.seeds], [options.data])
+    with ProcessPoolExecutor(options.workers) as pool:
+        for line in pool.map(measured_cell, asked):
+            found.append(line)
+            print([f"{v:.3g}" if isinstance(v, float) else v for v in line], flush=True)
     head = ["rows", "epsilon", "none", "covered", "half", "grown", "covered", "half", "stated", "s"]
     text = table([*head, "grown / none"], found)
     print(text)

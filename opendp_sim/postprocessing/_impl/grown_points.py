@@ -33,7 +33,7 @@ _SPREAD, _SHRINK = 0.5, 0.72
 """Deviation of the first round's copies in lengths of the kernel, in ``_COLUMNS`` columns, and its change
 by round; in others the copies are as far away."""
 _COLUMNS = 5
-_DRAWS, _LAST_DRAWS = 1024, 4096
+_DRAWS, _LAST_DRAWS = 2048, 4096
 """Draws of a half that a round, and the weights that answers are read with, are fitted to at most."""
 _JUDGES = 4
 """Every fourth draw has no part in a fit, and says what share of the mixture is used."""
