@@ -18,7 +18,7 @@ from opendp_sim.api.recommend import Candidate, recommend
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.regular_files import decode_text, regular
 from opendp_sim.domains.cell import real
-from opendp_sim.dsl.plan.kernel_choice import grid_bits
+from opendp_sim.dsl.plan.kernel_choice import grid_bits, with_moments
 from opendp_sim.dsl.types.error_terms import few_digits
 from opendp_sim.io.csv_files import decompressed
 from opendp_sim.io.file_spec import FileOptions, kind_by_bytes, kind_by_name
@@ -566,7 +566,15 @@ def _chosen(question: str, width: int, size: int, epsilon: float) -> tuple[str, 
     if question == "top":
         told, beside = best.reason, [f"by {one}" for one in beside]
     than = f"; {', '.join(beside)}" if beside else ""
-    return _inline(best.step), f"with about {size:,} rows at epsilon {epsilon:g} {told}{than}"
+    step, grown = best.step, ""
+    if (
+        question == "density"
+        and "fourier_sketch" in step
+        and with_moments("auto", width, pure=False)
+    ):
+        step = {"fourier_sketch": {**step["fourier_sketch"], "moments": True}}
+        grown = "; less with points grown from the release's `moments`, as each answer then states"
+    return _inline(step), f"with about {size:,} rows at epsilon {epsilon:g} {told}{than}{grown}"
 
 
 def _error(one: Candidate) -> str:
