@@ -70,7 +70,7 @@ def test_a_size_chooses_frequencies_and_the_plan_explains_them():
     assert told[None] == 8000
     without = sim.density(four, bandwidth=0.1, points="none").plan.to_yaml()
     assert "frequencies: 2000" in without
-    assert "moments" not in without
+    assert "moments: true" not in without
     assert told[10**6] == 8000
     assert 500 <= told[50] < 2000
     by_class = sim.classes(four, label="k", keys=["a", "b"], bandwidth=0.1, size=10**6)
@@ -83,6 +83,37 @@ def test_a_size_chooses_frequencies_and_the_plan_explains_them():
     assert "reason" not in exact.plain()["releases"]["noisy"]
     pure = sim.density(four, bandwidth=0.1, size=10**6, measure="pure")
     assert "frequencies: 2000" in pure.plan.to_yaml()
+
+
+def test_points_are_grown_from_four_columns_on_and_their_share_is_planned():
+    def planned(columns, **words):
+        return sim.density(dict.fromkeys(columns, (0, 1)), bandwidth=0.1, **words).plan
+
+    told = planned("abcd").plain()["releases"]["noisy"]["reason"]
+    assert "4.5 % of the budget is for the columns' moments" in told
+    assert "moments: true" in planned("abcd", points="grown").to_yaml()
+    for plan in (
+        planned("abc"),
+        planned("abcd", points="none"),
+        planned("abcd", measure="pure"),
+        planned("abcd", size=1000, error=200),
+    ):
+        assert "moments: true" not in plan.to_yaml()
+    with pytest.raises(ParameterError, match="OS101 points"):
+        planned("abcd", points="public")
+
+
+def test_grown_points_are_the_answer_of_releases_with_moments(tmp_path):
+    """Saved, loaded and added up over periods: arrays of one vector."""
+    draw = np.random.default_rng(1).beta(2, 5, (2000, 4))
+    table = {name: draw[:, at] for at, name in enumerate("abcd")}
+    fit = sim.density(dict.fromkeys("abcd", (0, 1)), bandwidth=0.15, size=300, epsilon=8.0)
+    release = fit.apply(table, into=tmp_path)
+    asked = np.full((1, 4), 0.25)
+    grown, plain = (release.density(asked, public=which) for which in ("grown", "none"))
+    assert "products" in release.arrays
+    assert sim.load(tmp_path / "release.npz").density(asked)["density"] == grown["density"]
+    assert grown["density"] != plain["density"]
 
 
 def test_a_plan_of_a_size_states_the_error_for_so_many_rows():
