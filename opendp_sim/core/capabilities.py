@@ -314,7 +314,7 @@ def halves_of(sums: Any) -> tuple[HalfOfDraws, HalfOfDraws] | None:
 
 
 class MomentsOfRows(Protocol):
-    """Read the moments that a sketch of kernel sums may have beside its features."""
+    """Read moments that a sketch may have beside its features."""
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return sums of [-1, 1] columns, constant first, and entries' unit deviation."""

@@ -14,7 +14,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.postprocessing._impl.asked import kernel_sums
-from opendp_sim.postprocessing._impl.control_variate import PublicPoints, chosen
+from opendp_sim.postprocessing._impl.control_variate import PublicPoints, points_chosen
 from opendp_sim.postprocessing.density import Density
 
 COLUMNS = ("outlier", "score", "probability")
@@ -79,7 +79,7 @@ class Outliers(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         sums, _ = kernel_sums(self.key, domain)
-        public = chosen(self.public, sums)
+        public = points_chosen(self.public, sums)
         confidence = min(max(1.0 - 2.0 * self.false_alarms, 0.5), 1.0 - 2.0**-40)
         density = Density(normalise=True, confidence=confidence, public=self.public).bind(
             domain, metric

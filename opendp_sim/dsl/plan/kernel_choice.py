@@ -89,7 +89,7 @@ def noise_in_records(budget: Limit, rows: Any = None) -> float | None:
 
 
 def frequencies_told(frequencies: int, sampled: float, noise: float, moments: float) -> str:
-    """Explain a number of frequencies by two errors, and moments by their share.
+    """Explain a number of frequencies by errors, and moments by their share.
 
     Args:
         frequencies: of the sketch.

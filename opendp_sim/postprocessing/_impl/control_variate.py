@@ -83,7 +83,7 @@ def with_public(
         SpaceError (OS201): a kernel of another distance than l1 and l2, or rows on no grid.
         DataError (OS607): fewer than 20 points, or none told, or points that cannot be queries.
     """
-    which = chosen(which, sums)
+    which = points_chosen(which, sums)
     if which == "none":
         return sums
     grid = domain.queries if isinstance(domain, Released) else None
@@ -111,8 +111,8 @@ def with_public(
     return cast("KernelSums", _WithPublic(sums, domain, grid, points, deviation))
 
 
-def chosen(which: str, sums: KernelSums) -> str:
-    """Return which points `auto` takes for a sketch, and any other as it is."""
+def points_chosen(which: str, sums: KernelSums) -> str:
+    """Return which points `auto` takes, and any other word unchanged."""
     if which != "auto":
         return which
     fits = sums.distance in _METRICS and len(sums.labels or ()) <= MOST_CLASSES

@@ -89,10 +89,11 @@ def first_points(box: Box) -> Points:
 
 
 def points_like(gram: Floats, deviation: float, box: Box) -> Points:
-    """Return points of a Gaussian with released moments, and some of `first_points`, (m, d).
+    """Return points of a Gaussian with released moments.
 
-    ``gram`` (d + 1, d + 1) are sums of products of columns in [-1, 1], the constant first, of noise
-    ``deviation``. Directions in which noise may be all there is share their mean variance.
+    Shape (m, d), some of them of `first_points`. ``gram`` (d + 1, d + 1) are sums of products of columns
+    in [-1, 1], the constant first, of noise ``deviation``. Directions in which noise may be all there is
+    share their mean variance.
     """
     points, count = first_points(box), float(gram[0, 0])
     if count <= _OF_COUNT * deviation:

@@ -331,7 +331,7 @@ Ways = tuple[Callable[[Any, NDArray[np.int64]], None], Callable[..., None]]
 
 
 def _beside(reader: FourierReader | LatticeReader, moments: MomentsBeside) -> Ways:
-    """Return both ways to add up features, with moments in the last cells."""
+    """Return both ways to add up features, moments last."""
     cells = moments.block.size
 
     def accumulate(data: Any, out: NDArray[np.int64]) -> None:

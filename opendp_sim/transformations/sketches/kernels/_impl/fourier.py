@@ -331,7 +331,10 @@ class FourierReader(PerClassReader):
 
     @property
     def in_halves(self) -> bool:
-        """Whether there are two halves: orthogonal draws are not independent of one another."""
+        """Whether there are two halves.
+
+        Orthogonal draws are not independent of one another.
+        """
         return not self.orthogonal and min(term.size for term in self.terms) >= FEWEST_DRAWS
 
     @cached_property
