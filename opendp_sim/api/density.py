@@ -57,7 +57,13 @@ def density(
     """
     check_points(points)
     rows, step = kernel_steps(
-        columns, bandwidth, seed, per_label=False, privacy=privacy, size=size, error=error,
+        columns,
+        bandwidth,
+        seed,
+        per_label=False,
+        privacy=privacy,
+        size=size,
+        error=error,
         points=points,
-    )  # fmt: skip
+    )
     return recipe("density", columns, None, [*rows, step], privacy, size=size)

@@ -573,7 +573,7 @@ def _chosen(question: str, width: int, size: int, epsilon: float) -> tuple[str, 
         and with_moments("auto", width, pure=False)
     ):
         step = {"fourier_sketch": {**step["fourier_sketch"], "moments": True}}
-        grown = "; less with points grown from the release's `moments`, as each answer then states"
+        grown = "; less with points grown from `moments`"
     return _inline(step), f"with about {size:,} rows at epsilon {epsilon:g} {told}{than}{grown}"
 
 

@@ -33,9 +33,13 @@ LATTICE = lookup("fourier_sketch")(
 )
 TAIL = lookup("fourier_sketch")(frequencies=90, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3)
 BESIDE = lookup("fourier_sketch")(
-    frequencies=200, kernel={"gaussian": {"bandwidth": 0.5}}, seed=3, per_label=True, moments=True,
+    frequencies=200,
+    kernel={"gaussian": {"bandwidth": 0.5}},
+    seed=3,
+    per_label=True,
+    moments=True,
     features="random",
-)  # fmt: skip
+)
 LATTICE_BESIDE = lookup("fourier_sketch")(
     frequencies=700, kernel={"gaussian": {"bandwidth": 2.0}}, seed=3, moments=True
 )
