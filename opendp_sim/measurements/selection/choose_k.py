@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -60,15 +60,13 @@ class ChooseK(Mechanism):
         (2, 0.125)
     """
 
-    key: ClassVar[str] = "choose_k"
-    in_short: ClassVar[str] = (
-        "Choose how many items to keep: most likely where the votes drop most."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "choose_k"
+    in_short = "Choose how many items to keep: most likely where the votes drop most."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest rank that can be drawn.", **K_MAX)]
-    scale: Annotated[float, param("Scale s of the exponential mechanism.", symbol="s", **SCALE)]
+    scale: Annotated[float, param("Scale s of the exponential mechanism.", **SCALE)]
     k: Annotated[int | None, param("The size that is wanted, or none.", **TARGET)] = None
     slope: Annotated[float, param("Votes that one rank away from k costs.", **SLOPE)] = 1.0
 

@@ -25,13 +25,12 @@ from opendp_sim.measurements.selection._impl.peeling import (
 )
 from opendp_sim.measurements.selection._impl.peeling_profile import peeling_profile
 from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
     OPENDP,
     SCALE,
     Accounting,
     Choices,
+    Distance,
+    SetDelta,
     gaussian_loss,
     need_cover,
     passes_beyond,
@@ -96,12 +95,10 @@ class GatedPeel(Mechanism):
         ([0, 2], 0.0111111)
     """
 
-    key: ClassVar[str] = "gated_peel"
-    in_short: ClassVar[str] = (
-        "Give the most voted items if they lead clearly, else draw items one after another."
-    )
+    key = "gated_peel"
+    in_short = "Give the most voted items if they lead clearly, else draw items one after another."
     formerly: ClassVar[tuple[str, ...]] = ("test_peel",)
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
     __test__ = False  # pytest: not a test class
 
@@ -112,13 +109,8 @@ class GatedPeel(Mechanism):
             hint="the noise for one budget grows as the square root of k unless there is a gap.",
         ),
     ]  # fmt: skip
-    scale: Annotated[float, param("Scale s of the Gumbel noise of peeling.", symbol="s", **SCALE)]
-    delta: Annotated[
-        float,
-        param(
-            "Chance that an unstable set gets out, at the calibrated distance.", symbol="δ", **DELTA
-        ),
-    ]
+    scale: Annotated[float, param("Scale s of the Gumbel noise of peeling.", **SCALE)]
+    delta: SetDelta
     share: Annotated[
         float,
         param(
@@ -126,10 +118,8 @@ class GatedPeel(Mechanism):
             hint="0.1; 0.2 when you expect a clear drop after rank k.",
         ),
     ] = 0.1  # fmt: skip
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    distance: Distance = 1
+    accounting: Accounting = "zcdp"
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``gated_peel.md``."""

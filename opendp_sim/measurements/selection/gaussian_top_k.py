@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -62,11 +62,9 @@ class GaussianTopK(Mechanism):
         ([0, 2], 0.08)
     """
 
-    key: ClassVar[str] = "gaussian_top_k"
-    in_short: ClassVar[str] = (
-        "Add noise to the votes of every listed item, and give the items with the most."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "gaussian_top_k"
+    in_short = "Add noise to the votes of every listed item, and give the items with the most."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k: Annotated[
@@ -76,7 +74,7 @@ class GaussianTopK(Mechanism):
             hint="the noise does not depend on k; the fewer items a user touches, the smaller it is.",
         ),
     ]  # fmt: skip
-    scale: Annotated[float, param("Scale s of the noise on each count.", symbol="s", **SCALE)]
+    scale: Annotated[float, param("Scale s of the noise on each count.", **SCALE)]
     ranked: Annotated[
         bool, param("Whether items come by falling noisy count, each with its count.", **RANKED)
     ] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from opendp_sim.measurements.selection._impl.peeling import check_rounds, range_
 from opendp_sim.measurements.selection._impl.peeling_profile import peeling_profile
 from opendp_sim.measurements.selection._impl.ranked import RANKED, order_of_draws, ranked_items
 from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
     OPENDP,
     SCALE,
     Accounting,
     Choices,
+    Distance,
+    ItemDelta,
     peel_rho,
 )
 
@@ -78,11 +77,9 @@ class LimitedDomain(Mechanism):
         ([0, 2], 0.01)
     """
 
-    key: ClassVar[str] = "limited_domain"
-    in_short: ClassVar[str] = (
-        "Give the items whose votes, after noise, are well above a noisy threshold."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
+    key = "limited_domain"
+    in_short = "Give the items whose votes, after noise, are well above a noisy threshold."
+    source = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -93,14 +90,10 @@ class LimitedDomain(Mechanism):
         ),
     ]  # fmt: skip
     k_max: Annotated[int, param("Ranks that are looked at.", **K_MAX)]
-    scale: Annotated[float, param("Scale s of the Gumbel noise.", symbol="s", **SCALE)]
-    delta: Annotated[
-        float, param("Chance that an item of one side alone gets out.", symbol="δ", **DELTA)
-    ]
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    scale: Annotated[float, param("Scale s of the Gumbel noise.", **SCALE)]
+    delta: ItemDelta
+    distance: Distance = 1
+    accounting: Accounting = "zcdp"
     ranked: Annotated[
         bool, param("Whether items come in the order in which they were drawn.", **RANKED)
     ] = False

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -23,13 +23,12 @@ from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k
 from opendp_sim.measurements.selection._impl.ranked import RANKED, ranked_items
 from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
     OPENDP,
     SCALE,
     Accounting,
     Choices,
+    Distance,
+    ItemDelta,
     need_cover,
 )
 
@@ -59,32 +58,12 @@ class Apart:
         return self.users * self.items
 
 
-class CountNoise(Protocol):
-    """Noise on one count."""
-
-    def tail(self, j: int) -> float:
-        """Bound ``Pr[N >= j]`` for j >= 1 from above."""
-        ...
-
-    def reach(self, chance: float) -> float:
-        """Return about the x with ``Pr[N >= -x] = chance``, at least one half."""
-        ...
-
-    def rho(self, apart: Apart, votes: int) -> float:
-        """Bound the zero-concentrated loss of counts that differ by ``votes`` votes."""
-        ...
-
-    def delta(self, apart: Apart, votes: int, epsilon: float) -> float:
-        """Bound their privacy profile at ``epsilon >= 0``."""
-        ...
-
-
 @dataclass(frozen=True)
 class _Gaussian:
     scale: float
 
     def tail(self, j: int) -> float:
-        """``Pr[round(s Z) >= j]``, the normal tail at ``(j - 1/2) / s``."""
+        """Bound ``Pr[round(s Z) >= j]``, the normal tail at ``(j - 1/2) / s``."""
         return _normal_tail(self.scale, j)
 
     def reach(self, chance: float) -> float:
@@ -126,6 +105,10 @@ class _Laplace:
             return 0.0
         found = -math.expm1(epsilon - pure) / (1 + math.exp(-pure))
         return min(1.0, found * _SLACK + _TINY)
+
+
+CountNoise = _Gaussian | _Laplace
+"""Noise on one count: its tail, a quantile, and the loss of counts that differ by some votes."""
 
 
 @lru_cache(maxsize=4096)
@@ -220,17 +203,13 @@ class NoiseThreshold(Mechanism):
         ([3, 9], 0.03125)
     """
 
-    key: ClassVar[str] = "noise_threshold"
-    in_short: ClassVar[str] = (
-        "Add noise to the votes of every item, and give the items that are well above zero."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 3")
+    key = "noise_threshold"
+    in_short = "Add noise to the votes of every item, and give the items that are well above zero."
+    source = Proof(key="own", where="Lemma 3")
     room = "measurements"
 
-    scale: Annotated[float, param("Scale s of the noise on each count.", symbol="s", **SCALE)]
-    delta: Annotated[
-        float, param("Chance that an item of one side alone gets out.", symbol="δ", **DELTA)
-    ]
+    scale: Annotated[float, param("Scale s of the noise on each count.", **SCALE)]
+    delta: ItemDelta
     k: Annotated[
         int | None,
         param(
@@ -245,10 +224,8 @@ class NoiseThreshold(Mechanism):
             hint="laplace for one release where a user has three items at most; gaussian otherwise.",
         ),
     ] = "gaussian"  # fmt: skip
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    distance: Distance = 1
+    accounting: Accounting = "zcdp"
     ranked: Annotated[
         bool, param("Whether items come by falling noisy count, each with its count.", **RANKED)
     ] = False

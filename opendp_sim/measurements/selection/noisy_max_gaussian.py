@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,15 +77,13 @@ class NoisyMaxGaussian(Mechanism):
         (2, 0.75)
     """
 
-    key: ClassVar[str] = "noisy_max_gaussian"
-    in_short: ClassVar[str] = (
-        "Choose how many items to keep: where the votes drop most after noise."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "noisy_max_gaussian"
+    in_short = "Choose how many items to keep: where the votes drop most after noise."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest rank that can win.", **K_MAX)]
-    scale: Annotated[float, param("Scale s of the noise on each gap.", symbol="s", **SCALE)]
+    scale: Annotated[float, param("Scale s of the noise on each gap.", **SCALE)]
     k: Annotated[int | None, param("The size that is wanted, or none.", **TARGET)] = None
     slope: Annotated[float, param("Votes that one rank away from k costs.", **SLOPE)] = 1.0
     accounting: Annotated[

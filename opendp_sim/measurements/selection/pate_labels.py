@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ _FINE = 2**10
 class StableVotes(Option):
     """Release queries' label sets above the clearest gap, if stable."""
 
-    key: ClassVar[str] = "stable"
+    key = "stable"
 
     k_max: Annotated[
         int,
@@ -54,7 +54,7 @@ class StableVotes(Option):
 class GaussianVotes(Option):
     """Release queries' labels whose noisy votes reach a quorum (plain PATE)."""
 
-    key: ClassVar[str] = "gaussian"
+    key = "gaussian"
 
     quorum: Annotated[
         int,
@@ -116,9 +116,9 @@ class PateLabels(Mechanism):
         ([[0, 2], [2]], 0.125)
     """
 
-    key: ClassVar[str] = "pate_labels"
-    in_short: ClassVar[str] = "Answer a fixed number of questions by the votes of teachers."
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "pate_labels"
+    in_short = "Answer a fixed number of questions by the votes of teachers."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     labels: Annotated[
@@ -135,10 +135,9 @@ class PateLabels(Mechanism):
             hint="rule: {stable: {k_max: 5}}; {gaussian: {quorum: 50, tau: 3}} are the baselines.",
         ),
     ]  # fmt: skip
-    scale: Annotated[float, param("Scale s of the noise of one query.", symbol="s", **SCALE)]
+    scale: Annotated[float, param("Scale s of the noise of one query.", **SCALE)]
     delta: Annotated[
-        float,
-        param("Chance that any unstable set gets out, over all queries.", symbol="δ", **DELTA),
+        float, param("Chance that any unstable set gets out, over all queries.", **DELTA)
     ]
     distance: Annotated[
         int, param("Number of teachers for whom the threshold is calibrated.", **DISTANCE)
@@ -209,8 +208,7 @@ def times(loss: float, queries: int) -> float:
 
 def whole_votes(data: Any) -> NDArray[np.int64]:
     """Return the teachers with a vote, shape (queries * labels,)."""
-    total: NDArray[np.int64] = (as_rows(data).values > _HALF).sum(axis=0, dtype=np.int64)
-    return total
+    return (as_rows(data).values > _HALF).sum(axis=0, dtype=np.int64)
 
 
 def shared_votes(data: Any, labels: int, tau: int | None) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -22,13 +22,7 @@ from opendp_sim.measurements.selection._impl.peeling import (
 )
 from opendp_sim.measurements.selection._impl.peeling_profile import peeling_profile
 from opendp_sim.measurements.selection._impl.ranked import RANKED, leads_of_draws, no_ranks
-from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    OPENDP,
-    SCALE,
-    Accounting,
-    peel_rho,
-)
+from opendp_sim.measurements.selection._impl.selection import OPENDP, SCALE, Accounting, peel_rho
 
 
 @register
@@ -70,11 +64,9 @@ class Peel(Mechanism):
         ([0, 2], 0.01)
     """
 
-    key: ClassVar[str] = "peel"
-    in_short: ClassVar[str] = (
-        "Draw items one after another, those with more votes with a larger chance."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "peel"
+    in_short = "Draw items one after another, those with more votes with a larger chance."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k: Annotated[
@@ -84,8 +76,8 @@ class Peel(Mechanism):
             hint="the noise for one budget grows as the square root of k.",
         ),
     ]  # fmt: skip
-    scale: Annotated[float, param("Scale s of the Gumbel noise.", symbol="s", **SCALE)]
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    scale: Annotated[float, param("Scale s of the Gumbel noise.", **SCALE)]
+    accounting: Accounting = "zcdp"
     ranked: Annotated[
         bool, param("Whether items come in the order in which they were drawn.", **RANKED)
     ] = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,13 +14,12 @@ from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k
 from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
     OPENDP,
     SCALE,
     Accounting,
     Choices,
+    Distance,
+    SetDelta,
     gaussian_loss,
     passes_beyond,
     threshold_of,
@@ -67,11 +66,9 @@ class StableSet(Mechanism):
         ([0, 2], None, 0.03125)
     """
 
-    key: ClassVar[str] = "stable_set"
-    in_short: ClassVar[str] = (
-        "Give the most voted items if they lead by enough after noise, else nothing."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
+    key = "stable_set"
+    in_short = "Give the most voted items if they lead by enough after noise, else nothing."
+    source = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -81,17 +78,10 @@ class StableSet(Mechanism):
             hint="a place where you expect a clear drop in the counts.",
         ),
     ]  # fmt: skip
-    scale: Annotated[float, param("Scale s of the noise on the gap.", symbol="s", **SCALE)]
-    delta: Annotated[
-        float,
-        param(
-            "Chance that an unstable set gets out, at the calibrated distance.", symbol="δ", **DELTA
-        ),
-    ]
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    scale: Annotated[float, param("Scale s of the noise on the gap.", **SCALE)]
+    delta: SetDelta
+    distance: Distance = 1
+    accounting: Accounting = "zcdp"
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 2 of ``stable_set.md``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,12 @@ from opendp_sim.measurements.selection._impl.gap_utility import (
 )
 from opendp_sim.measurements.selection._impl.peeling import NEEDS_CATALOGUE
 from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
     OPENDP,
     SCALE,
     Accounting,
     Choices,
+    Distance,
+    SetDelta,
     choice_rho,
     gaussian_loss,
     passes_beyond,
@@ -88,23 +87,14 @@ class StableTopK(Mechanism):
         ([0, 2], 0.0625)
     """
 
-    key: ClassVar[str] = "stable_top_k"
-    in_short: ClassVar[str] = (
-        "Draw how many items to keep; give them if they lead by enough, else nothing."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "stable_top_k"
+    in_short = "Draw how many items to keep; give them if they lead by enough, else nothing."
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
     k_max: Annotated[int, param("The largest set that can be released.", **K_MAX)]
-    scale: Annotated[
-        float, param("Scale s of the noise on the gap and on the choice.", symbol="s", **SCALE)
-    ]
-    delta: Annotated[
-        float,
-        param(
-            "Chance that an unstable set gets out, at the calibrated distance.", symbol="δ", **DELTA
-        ),
-    ]
+    scale: Annotated[float, param("Scale s of the noise on the gap and on the choice.", **SCALE)]
+    delta: SetDelta
     k: Annotated[int | None, param("The size that is wanted, or none.", **TARGET)] = None
     utility: Annotated[
         Literal["clipped", "gap"],
@@ -126,10 +116,8 @@ class StableTopK(Mechanism):
             hint="peel is the published algorithm for a fixed k; `gated_peel` costs half of it.",
         ),
     ] = "none"  # fmt: skip
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    distance: Distance = 1
+    accounting: Accounting = "zcdp"
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``stable_top_k.md``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
@@ -16,13 +16,7 @@ from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import check_k, check_ranks
 from opendp_sim.measurements.selection._impl.peeling import rounds_for
 from opendp_sim.measurements.selection._impl.ranked import RANKED, no_ranks
-from opendp_sim.measurements.selection._impl.selection import (
-    ACCOUNTING,
-    DELTA,
-    DISTANCE,
-    SCALE,
-    Accounting,
-)
+from opendp_sim.measurements.selection._impl.selection import DELTA, DISTANCE, SCALE, Accounting
 from opendp_sim.measurements.selection.gated_peel import GatedPeel
 from opendp_sim.measurements.selection.gaussian_top_k import NORMS, GaussianTopK, items_of
 from opendp_sim.measurements.selection.limited_domain import LimitedDomain
@@ -91,14 +85,12 @@ class TopK(Mechanism):
         ([0, 2], 0.01)
     """
 
-    key: ClassVar[str] = "top_k"
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 1")
+    key = "top_k"
+    source = Proof(key="own", where="Lemma 1")
     room = "measurements"
 
-    scale: Annotated[float, param("Scale s of the chosen mechanism.", symbol="s", **SCALE)]
-    delta: Annotated[
-        float, param("The chosen mechanism's own delta, where it has one.", symbol="δ", **DELTA)
-    ]
+    scale: Annotated[float, param("Scale s of the chosen mechanism.", **SCALE)]
+    delta: Annotated[float, param("The chosen mechanism's own delta, where it has one.", **DELTA)]
     k: Annotated[
         int | None,
         param(
@@ -117,7 +109,7 @@ class TopK(Mechanism):
     distance: Annotated[
         int, param("Number of users for whom a threshold is calibrated.", **DISTANCE)
     ] = 1
-    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    accounting: Accounting = "zcdp"
     ranked: Annotated[bool, param("Whether items come in ranks that are paid for.", **RANKED)] = (
         False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from opendp_sim.core.mechanism import Mechanism, Proof, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.counts import Votes, votes_space
 from opendp_sim.measurements.selection._impl.gap_utility import K_MAX, check_ranks
-from opendp_sim.measurements.selection._impl.selection import DELTA, DISTANCE, OPENDP, Choices
+from opendp_sim.measurements.selection._impl.selection import OPENDP, Choices, Distance, SetDelta
 
 _SLACK = 1 + 1e-9
 _REACH = 45.0
@@ -67,11 +67,9 @@ class TopStable(Mechanism):
         ([0, 2], 1.0)
     """
 
-    key: ClassVar[str] = "top_stable"
-    in_short: ClassVar[str] = (
-        "Try ever fewer items; give the first set that leads by enough after noise."
-    )
-    source: ClassVar[Proof] = Proof(key="own", where="Lemma 2")
+    key = "top_stable"
+    in_short = "Try ever fewer items; give the first set that leads by enough after noise."
+    source = Proof(key="own", where="Lemma 2")
     room = "measurements"
 
     k: Annotated[
@@ -89,12 +87,7 @@ class TopStable(Mechanism):
             hint="the language solves it from the budget: leave it out.",
         ),
     ]  # fmt: skip
-    delta: Annotated[
-        float,
-        param(
-            "Chance that an unstable set gets out, at the calibrated distance.", symbol="δ", **DELTA
-        ),
-    ]
+    delta: SetDelta
     share: Annotated[
         float,
         param(
@@ -102,9 +95,7 @@ class TopStable(Mechanism):
             default=0.37, ge=2.0**-60, lt=1, hint="0.37 is the published default.",
         ),
     ] = 0.37  # fmt: skip
-    distance: Annotated[
-        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
-    ] = 1
+    distance: Distance = 1
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 2 of ``top_stable.md``."""

@@ -68,8 +68,7 @@ class Tail:
             return self.above[np.minimum(j, self.above.size - 1)]
         u = (j - 0.5) / self.scale
         apart = (np.minimum(u, _REACH) ** 2 + 4.0) / (12.0 * self.scale**2)  # Lemma 1
-        value: NDArray[np.float64] = special.ndtr(-u) * (1.0 + apart if outward else 1.0 - apart)
-        return value
+        return special.ndtr(-u) * (1.0 + apart if outward else 1.0 - apart)
 
     def hockey_stick(self, x: NDArray[np.float64], shift: int) -> NDArray[np.float64]:
         """Bound ``sup_S Pr[N in S] - e**x Pr[N + shift in S]`` at each x >= 0 (Lemma 2)."""
@@ -81,10 +80,9 @@ class Tail:
         at = np.stack([best - 1, best, best + 1])
         with np.errstate(over="ignore", invalid="ignore"):
             second = np.exp(np.minimum(x, 700.0)) * self.lower(at + shift)
-        bound: NDArray[np.float64] = np.clip(
+        return np.clip(
             (self(at) - second).max(axis=0) + self.slack * self(at).max(axis=0), 0.0, 1.0
         )
-        return bound
 
 
 @lru_cache(maxsize=256)

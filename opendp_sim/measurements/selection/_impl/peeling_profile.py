@@ -50,8 +50,7 @@ class Profile:
         value = self.values[left] * (1 - share) + self.values[right] * share
         value = np.minimum(value * (1 + 16 * _ULP), 1.0)
         mirrored = -np.expm1(-size) * (1 + 4 * _ULP) + np.exp(-size) * value
-        bound: NDArray[np.float64] = np.where(np.asarray(x) >= 0, value, np.minimum(mirrored, 1.0))
-        return bound
+        return np.where(np.asarray(x) >= 0, value, np.minimum(mirrored, 1.0))
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on delta at ``epsilon >= 0``."""
@@ -61,8 +60,7 @@ class Profile:
 def _chord(part: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """Return ``(e**(part step) - 1) / (e**step - 1)``; a wide step rounds it down, which is safe."""
     if step <= _WIDE:
-        share: NDArray[np.float64] = np.expm1(part * step) / np.expm1(step)
-        return share
+        return np.expm1(part * step) / np.expm1(step)
     # The same with e**step divided out, which does not overflow; exp's argument is off by ulps of step.
     down = max(0.0, 1 - 8 * _ULP * (1 + step))
     return np.exp((part - 1.0) * step) * np.expm1(-part * step) / math.expm1(-step) * down

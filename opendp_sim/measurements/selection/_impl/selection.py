@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.arithmetic.exp_bounds import exp_neg_bounds
 from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.errors import BudgetError, ParameterError
+from opendp_sim.core.mechanism import param
 from opendp_sim.core.randomness import private_bytes
 from opendp_sim.measurements.noise._impl.bulk import AUTO_CELLS
 from opendp_sim.measurements.noise._impl.samplers import add_gaussian, add_laplace, add_rounded
@@ -220,9 +221,8 @@ _MONOTONE, _PLAIN = (dp.linf_distance(T="i64", monotonic=m) for m in (True, Fals
 _GROUPED = 2_000
 """From this many candidates on, equal counts are drawn as one group: same law, less work."""
 
-Accounting = Literal["zcdp", "curve"]
-
 SCALE: dict[str, Any] = {
+    "symbol": "s",
     "unit": "votes",
     "ge": 2.0**-60,
     "le": 2.0**40,
@@ -230,6 +230,7 @@ SCALE: dict[str, Any] = {
     "scale fits, `distance` is below the unit's d_in, or delta's reserve too small.",
 }
 DELTA: dict[str, Any] = {
+    "symbol": "δ",
     "unit": "probability",
     "ge": 1e-100,
     "le": 0.1,
@@ -243,13 +244,21 @@ DISTANCE: dict[str, Any] = {
     "le": 1000,
     "hint": "the unit's d_in: 2 for a replaced user; a spec that leaves it out gets that.",
 }
-ACCOUNTING: dict[str, Any] = {
-    "symbol": "-",
-    "unit": "none",
-    "default": "zcdp",
-    "hint": "curve for a single release: the exact (epsilon, delta) curve, 5 to 15 % less noise; "
-    "zcdp when releases are composed.",
-}
+SetDelta = Annotated[
+    float, param("Chance that an unstable set gets out, at the calibrated distance.", **DELTA)
+]
+ItemDelta = Annotated[float, param("Chance that an item of one side alone gets out.", **DELTA)]
+Distance = Annotated[
+    int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
+]
+Accounting = Annotated[
+    Literal["zcdp", "curve"],
+    param(
+        "How the loss is stated.", symbol="-", unit="none", default="zcdp",
+        hint="curve for a single release: the exact (epsilon, delta) curve, 5 to 15 % less noise; "
+        "zcdp when releases are composed.",
+    ),
+]  # fmt: skip
 
 
 class Choices(Protocol):

@@ -87,10 +87,7 @@ def _conditional(
     fail, other = gate.fails(j), gate.fails_lower(j + shift)
     x = epsilon - np.log(fail / np.maximum(other, 1e-300))
     x -= 1e-12 * (1.0 + np.abs(x))
-    bound: NDArray[np.float64] = np.maximum(passes, 0.0) + fail * np.where(
-        other > 1e-300, rest.at(x), 1.0
-    )
-    return bound
+    return np.maximum(passes, 0.0) + fail * np.where(other > 1e-300, rest.at(x), 1.0)
 
 
 # --------------------------------------------------------------------------------------------------
