@@ -215,7 +215,7 @@ def lines_of(part: Part) -> int:
 
 def table(recorded: dict[str, dict[str, Any]]) -> str:
     """Return the parts with their programs, idle ones last."""
-    lines = ["| part | file, lines | program that fails without it |", "|---|---|---|"]
+    lines = ["| part | file, lines | program that fails without it |", "| --- | --- | --- |"]
     for name in sorted(recorded, key=lambda name: (not recorded[name]["program"], name)):
         part, program, looked = PARTS[name], recorded[name]["program"], recorded[name]["looked"]
         file = part.file or f"{part.places[0].partition(':')[0].replace('.', '/')}.py"
