@@ -52,6 +52,7 @@ NOT_PUBLIC = {
     "dsl.run.inputs.open_public": "opens queries and points",
     "dsl.run.inputs.source_named": "opens what its caller has compared",
     "dsl.run.session.checked_columns": "plain values, compared by `Served.queries`",
+    "dsl.run.stream_folder.add_file": "private data: a period of a stream",
     "engines.job.source_of_task": "private data",
     "sklearn._validation.tables._framed": "the form of a table",
     "sklearn.base.checked_source": "private data",
