@@ -21,9 +21,9 @@ from opendp_sim.cli._run import (
     say_json,
 )
 from opendp_sim.cli._stop import note_charge, note_written
+from opendp_sim.dsl.files.paths import one_file
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.overwrite import check_target
-from opendp_sim.dsl.run.stream import STORE
 from opendp_sim.dsl.run.stream_folder import StreamFolder, add_file, begin_stream
 
 Folder = Annotated[str, typer.Argument(help="The folder of a stream.", metavar="FOLDER")]
@@ -116,7 +116,10 @@ def stream_release(
     with handled(as_json_text=json_):
         found = StreamFolder.read(folder)
         target = Path(output)
-        check_target(target, ((f"the stream's {STORE}", found.folder / STORE),), force=force)
+        kept = [("the stream's spec", found.spec)]
+        if one_file(target.parent, found.folder):  # a node's name would pass for a later period's
+            kept.append(("the stream's own folder", target))
+        check_target(target, kept, force=force)
         with found.open(note_charge) as stream:
             last = stream.period if last is None else last
             stream.release(first, last).save(target)

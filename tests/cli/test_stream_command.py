@@ -165,6 +165,19 @@ def test_refusals_name_no_value_and_charge_nothing(place: Path) -> None:
     assert not (place / "out.npz").exists()
 
 
+@pytest.mark.parametrize(
+    "target", ["g/0002-0003.npz", "g/0001-0001.npz", "g/stream.json", "s.yaml"]
+)
+def test_a_release_replaces_nothing_of_its_stream(place: Path, target: str) -> None:
+    """Under a later node's name it locked the stream; with --force it took the place of the spec."""
+    run(*NEW)
+    run(*ADD)
+    told = run("stream", "release", "g", "-o", target, "--force")
+    assert told.exit_code == 4
+    assert "OS609" in told.stderr
+    assert run(*ADD, "--period", "2").exit_code == 0
+
+
 def test_a_folder_without_its_store_begins_no_second_budget(place: Path) -> None:
     run(*NEW)
     (place / "g" / STORE).unlink()
