@@ -51,7 +51,7 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     if pa.types.is_floating(array.type) and column.dtype not in ("str", "date"):
         return filled(array, math.nan)
-    if pa.types.is_dictionary(array.type) and column.dtype == "str":
+    if pa.types.is_dictionary(array.type) and (column.dtype == "str" or column.keys):
         return _words(array, column)
     array = _laid_out(array)
     if column.is_vector and _is_list(array.type):

@@ -229,7 +229,7 @@ def parquet_of(
         with _read(arrow, place, part) as (file, state):
             known = [*file.schema_arrow.names, *part.keys]
             names = _names(place, part, records, known)
-            told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
+            told = {n for c in records.columns if c.dtype == "str" or c.keys for n in names[c.name]}
             texts = plain_texts(file.schema_arrow, told)
             listed.append(replace(part, pinned=state, names=names, texts=texts))
             length += int(file.metadata.num_rows)

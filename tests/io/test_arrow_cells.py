@@ -189,14 +189,37 @@ def _is_utf8(cell: bytes | None) -> bool:
         return False
 
 
+@pytest.mark.parametrize("nulls", [False, True])
+def test_a_dictionary_of_any_type_is_read_as_what_it_stands_for(nulls: bool) -> None:
+    """By its codes, for keys too: numbers, truth values, decimals, times, and refused types."""
+    declared = Column("v", "category", keys=("a", 5, "7", 1))
+    some: list[Any] = [
+        pa.array([5, 7, 1, 2**40]),
+        pa.array([5.0, 7.5, float("nan"), 1.0]),
+        pa.array(["a ", " 5", "7", "\x00"]),
+        pa.array([True, False, True]),
+        pa.array([5, 7], pa.decimal128(9, 2)),
+        pa.array([5, 7], pa.timestamp("s")),
+    ]
+    for words in some:
+        codes = pa.array([0, 1, None, 1, 0, len(words) - 1] if nulls else [1, 1, 0], pa.int8())
+        table = pa.DictionaryArray.from_arrays(codes, words)
+        found, wanted = (from_arrow(one, declared) for one in (table, table.dictionary_decode()))
+        assert found.dtype == wanted.dtype
+        assert normal(found, declared).tolist() == normal(wanted, declared).tolist()
+
+
 # --- a vector in one column an entry --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("declared", ["f32", "f64"])
-@pytest.mark.parametrize("kinds", [["f2", "f4", "f8"], ["f4", "f4", "f4"], ["f8", "i8", "f4"]])
+@pytest.mark.parametrize(
+    "kinds",
+    [["f2", "f4", "f8"], ["f4", "f4", "f4"], ["f8", "i8", "f4"], ["f2", "f4", "f8", "f4"] * 17],
+)
 def test_entries_beside_each_other_are_what_each_alone_is(declared: str, kinds: list[str]) -> None:
     """Cast as one entry alone and then as a vector: the same bits, beyond float32 and for nulls too."""
-    column = Column("c", f"array[{declared}, 3]")
+    column = Column("c", f"array[{declared}, {len(kinds)}]")
     entry = arrow.entry_of(column)
     odd = np.array([0.1, -0.0, 1e300, -1e39, np.inf, np.nan, 2.0**53 + 2, 1e-310])
     whole = np.array([0, -1, 2**24 + 1, 2**53 + 1, -(2**63), 7, 8], dtype=np.int64)
