@@ -21,7 +21,7 @@ from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.verification.verify import verify
-from opendp_sim.measurements.linear._impl import whitening
+from opendp_sim.measurements.linear._impl import descent, whitening
 from opendp_sim.measurements.linear._impl.descent import (
     CLIP,
     ScaledRecords,
@@ -115,6 +115,23 @@ def test_a_gradient_is_the_exact_product_however_it_is_cut(records, width, class
     found = residuals(rows, labels, weights, 10).astype(np.int64)
     exact = rows.astype(np.int64).T @ found.T
     assert np.array_equal(gradient(rows, labels, weights, 10), exact)
+
+
+@pytest.mark.parametrize("f", [0, 5, 9])
+def test_two_classes_by_one_table_have_the_digits_of_all_steps(f: int):
+    """Logits at, beside and between the entries of the table, beyond its end, and apart by nothing."""
+    entry = 2.0 ** (10 + f - 6)  # a step of the table, in units of a product
+    edges = np.rint(np.arange(-1100, 1101) * entry)
+    ahead = np.unique(np.concatenate([edges - 1, edges, edges + 1, np.rint(edges + entry / 3)]))
+    ahead = ahead[np.abs(ahead) < 2**23]
+    rows = np.stack([np.ceil(ahead / 2), np.floor(ahead / 2)], axis=1).astype(np.float32)
+    weights = np.array([[1, 0], [0, -1]], dtype=np.float32)
+    for label in (0, 1):
+        labels = np.full(len(rows), label)
+        found = descent._digits_of_two(rows, labels, weights, f)
+        wanted = descent._digits_of_residuals(rows, labels, weights, f)
+        np.testing.assert_array_equal(found, wanted, strict=True)
+        assert len(np.unique(wanted[0])) > 20
 
 
 def test_a_record_adds_its_outer_product_and_the_bound_is_attained():

@@ -94,15 +94,25 @@ def residuals(
     """
     behind = _products(rows, weights).T.astype(np.float64, order="C")
     np.subtract(behind.max(axis=0), behind, out=behind)
-    behind *= float(_A_UNIT) * 2.0 ** -(math.log2(GRID_SIDE) + f)  # a power of two
+    behind *= _entries_a_unit(f)
     np.minimum(behind, float(_LAST), out=behind)
-    found = _TABLE[behind.astype(np.int32)]
+    return _residuals_at(behind.astype(np.int32), labels)
+
+
+def _entries_a_unit(f: int) -> float:
+    """Return the table entries of one unit of a product, a power of two."""
+    return float(_A_UNIT) * 2.0 ** -(math.log2(GRID_SIDE) + f)
+
+
+def _residuals_at(places: NDArray[np.int32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the residuals of logits at places of the table, (K, n)."""
+    found = _TABLE[places]
     total = _summed(found)
     found *= float(WHOLE)  # below 2**36
     found /= total
     np.floor(found, out=found)
     found[labels, np.arange(found.shape[1])] -= float(WHOLE)
-    square = _summed(np.square(found, out=behind))
+    square = _summed(np.square(found))
     long = square > float(CLIP) ** 2
     found *= np.where(long, CLIP * _SHORT / np.sqrt(np.where(long, square, 1.0)), 1.0)
     out: NDArray[np.float64] = np.trunc(found, out=found)
@@ -118,11 +128,46 @@ def gradient(
     step = min(max(_FEW_ROWS, _CELLS // width), _MANY_ROWS)
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
-        found = residuals(block, labels[start : start + step], weights, f)
-        _add_products(_digits(found), block, total)
+        own = labels[start : start + step]
+        digits = _digits_of_two if classes == 2 else _digits_of_residuals
+        _add_products(digits(block, own, weights, f), block, total)
     high, low = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
     summed: NDArray[np.int64] = (_DIGIT * high + low).T
     return summed
+
+
+def _digits_of_residuals(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.float32]:
+    """Return the digits of rows' residuals, shape (2 K, n)."""
+    return _digits(residuals(rows, labels, weights, f))
+
+
+def _digits_of_two(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.float32]:
+    """Return the same digits for two classes, by one table.
+
+    A residual is a function of the label and of the distance between the logits, in table entries.
+    """
+    logits = _products(rows, weights)
+    ahead = np.subtract(logits[:, 0], logits[:, 1], dtype=np.float64)
+    ahead *= _entries_a_unit(f)
+    np.clip(ahead, -float(_LAST), float(_LAST), out=ahead)
+    place = ahead.astype(np.int32)  # towards zero
+    place += _LAST
+    place += labels.astype(np.int32) * np.int32(2 * _LAST + 1)
+    return _two_classes().take(place, axis=0).T
+
+
+@cache
+def _two_classes() -> NDArray[np.float32]:
+    """Return the digits for each label and signed distance, shape (n, 4)."""
+    ahead = np.tile(np.arange(-_LAST, _LAST + 1, dtype=np.int32), 2)
+    places = np.stack([np.maximum(-ahead, 0), np.maximum(ahead, 0)])
+    return np.ascontiguousarray(
+        _digits(_residuals_at(places, np.arange(len(ahead)) // (2 * _LAST + 1))).T
+    )
 
 
 def _digits(found: NDArray[np.float64]) -> NDArray[np.float32]:
