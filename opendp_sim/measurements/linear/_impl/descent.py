@@ -100,7 +100,7 @@ def residuals(
 
 
 def _entries_a_unit(f: int) -> float:
-    """Return the table entries of one unit of a product, a power of two."""
+    """Return the table entries of a product's unit, exactly."""
     return float(_A_UNIT) * 2.0 ** -(math.log2(GRID_SIDE) + f)
 
 
