@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from opendp_sim.accounting.budget import number_text
 from opendp_sim.api.recommend import Candidate, recommend
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.regular_files import decode_text, regular
@@ -574,7 +575,8 @@ def _chosen(question: str, width: int, size: int, epsilon: float) -> tuple[str, 
     ):
         step = {"fourier_sketch": {**step["fourier_sketch"], "moments": True}}
         grown = "; less with points grown from `moments`"
-    return _inline(step), f"with about {size:,} rows at epsilon {epsilon:g} {told}{than}{grown}"
+    given = f"with about {size:,} rows at epsilon {number_text(epsilon)}"
+    return _inline(step), f"{given} {told}{than}{grown}"
 
 
 def _error(one: Candidate) -> str:
@@ -606,7 +608,7 @@ def _flow(value: Any) -> str:
 def _recommended(recipe: str, width: int, size: int | None, epsilon: float) -> str:
     """Return the command that ranks a recipe's mechanisms."""
     columns = "" if recipe == "top" else f" --columns {width}"
-    budget = "" if epsilon == 1.0 else f" --epsilon {epsilon:g}"
+    budget = "" if epsilon == 1.0 else f" --epsilon {number_text(epsilon)}"
     asked = _ASKED.get(recipe, recipe)
     return f"opendp-sim recommend {asked}{columns} --size {size or 'HOW_MANY'}{budget}"
 
