@@ -24,10 +24,10 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
 from tests.audit.mechanisms import audited
-from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 from tests.audit.sweep import audit_constructor
+from tests.audit.twins.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
-CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit"
+CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit" / "twins"
 BETA = 1e-3
 SHORT = replace(
     Effort.of("quick"),

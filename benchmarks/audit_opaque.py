@@ -175,7 +175,7 @@ def _asked_for(asked: argparse.Namespace) -> list[Pair]:
 
 def _natives(asked: argparse.Namespace) -> Iterator[Task]:
     """OpenDP's sound objects, all of them before any a second time."""
-    _, controls = collect(ROOT / "tests/audit", "twins_opendp*.py")
+    _, controls = collect(ROOT / "tests/audit/twins", "twins_opendp*.py")
     for number in range(asked.skip, asked.native):
         entry = controls[number % len(controls)]
         yield (

@@ -68,7 +68,7 @@ CONDITIONAL = {
 def standings() -> dict[str, str]:
     """Return the standing of every constructor, read from the corpus and its code."""
     source = "\n".join(
-        p.read_text("utf-8") for p in sorted((ROOT / "tests/audit").glob("twins_*.py"))
+        p.read_text("utf-8") for p in sorted((ROOT / "tests/audit/twins").glob("twins_*.py"))
     )
     out = {}
     for module in (measurements, transformations, combinators):
@@ -91,7 +91,7 @@ def main() -> None:
     if not asked.audit:
         return
     short = replace(Effort.of("quick"), name="sweep", seconds=asked.seconds, stability_seconds=0.5)
-    twins, controls = collect(ROOT / "tests/audit", "twins_opendp*.py")
+    twins, controls = collect(ROOT / "tests/audit/twins", "twins_opendp*.py")
     alarms, audits, missed = 0, 0, 0
     for seed in range(asked.repeats):
         for entry in [*twins, *controls]:

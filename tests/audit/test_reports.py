@@ -25,8 +25,8 @@ from tests._plans import planned
 from tests._small import write_small
 from tests._tiers import some
 from tests.audit.growing import audit_until, refuted
-from tests.audit.stand_ins import LINE, SYMMETRIC
 from tests.audit.sweep import audit_constructor
+from tests.audit.twins.stand_ins import LINE, SYMMETRIC
 from tests.cases import cases
 
 SPECS = Path(__file__).parents[2] / "specs"

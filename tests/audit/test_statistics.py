@@ -30,7 +30,7 @@ from opendp_sim.audit.statistics.clopper_pearson import (
 )
 from opendp_sim.audit.statistics.sampling import draw, spots_of
 from opendp_sim.audit.work import charge, work_seconds
-from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
+from tests.audit.twins.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 
 def test_curve_of_pure_dp_is_attained_by_randomised_response():

@@ -175,7 +175,7 @@ def test_a_line_without_slopes_is_warned_of():
 
 @pytest.mark.parametrize("made", [DPKernelDensity, DPOneClass])
 def test_frequencies_follow_the_declared_size(made):
-    """As of `sim.density(size=...)`: at one budget, kernel and box the same number."""
+    """As of `sim.density(size=..., points="none")`: estimators grow no points."""
     four = dict.fromkeys("abcd", (0, 1))
 
     def count(plan):
@@ -186,7 +186,8 @@ def test_frequencies_follow_the_declared_size(made):
 
     counts = [of(size=size) for size in (None, 50, 10**6)]
     assert counts == [
-        count(sim.density(four, bandwidth=0.1, size=n).plan) for n in (None, 50, 10**6)
+        count(sim.density(four, bandwidth=0.1, size=n, points="none").plan)
+        for n in (None, 50, 10**6)
     ]
     assert 500 <= counts[1] < counts[0] == 2000 < counts[2] == 8000
     assert of(size=10**6, n_components=77) == 77

@@ -24,8 +24,8 @@ from opendp_sim.domains.rows import GridRows
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from tests._tiers import some, tiered
 from tests.audit.growing import refuted
-from tests.audit.stand_ins import LINE, SYMMETRIC
-from tests.audit.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
+from tests.audit.twins.stand_ins import LINE, SYMMETRIC
+from tests.audit.twins.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
 
 SPECS = Path(__file__).parents[3] / "specs"
 SHORT = replace(Effort.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)

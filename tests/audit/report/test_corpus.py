@@ -24,7 +24,7 @@ from tests._tiers import some, tiered
 from tests.audit.growing import refuted
 from tests.cases import cases
 
-TWINS, CONTROLS = collect(Path(__file__).parents[1])
+TWINS, CONTROLS = collect(Path(__file__).parents[1] / "twins")
 CHEAP = replace(
     Effort.of("quick"),
     name="ci",

@@ -253,8 +253,11 @@ def test_the_records_of_frames_are_counted() -> None:
     pl = pytest.importorskip("polars")
     space = dp.lazyframe_domain([dp.series_domain("v", dp.atom_domain(T=dp.i32))])
     made = dp.m.make_user_measurement(
-        space, dp.symmetric_distance(), dp.max_divergence(),
-        lambda frame: _NOISE(frame.select(pl.len()).collect().item()), float,
-    )  # fmt: skip
+        space,
+        dp.symmetric_distance(),
+        dp.max_divergence(),
+        lambda frame: _NOISE(frame.select(pl.len()).collect().item()),
+        float,
+    )
     (never,) = [line for line in str(audit(made, 1, BRIEF)).splitlines() if "never drawn" in line]
     assert int(never.rpartition("more than ")[2].split()[0]) > 1

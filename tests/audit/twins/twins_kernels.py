@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.audit.faults import (
+from tests.audit.twins.faults import (
     by_largest,
     control,
     exact_cells,
@@ -17,7 +17,7 @@ from tests.audit.faults import (
     over_n,
     times,
 )
-from tests.audit.sketches import (
+from tests.audit.twins.sketches import (
     EDGE,
     GAUSSIAN,
     LATTICE,
@@ -27,7 +27,7 @@ from tests.audit.sketches import (
     points_of,
     weighted,
 )
-from tests.audit.stand_ins import CHANGE_ONE, gaussian, laplace
+from tests.audit.twins.stand_ins import CHANGE_ONE, gaussian, laplace
 
 F, G, M, P, E = (
     "fourier_sketch",

@@ -18,7 +18,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows, take
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 REAL = RealRows(width=2, lower=(-1.0,), upper=(1.0,))
 UNLIKE = RealRows(width=3, lower=(0.0, -2.0, 10.0), upper=(4.0, 2.0, 10.5))

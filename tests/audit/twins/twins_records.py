@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.domains.rows import Rows, take
-from tests.audit.row_maps import MOST, Broken, Fault, control, imitation, twin
+from tests.audit.twins.row_maps import MOST, Broken, Fault, control, imitation, twin
 
 # --- select -----------------------------------------------------------------------------------
 

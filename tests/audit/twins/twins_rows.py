@@ -8,7 +8,7 @@ import numpy as np
 
 from opendp_sim.audit import Control
 from opendp_sim.core.apply_stable import whole_function
-from tests.audit.row_maps import (
+from tests.audit.twins.row_maps import (
     UNIT,
     Broken,
     claim_of,

@@ -24,7 +24,7 @@ from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
 from opendp_sim.measurements.knn.hybrid_knn import Hybrid, HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))

@@ -19,7 +19,7 @@ from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
 from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaussian
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))

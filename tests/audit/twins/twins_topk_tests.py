@@ -15,7 +15,7 @@ from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested,
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
 from opendp_sim.measurements.selection.top_stable import TopStable, draw_top_stable
-from tests.audit.selection import VOTES, best, by_count, claimed, gap, number, row, twins
+from tests.audit.twins.selection import VOTES, best, by_count, claimed, gap, number, row, twins
 
 # --- stable_top_k ------------------------------------------------------------------------------------
 

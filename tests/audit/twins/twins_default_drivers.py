@@ -22,7 +22,7 @@ from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaus
 from opendp_sim.measurements.knn.hybrid_knn import HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn
-from tests.audit.stand_ins import LINE, SYMMETRIC
+from tests.audit.twins.stand_ins import LINE, SYMMETRIC
 
 dp.enable_features("contrib", "honest-but-curious")
 GRID = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))

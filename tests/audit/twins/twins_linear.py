@@ -24,7 +24,7 @@ from opendp_sim.measurements.linear._impl import descent as _descent
 from opendp_sim.measurements.linear._impl.descent import ScaledRecords
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1, 2), lower=(-90,), upper=(90,))

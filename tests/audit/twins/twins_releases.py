@@ -15,8 +15,8 @@ from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
-from tests.audit.faults import by_largest, less_mean, named
-from tests.audit.sketches import kernels as k
+from tests.audit.twins.faults import by_largest, less_mean, named
+from tests.audit.twins.sketches import kernels as k
 
 CELLS, SCALE = 6, 8.0
 SPACE = IntVector(CELLS)

@@ -13,7 +13,7 @@ from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw_limited
 from opendp_sim.measurements.selection.noisy_max_gaussian import NoisyMaxGaussian
 from opendp_sim.measurements.selection.peel import Peel
-from tests.audit.selection import VOTES, best, by_count, claimed, number, row, twins
+from tests.audit.twins.selection import VOTES, best, by_count, claimed, number, row, twins
 
 
 def _gaps(h: Any, ranks: int = 3) -> Any:

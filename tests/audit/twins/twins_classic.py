@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from opendp_sim.audit import Control, Twin
-from tests.audit import classic as c
-from tests.audit.faults import named
+from tests.audit.twins import classic as c
+from tests.audit.twins.faults import named
 
 
 def _twin(label: str, many: Any, metric: Any = c.EVERY_ANSWER) -> Twin:

@@ -10,7 +10,7 @@ import numpy as np
 from opendp_sim.audit import Control
 from opendp_sim.domains.counts import USERS
 from opendp_sim.measurements.selection.noise_threshold import NoiseThreshold, draw_passing
-from tests.audit.selection import ITEMS, SPACE, VOTES, claimed, entry, number, row, twins
+from tests.audit.twins.selection import ITEMS, SPACE, VOTES, claimed, entry, number, row, twins
 
 _OWN = NoiseThreshold(scale=1.5, delta=0.05)
 _BAR = number(_OWN, "threshold")

@@ -16,7 +16,7 @@ from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import take
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 WORDS = ("a", "b", "c", "d")
 RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))

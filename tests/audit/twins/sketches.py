@@ -21,8 +21,8 @@ from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
-from tests.audit.faults import twin
-from tests.audit.stand_ins import (
+from tests.audit.twins.faults import twin
+from tests.audit.twins.stand_ins import (
     POINTS,
     PURE,
     SYMMETRIC,

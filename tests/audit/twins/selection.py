@@ -16,7 +16,7 @@ from opendp_sim.domains.counts import USERS, votes_space
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.measurements.selection._impl.selection import OPENDP
 from tests._enumeration import distribution
-from tests.audit.faults import named
+from tests.audit.twins.faults import named
 
 __all__ = [
     "ITEMS",

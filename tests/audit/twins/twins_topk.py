@@ -19,7 +19,7 @@ from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_set import StableSet, draw_set
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
-from tests.audit.selection import ITEMS, SPACE, VOTES, entry, row, twins
+from tests.audit.twins.selection import ITEMS, SPACE, VOTES, entry, row, twins
 
 
 def _gap_later(coins: Any, h: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
-from tests.audit.stand_ins import laplace
+from tests.audit.twins.stand_ins import laplace
 
 
 def named(label: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from opendp_sim.measurements.selection.pate_labels import (
 )
 from opendp_sim.measurements.selection.stable_top_k import StablePlan, draw_stable
 from opendp_sim.measurements.selection.top_k import TopK
-from tests.audit.selection import VOTES, best, claimed, gap, row, twins
+from tests.audit.twins.selection import VOTES, best, claimed, gap, row, twins
 
 # --- pate_labels: three teachers or four, two queries of three labels --------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.audit.row_maps import Broken, control, imitation, on_values, too_long, twin
+from tests.audit.twins.row_maps import Broken, control, imitation, on_values, too_long, twin
 
 KEY, WIDTH = "fourier_features", 4
 MATRIX = np.random.default_rng(3).normal(size=(6, 2)) * 0.2

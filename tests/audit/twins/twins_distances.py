@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.audit.faults import control, exact_cells, less_mean, times, twin
-from tests.audit.sketches import (
+from tests.audit.twins.faults import control, exact_cells, less_mean, times, twin
+from tests.audit.twins.sketches import (
     COARSE,
     GAUSSIAN,
     SIDE,
@@ -17,7 +17,7 @@ from tests.audit.sketches import (
     points_of,
     row_map,
 )
-from tests.audit.stand_ins import CHANGE_ONE, gaussian, laplace
+from tests.audit.twins.stand_ins import CHANGE_ONE, gaussian, laplace
 
 H, T, D, M, S, E = (
     "threshold_sketch",

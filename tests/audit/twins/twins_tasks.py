@@ -20,9 +20,9 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import Rows
-from tests.audit.faults import named
-from tests.audit.sketches import kernels as k, points_of
-from tests.audit.stand_ins import POINTS, PURE, SYMMETRIC, laplace, measurement
+from tests.audit.twins.faults import named
+from tests.audit.twins.sketches import kernels as k, points_of
+from tests.audit.twins.stand_ins import POINTS, PURE, SYMMETRIC, laplace, measurement
 
 F, G, M = "fourier_sketch", "gauss_transform_sketch", "second_moments"
 AT = Rows(np.array([[0.0, 0.0], [8.0, -8.0], [16.0, 16.0]]))

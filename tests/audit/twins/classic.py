@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
-from tests.audit.stand_ins import FINE, PURE, laplace, measurement
+from tests.audit.twins.stand_ins import FINE, PURE, laplace, measurement
 
 ANSWERS = dp.vector_domain(dp.atom_domain(bounds=(0, 2)), size=6)
 EVERY_ANSWER = dp.linf_distance(T=int)
