@@ -58,7 +58,7 @@ def runs(request):
 
 @pytest.fixture(scope="module")
 def twins():
-    found = collect(HERE / "audit")[0]
+    found = collect(HERE / "audit" / "twins")[0]
     return [twin.family for twin in found]
 
 
