@@ -573,11 +573,25 @@ def moments_sketch(p: Json, state: State) -> Any:
 
 def second_moments(p: Json, state: State) -> Any:
     """The products of every pair of scaled columns, the constant among them."""
-    A2, wide = 1024**2, state.type.width + 1
+    return None, (products(state.type.width, p["radius"]),)
+
+
+def products(width: int, radius: float | None) -> Block:
+    """Return the block of the products of this many columns."""
+    A2, wide = 1024**2, width + 1
     N = wide * A2
-    N = N if p["radius"] is None else min(N, math.floor((p["radius"] * 1024) ** 2))
+    N = N if radius is None else min(N, math.floor((radius * 1024) ** 2))
     V, m = math.isqrt(wide * N), min(A2, N)
-    return None, (Block((V**2 + N) // 2, (N**2 + m * N) // 2, m),)
+    return Block((V**2 + N) // 2, (N**2 + m * N) // 2, m)
+
+
+def moments_beside(width: int, l2_squared: int) -> Block:
+    """Return the block of products beside features of this norm."""
+    one, share = products(width, math.sqrt(1 + width / 3)), max(1, l2_squared // 20)
+    t = min(math.isqrt(share // one.l2_squared), 2**32 // one.linf)
+    c = 1 if t else math.isqrt((one.l2_squared - 1) // share) + 1
+    t = max(t, 1)
+    return Block(one.l1 * t, one.l2_squared * t**2, one.linf * t, c)
 
 
 def gauss_transform_sketch(p: Json, state: State) -> Any:
@@ -606,7 +620,12 @@ def fourier_sketch(p: Json, state: State) -> Any:
     few = state.type.width <= 16 and kernel == "gaussian"
     D, w = p["frequencies"], p["count_weight"]
     if p["features"] in ("random", "orthogonal") or (p["features"] == "auto" and not few):
-        return None, random_waves(D, p["phases"], w)
+        waves, halves = random_waves(D, p["phases"], w), D >= 200 and p["features"] != "orthogonal"
+        if not (p.get("moments") and halves):
+            return None, waves
+        if kernel == "weighted":
+            raise GapError("fourier_sketch: moments beside a weighted kernel are not derived")
+        return None, (*waves, moments_beside(state.type.width, waves[0].l2_squared))
     must(few, "a lattice needs a gaussian kernel in at most 16 columns")
     spans = [high - low for low, high in state.type.bounds]
     for accuracy in (1e-6, 1e-5, 1e-4, 1e-3):

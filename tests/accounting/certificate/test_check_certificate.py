@@ -27,8 +27,11 @@ from opendp_sim.accounting.certificate.check_certificate import (
     check_certificate,
     main,
 )
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run.certificate import signed_certificate, statement
+from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
 from tests._plans import planned
 from tests._small import write_small
 from tests._tiers import tiered
@@ -323,6 +326,26 @@ def test_a_column_of_vectors_has_its_width_in_every_spelling():
     for text in ("array[f32,64]", "array[ f32 , 64 ]", "array[f32, 64]"):
         data = {"columns": {"x": {"dtype": text, "bounds": [0, 1]}}}
         assert checker.select({"features": "x"}, checker.State(data, "row")).width == 64
+
+
+@pytest.mark.parametrize("features", ["auto", "random", "orthogonal"])
+@pytest.mark.parametrize(("columns", "frequencies"), [(1, 65536), (4, 199), (6, 400), (20, 2000)])
+@pytest.mark.parametrize("moments", [False, True])
+def test_moments_beside_a_fourier_sketch_are_derived(columns, frequencies, features, moments):
+    sketch = FourierSketch(
+        frequencies=frequencies, kernel={"gaussian": {"bandwidth": 0.5}}, seed=7,
+        features=features if columns > 1 else "random", moments=moments,
+    )  # fmt: skip
+    grid = GridRows(columns, unit=1 / 64, lower=(-64,), upper=(64,))
+    found = sketch.bind(grid, Symmetric()).output.blocks
+    rows = checker.RowType(columns, (-64,) * columns, (64,) * columns, unit=1 / 64)
+    try:
+        _, mine = checker.fourier_sketch(sketch.spec(), checker.State({}, "row", rows))
+    except checker.GapError:
+        assert sketch.features == "auto" and columns <= 16
+    else:
+        told = [(b.l1, b.l2_squared, b.linf, b.weight) for b in found]
+        assert [(b.l1, b.l2_squared, b.linf, b.weight) for b in mine] == told
 
 
 def test_names_are_printed_without_escapes(tmp_path, capsys):
