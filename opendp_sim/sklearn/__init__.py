@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opendp_sim.sklearn.budget import Budget
     from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
     from opendp_sim.sklearn.kernel_density import DPKernelDensity
-    from opendp_sim.sklearn.linear_model import DPLogisticRegression, DPRidge
+    from opendp_sim.sklearn.linear_model import DPKernelClassifier, DPLogisticRegression, DPRidge
     from opendp_sim.sklearn.metrics import PrivateScore, private_score
     from opendp_sim.sklearn.model_selection import Cost, DPSearch, HashFold, cost_of, make_pipeline
     from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid

@@ -292,7 +292,7 @@ class Release(Questions):
             "versions": library_versions(),
             "source": to_json(stages[0].domain),
             "metric": to_json(stages[0].metric),
-            "steps": [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages],
+            "steps": _steps(stages),
             "noise": None if noise is None else _noise_to_json(noise),
             "privacy": dict(privacy),
             "matrices": [fingerprint(_matrices(stage)) for stage in stages],
@@ -469,7 +469,10 @@ def sum_of(first: Release, second: Release) -> Release:
     if not isinstance(stage.claim, Stable) or stage.claim.accumulate is None:
         raise _not_added("releases of a sum over records", stage.mechanism.key)
     for part in ("source", "metric", "steps", "matrices"):
-        one, other = (json.dumps(of.header[part], sort_keys=True) for of in (first, second))
+        one, other = (
+            json.dumps(_steps(of.stages) if part == "steps" else of.header[part], sort_keys=True)
+            for of in (first, second)
+        )
         if one != other:  # as files have them: a fresh header holds tuples
             raise _not_added(f"releases with the same {part}", "two that differ in it")
     holders = _together([*_holders(first), *_holders(second)])
@@ -558,6 +561,14 @@ def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
 
 def _matrices(stage: Stage) -> Sequence[NDArray[np.generic]]:
     return stage.claim.matrices if isinstance(stage.claim, Stable) else ()
+
+
+def _steps(stages: Sequence[Stage]) -> list[dict[str, Any]]:
+    """Return mechanisms with all their parameters.
+
+    Those that an older file lacks are at their defaults.
+    """
+    return [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
 
 
 def _mechanism(step: Mapping[str, Any]) -> Mechanism:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,16 @@ def test_what_does_not_add_up_is_refused(other: Callable[[], Release], expected:
     with pytest.raises(ReleaseError, match=expected) as refused:
         of(1, 30, GAUSS) + other()
     assert refused.value.code == "OS702"
+
+
+def test_a_file_without_a_later_parameter_adds_to_one_that_has_its_default() -> None:
+    """An earlier version's file does not name parameters that came later; their defaults are its meaning."""
+    first, second = of(1, 30, GAUSS), of(2, 50, GAUSS)
+    earlier, wanted = Release(copy.deepcopy(first.header), first.arrays), first + second
+    del earlier.header["steps"][0]["quantize"]["bounds"]
+    for total in (earlier + second, second + earlier):
+        for name, cells in total.arrays.items():
+            assert np.array_equal(cells, wanted.arrays[name])
 
 
 def test_sums_beyond_int64_and_changed_arrays_are_refused() -> None:
