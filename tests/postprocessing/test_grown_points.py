@@ -34,6 +34,12 @@ def answered(of, queries, which="grown"):
     return ask.function(of.arrays, of.queries(queries))
 
 
+def forget(of):
+    """Let the points be grown, and the weights fitted, again."""
+    control_variate._LATELY.clear()
+    vars(sums_of(of)).pop(control_variate._KEPT, None)
+
+
 @FEW
 @pytest.mark.parametrize("kind", ["random", "tail"])
 def test_points_of_a_half_are_a_function_of_its_own_cells(kind):
@@ -100,13 +106,29 @@ def test_weights_are_near_those_of_least_squares():
 @FEW
 def test_answers_do_not_depend_on_other_queries_and_are_the_same_again():
     of, queries = release("random", rows(400, 2), mu=1.0), rows(30, 3)
-    control_variate._LATELY.clear()
+    forget(of)
     found = answered(of, queries)
-    control_variate._LATELY.clear()
+    forget(of)
     some = answered(of, queries[:7])
     for name, column in some.items():
         assert column == pytest.approx(found[name][:7], rel=1e-9, abs=1e-9)
     assert lookup("density")(public="grown").bind(of.released, Symmetric()).by_query
+
+
+@FEW
+def test_a_later_question_fits_nothing_again():
+    """What the first one fitted is read, until a cell is another one."""
+    of, queries = release("random", rows(400, 2), mu=1.0), rows(5, 3)
+    forget(of)
+    whole = control_variate._WithPublic
+    with mock.patch.object(whole, "_fitted", autospec=True, side_effect=whole._fitted) as fitted:
+        found = [answered(of, queries) for _ in range(3)]
+        assert fitted.call_count == 1
+        of.arrays["features"][0, 0, 0] += 10**6
+        changed = answered(of, queries)
+        assert fitted.call_count == 2
+    assert all(np.array_equal(column, found[2][name]) for name, column in found[0].items())
+    assert not np.array_equal(changed["density"], found[0]["density"])
 
 
 @mock.patch.multiple(grown_points, _POOL=300, _KEPT=120, _ITERATIONS=60)

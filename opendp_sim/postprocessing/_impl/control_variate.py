@@ -215,9 +215,11 @@ class _WithPublic:
         self, halves: tuple[HalfOfDraws, HalfOfDraws], released: Arrays, queries: Any, groups: int
     ) -> KernelEstimates:
         """Return estimates with weights of either half and the other half's residual."""
-        if not self._kept or self._kept[0][0] is not released:
-            self._kept[:] = [(released, self._fitted(halves, released))]
-        fitted = self._kept[0][1]
+        kept = next(iter(self._kept), None)  # threads may ask one release
+        if kept is None or kept[0] is not released:
+            kept = released, self._fitted(halves, released)
+            self._kept[:] = [kept]
+        fitted = kept[1]
         found = self.sums.estimate(released, self.points[:0], self.medians_of(groups))
         flat = fitted.weights.reshape(-1, len(self.points))
         exact = self._exact(floats_of(queries), flat).reshape(2, -1, len(as_rows(queries).values))
@@ -405,6 +407,8 @@ class _WithPublic:
 _LATELY: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 """Points and weights that were grown from the last few releases: as public as these, seconds of work."""
 _MOST_LATELY = 8
+_KEPT = "read with grown points"
+"""Where sums keep what they are read with, as long as the release is there."""
 _LOCK = Lock()
 
 
@@ -412,45 +416,64 @@ _LOCK = Lock()
 class _Grown(_WithPublic):
     """Sum kernels less weighted points grown from the release."""
 
-    _of: list[tuple[Arrays, KernelSums]] = field(default_factory=list, compare=False)
-
     def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
         """Return the same sums, estimated by Lemma 4 with grown points."""
-        if not self._of or self._of[0][0] is not released:
-            self._of[:] = [(released, self._read(*self._grown(released)))]
-        return self._of[0][1].estimate(released, queries, groups)
+        return self._read(released).estimate(released, queries, groups)
 
-    def _read(self, points: NDArray[np.float64], weights: NDArray[np.float64]) -> KernelSums:
-        if not weights.any():  # growing found nothing: as without points
-            return self.sums
-        found = _WithPublic(self.sums, self.domain, self.grid, points, self.deviation, weights)
-        return cast("KernelSums", found)
+    def _read(self, released: Arrays) -> KernelSums:
+        """Return the sums with points, once for all questions."""
+        key, kept = self._key(released), vars(self.sums).get(_KEPT)
+        if kept is None or kept[0] != key:
+            points, weights = self._grown(released)
+            found = self.sums  # where growing found nothing: as without points
+            if weights.any():
+                read = _WithPublic(
+                    self.sums, self.domain, self.grid, points, self.deviation, weights
+                )
+                found = cast("KernelSums", read)
+            kept = vars(self.sums)[_KEPT] = key, found
+        return cast("KernelSums", kept[1])
 
-    def _grown(self, released: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return both halves' points (m, d), and their weights (2, L, m)."""
-        features = np.ascontiguousarray(released["features"], dtype=np.float64)
-        sizes, total = np.maximum(self.sums.totals(released)[0], 0.0), np.asarray(released["total"])
+    @cached_property
+    def _box(self) -> Box:
         lower, upper = (
             np.broadcast_to(np.asarray(end, dtype=np.float64), self.grid.width)
             for end in (self.grid.lower, self.grid.upper)
         )
-        box = Box(lower, upper, kernel_length(self.sums.kernel) / self.grid.unit)
-        first, halves, moments = (
-            first_points(box),
-            halves_of(self.sums) or (),
-            moments_of(self.sums),
-        )
-        if moments is not None:
-            gram, factor = moments.gram(released)
-            first = points_like(gram, factor * self.deviation, box)
-        seen = [features, sizes, total, lower, upper, np.array([box.length, self.deviation])]
-        seen += [first, *(half.cells(first[:2]) for half in halves)]
-        key = hashlib.sha256(b"".join(each.tobytes() for each in seen)).digest()
+        return Box(lower, upper, kernel_length(self.sums.kernel) / self.grid.unit)
+
+    def _moments(self, released: Arrays) -> tuple[NDArray[np.float64], float] | None:
+        """Return the released moments, where there are any, and their noise."""
+        moments = moments_of(self.sums)
+        if moments is None:
+            return None
+        gram, factor = moments.gram(released)
+        return gram, factor * self.deviation
+
+    def _key(self, released: Arrays) -> bytes:
+        """Return a digest of all that decides points and weights."""
+        box, moments = self._box, self._moments(released) or ()
+        seen: list[NDArray[Any]] = [
+            np.asarray(released[name], dtype=np.float64) for name in ("features", "total")
+        ]
+        seen += [self.sums.totals(released)[0], box.lower, box.upper]
+        seen += [np.array([box.length, self.deviation]), *map(np.asarray, moments)]
+        seen += [half.cells(first_points(box)[:2]) for half in halves_of(self.sums) or ()]
+        return hashlib.sha256(b"".join(each.tobytes() for each in seen)).digest()
+
+    def _grown(self, released: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return both halves' points (m, d), and their weights (2, L, m)."""
+        key = self._key(released)
         if (known := _LATELY.get(key)) is None:
+            features = np.ascontiguousarray(released["features"], dtype=np.float64)
+            sizes = np.maximum(self.sums.totals(released)[0], 0.0)
+            total, box, halves = np.asarray(released["total"]), self._box, halves_of(self.sums)
+            moments = self._moments(released)
+            first = first_points(box) if moments is None else points_like(*moments, box)
             of_one = float(self._cells["total"][0])  # of the one point that it has
             points, weights = [], []
             with one_blas_thread():
-                for half in halves:
+                for half in halves or ():
                     own = features[:, half.place]
                     points.append(grown(half, own.sum(axis=0), float(sizes.sum()), first, box))
                     weights.append(
