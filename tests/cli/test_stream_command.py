@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -97,18 +98,27 @@ def test_a_period_that_is_over_is_not_read_again(place: Path) -> None:
     assert json.loads(run("stream", "status", "g", "--json").output)["period"] == 1
 
 
-DEATHS: dict[str, tuple[Any, str, int]] = {
-    "before the commit": (PeriodStore, "commit", 1),
-    "within it": (store_module, "_write_sums", 1),
-    "before its checkpoint": (store_module, "checkpoint", 2),
-    "before the ledger": (Stream, "_tell", 2),
-    "before the file": (Stream, "_save", 2),
+DEATHS: dict[str, tuple[Any, str, int, int]] = {
+    "before the commit": (PeriodStore, "commit", 1, 1),
+    "within it": (store_module, "_write_sums", 1, 1),
+    "before its checkpoint": (store_module, "checkpoint", 1, 2),
+    "before the ledger at the opening": (Stream, "_tell", 1, 1),
+    "before the ledger": (Stream, "_tell", 2, 2),
+    "before the file": (Stream, "_save", 1, 2),
 }
+"""Where, at which call of it, and how many periods are kept then."""
 
 
-def killed(where: Any, name: str) -> None:
-    """Kill this process without a word where a function is called."""
-    setattr(where, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+def killed(where: Any, name: str, at: int) -> None:
+    """Kill this process without a word at a function's call of this number."""
+    own, calls = getattr(where, name), itertools.count(1)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if next(calls) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return own(*given, **named)
+
+    setattr(where, name, call)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -116,9 +126,9 @@ def killed(where: Any, name: str) -> None:
 @pytest.mark.parametrize("death", DEATHS)
 def test_a_killed_period_is_there_whole_or_not_at_all(place: Path, death: str) -> None:
     warm()
-    where, name, kept = DEATHS[death]
+    where, name, at, kept = DEATHS[death]
     assert forked(NEW, place).code == forked(ADD, place).code == 0
-    ended = forked((*ADD, "--period", "2"), place, before=lambda: killed(where, name))
+    ended = forked((*ADD, "--period", "2"), place, before=lambda: killed(where, name, at))
     assert ended.code == -signal.SIGKILL
     assert ended.said == ""
     again = forked((*ADD, "--period", "2", "--json"), place)
@@ -137,7 +147,7 @@ def test_a_killed_period_is_there_whole_or_not_at_all(place: Path, death: str) -
 def test_a_killed_beginning_is_charged_once(place: Path, name: str) -> None:
     warm()
     where = stream_folder if name == "write_json" else Transaction
-    assert forked(NEW, place, before=lambda: killed(where, name)).code == -signal.SIGKILL
+    assert forked(NEW, place, before=lambda: killed(where, name, 1)).code == -signal.SIGKILL
     assert forked(ADD, place).code == 1  # no stream that its folder names
     assert forked(NEW, place).code == forked(ADD, place).code == 0
     assert ledger(place).count("charge") == 1

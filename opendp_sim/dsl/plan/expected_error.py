@@ -340,7 +340,7 @@ def _of_sums(
         f", {second} with {sizes[1]:,}{of}: noise ±{wide(noise)}{rows} whatever their number, and "
         f"at most{' of all rows' if counts else ''} {each}{_cut_off(whole)}{_SURE if near else ''}{last}"
     )
-    return replace(found, line=line, more=more, value=first)
+    return replace(found, line=line, more=more, value=first, near=near)
 
 
 _SURE = (
@@ -426,7 +426,7 @@ def _mean(
     near = _likely(found, lambda value: f"±{shown(value)}")
     line = f"{WITHIN} within {first} of the answer{near} {_if_rows(sizes)}"
     more = f", {second} with {sizes[1]:,}{more}{_SURE if near else ''}{last}"
-    return replace(found, line=line, more=more, value=first)
+    return replace(found, line=line, more=more, value=first, near=near)
 
 
 def safe_deviations(classes: int) -> float:

@@ -269,7 +269,8 @@ def _errors(errors: Mapping[str, ErrorForecast], others: Sequence[str]) -> Itera
         brief = error.line.replace("(if there are ", "(")
         short = f"{_short(name)}: {brief}"
         cut = f"{_short(name, max(LINE - len(brief) - 2, _LEAST))}: {brief}"
-        fits = first_that_fits(line, short, cut)
+        sure = error.sure_line.replace("(if there are ", "(")
+        fits = first_that_fits(line, short, f"{_short(name)}: {sure}", cut)
         value = f"{error.value[:1].upper()}{error.value[1:]}"
         last = at == len(shown) - 1 and not left
         yield Statement("" if at else "error", value, fits, "", more if last else "")

@@ -113,6 +113,7 @@ class ErrorForecast:
         independent: whether the noises of sum and number are known to be independent.
         safe_from: the lead, or the votes, from which an answer is safe; None where it is no choice.
         sizes: the numbers of rows that the line speaks of.
+        near: the words of the line about a likely error.
     """
 
     line: str
@@ -127,6 +128,12 @@ class ErrorForecast:
     independent: bool = False
     safe_from: float | None = None
     sizes: tuple[int, int] = BESIDE
+    near: str = ""
+
+    @property
+    def sure_line(self) -> str:
+        """Return the line without its likely error."""
+        return self.line.replace(self.near, "", 1)
 
     @property
     def noise(self) -> float | None:

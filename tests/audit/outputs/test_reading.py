@@ -320,7 +320,7 @@ def test_reading_that_fails_is_told() -> None:
     some(
         [
             *("an iterator's attribute", "a mapping of one's own", "a buffer of text"),
-            *("a private slot", "a class attribute", "an imaginary part"),
+            *("a private slot", "an imaginary part"),
         ],
         3,
     ),
