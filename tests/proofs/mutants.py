@@ -344,8 +344,8 @@ MUTANTS = [
         "checker: second_moments",
         "claims",
         _CHECKER,
-        "(N**2 + m * N) // 2, m),)",
-        "(N**2 + m) // 2, m),)",
+        "(N**2 + m * N) // 2, m)",
+        "(N**2 + m) // 2, m)",
     ),
     Mutant(
         "checker: fourier_sketch",

@@ -333,9 +333,12 @@ def test_a_column_of_vectors_has_its_width_in_every_spelling():
 @pytest.mark.parametrize("moments", [False, True])
 def test_moments_beside_a_fourier_sketch_are_derived(columns, frequencies, features, moments):
     sketch = FourierSketch(
-        frequencies=frequencies, kernel={"gaussian": {"bandwidth": 0.5}}, seed=7,
-        features=features if columns > 1 else "random", moments=moments,
-    )  # fmt: skip
+        frequencies=frequencies,
+        kernel={"gaussian": {"bandwidth": 0.5}},
+        seed=7,
+        features=features if columns > 1 else "random",
+        moments=moments,
+    )
     grid = GridRows(columns, unit=1 / 64, lower=(-64,), upper=(64,))
     found = sketch.bind(grid, Symmetric()).output.blocks
     rows = checker.RowType(columns, (-64,) * columns, (64,) * columns, unit=1 / 64)
