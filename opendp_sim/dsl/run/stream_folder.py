@@ -35,7 +35,7 @@ class _About(Strict):
 
 @dataclass(frozen=True)
 class StreamFolder:
-    """Hold what a stream's folder states publicly; nothing is locked or charged.
+    """Read the public facts of a stream's folder, without lock or charge.
 
     Attributes:
         folder: of the stream. spec: its path. plan: of the spec as it is now. tree: the nodes.

@@ -172,7 +172,7 @@ class SecondMomentReader:
 class MomentsBeside:
     """Add up the products of a sketch's rows beside its features.
 
-    ``times`` is what products are multiplied by and ``weight`` their noise's, in cells' (Lemma 3).
+    Products are multiplied by ``times``, and their noise by ``weight`` (Lemma 3).
     """
 
     reader: SecondMomentReader
