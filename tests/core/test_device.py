@@ -48,6 +48,10 @@ SKETCHES: dict[str, dict[str, Any]] = {
     "fine phases": {"fourier_sketch": {"kernel": GAUSSIAN, "features": "random", "phases": 4096}},
     "orthogonal": {"fourier_sketch": {"kernel": GAUSSIAN, "features": "orthogonal"}},
     "lattice": {"fourier_sketch": {"kernel": {"gaussian": {"bandwidth": 2.0}}}},
+    "random and moments": {
+        "fourier_sketch": {"kernel": GAUSSIAN, "features": "random", "moments": True}
+    },
+    "tail and moments": {"fourier_sketch": {"kernel": GAUSSIAN, "moments": True}},
     "products": {"second_moments": {"radius": 0.8}},
     "box": {"second_moments": {"radius": None}},
 }
@@ -61,7 +65,7 @@ def sketch(name: str, *, per_label: bool = False) -> Any:
     if key == "race_sketch":
         more |= {"repetitions": 7, "buckets": 16}
     if key == "fourier_sketch":
-        more |= {"frequencies": 400 if name == "lattice" else 9}
+        more |= {"frequencies": 400 if name == "lattice" or "moments" in name else 9}
     return lookup(key)(**(given | more))
 
 
