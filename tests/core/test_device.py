@@ -51,7 +51,9 @@ SKETCHES: dict[str, dict[str, Any]] = {
     "random and moments": {
         "fourier_sketch": {"kernel": GAUSSIAN, "features": "random", "moments": True}
     },
-    "tail and moments": {"fourier_sketch": {"kernel": GAUSSIAN, "moments": True}},
+    "tail and moments": {
+        "fourier_sketch": {"kernel": {"gaussian": {"bandwidth": 0.2}}, "moments": True}
+    },
     "products": {"second_moments": {"radius": 0.8}},
     "box": {"second_moments": {"radius": None}},
 }
@@ -65,7 +67,7 @@ def sketch(name: str, *, per_label: bool = False) -> Any:
     if key == "race_sketch":
         more |= {"repetitions": 7, "buckets": 16}
     if key == "fourier_sketch":
-        more |= {"frequencies": 400 if name == "lattice" or "moments" in name else 9}
+        more |= {"frequencies": 1000 if "moments" in name else 400 if name == "lattice" else 9}
     return lookup(key)(**(given | more))
 
 
