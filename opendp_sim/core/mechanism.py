@@ -51,6 +51,17 @@ def param(
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
+class _Later:
+    """Metadata of a parameter that came after its mechanism's first form."""
+
+
+LATER = _Later()
+"""Marks a parameter whose default means what its mechanism did before: ``spec()`` leaves it out there.
+
+So a program, its hash, and the ledgers, stores and streams that name it stay those of before. Its default
+never changes.
+"""
+
 MISSING, TOO_FEW = "nothing", "too few entries"
 """What came where a parameter, or an entry of a list, is missing: words of ours, which are not quoted."""
 
@@ -115,12 +126,16 @@ class _Record(BaseModel):
         return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
 
     def spec(self) -> dict[str, Any]:
-        """Return the canonical JSON form, defaults included.
+        """Return the canonical JSON form, defaults included but those of ``LATER`` parameters.
 
         Its bandwidths are of language 1, and marked, so that no door of language 2 converts them again.
         JSON keeps no mark: read it by ``from_spec``, whose record a builder takes as it is.
         """
-        return _marked(self.model_dump(mode="json"))
+        found = _marked(self.model_dump(mode="json"))
+        for name, info in type(self).model_fields.items():
+            if LATER in info.metadata and getattr(self, name) == info.default:
+                del found[name]
+        return found
 
     @classmethod
     def from_spec(cls, params: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from opendp_sim.core.claims import SketchBlock, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.device.device import Device, OnDevice
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import Mechanism, Proof, one_of, param, register
+from opendp_sim.core.mechanism import LATER, Mechanism, Proof, one_of, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows, kept_distance
@@ -220,6 +220,7 @@ class FourierSketch(Mechanism):
 
     moments: Annotated[
         bool,
+        LATER,
         param(
             "Whether sums of products of the rows' columns are released beside the features, of all "
             "classes together, for about a twentieth of the budget: points that are grown from the "
