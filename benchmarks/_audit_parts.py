@@ -16,7 +16,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from benchmarks._audit_rows import RowFile, auditor, code_of
-from opendp_sim.audit import Control, NoiseLaw, Report, Subject, Twin, audit, collect
+from opendp_sim.audit import NoiseLaw, Report, Subject, audit
 from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.checks.noise import LOOKS, residual_tests
 from opendp_sim.audit.findings import Effort
@@ -25,6 +25,7 @@ from opendp_sim.audit.generators.spaces import GivenPairs
 from opendp_sim.audit.layers import SHARES
 from tests.audit.mechanisms import audited
 from tests.audit.sweep import audit_constructor
+from tests.audit.twins.entries import Control, Twin, collect
 from tests.audit.twins.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit" / "twins"

@@ -34,11 +34,12 @@ sys.path.insert(0, str(ROOT))
 import opendp.prelude as dp  # noqa: E402
 
 from benchmarks._audit_rows import engine_of, recorded, write_record  # noqa: E402
-from opendp_sim.audit import audit, collect  # noqa: E402
+from opendp_sim.audit import audit  # noqa: E402
 from opendp_sim.audit.work import clocked  # noqa: E402
 from tests.audit.corpus import programs  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 from tests.audit.opaque.kit import Pair  # noqa: E402
+from tests.audit.twins.entries import collect  # noqa: E402
 
 ENGINE = engine_of(ROOT, whole=True)
 

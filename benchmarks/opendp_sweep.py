@@ -19,8 +19,9 @@ sys.path.insert(0, str(ROOT))
 import opendp.prelude as dp  # noqa: E402
 from opendp import combinators, measurements, transformations  # noqa: E402
 
-from opendp_sim.audit import audit, collect  # noqa: E402
+from opendp_sim.audit import audit  # noqa: E402
 from opendp_sim.audit.findings import Effort  # noqa: E402
+from tests.audit.twins.entries import collect  # noqa: E402
 
 dp.enable_features("contrib", "honest-but-curious")
 

@@ -9,7 +9,6 @@ from opendp_sim.audit.findings import Effort
 from opendp_sim.audit.instrument.reset_state import first_call
 from opendp_sim.audit.outputs.encoding import outcome
 from opendp_sim.audit.outputs.reading import read
-from opendp_sim.audit.report.corpus import Control, Twin, collect
 from opendp_sim.audit.report.counterexample import Witness
 from opendp_sim.audit.report.report import Report
 from opendp_sim.audit.report.sarif import to_sarif
@@ -18,17 +17,14 @@ from opendp_sim.audit.statistics.clopper_pearson import certified_epsilon
 from opendp_sim.audit.subject import Subject
 
 __all__ = [
-    "Control",
     "Effort",
     "NoiseLaw",
     "Report",
     "Subject",
-    "Twin",
     "Witness",
     "assert_not_refuted",
     "audit",
     "certified_epsilon",
-    "collect",
     "first_call",
     "outcome",
     "read",

@@ -1,8 +1,8 @@
 """Read outputs as plain Python values.
 
 Somebody who is given an object has all of it, not only what it prints. So attributes and slots are
-read, the cells of functions, and of objects written in C the parts that a copy is made from
-(``__reduce_ex__``). What is not read is recorded by name.
+read, the cells and constants of functions, what classes keep that no module has, and of objects written
+in C the parts that a copy is made from (``__reduce_ex__``). What is not read is recorded by name.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import enum
 import fractions
 import functools
 import pathlib
+import sys
 import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,7 @@ import numpy as np
 
 from opendp_sim.audit.generators.copies import is_released_frame
 from opendp_sim.audit.outputs.encoding import Raised, without_addresses
-from opendp_sim.audit.state.reachable import is_users
+from opendp_sim.audit.state.reachable import is_users, is_written, plain_member
 from opendp_sim.audit.work import charge, metered
 
 _DEEPEST, _LONGEST, _BITS, _MOST_NAMES = 5, 300, 13_000, 4
@@ -40,6 +41,7 @@ _AS_THEY_ARE = frozenset({bytearray, range, np.float64, np.int64, np.bool_, *_AL
 _TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, pathlib.PurePath)
 _INNER = frozenset({"__dict__", "__weakref__", "__orig_class__", "__notes__", "__opendp_dict__"})
 """Attributes of Python and of OpenDP, which are no part of an output."""
+_OF_RECORDS = frozenset({"_fields", "_field_defaults"})
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (int, int.__pos__),
@@ -48,7 +50,7 @@ _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (bytes, lambda value: bytes.__getitem__(value, slice(None))),
     (bytearray, lambda value: bytes(memoryview(value))),
 )
-_OF_FUNCTIONS = frozenset({"function", "defaults"})
+_OF_FUNCTIONS = frozenset({"function", "defaults", "constants"})
 _PROPERTIES = (property, functools.cached_property)
 _LARGEST = 2**53
 """The largest whole number up to which floats tell all of them apart."""
@@ -119,14 +121,15 @@ class Reader:
             (types.FunctionType, self._function),
             (types.MethodType, lambda v, d: self._parts(_method(v.__func__, v), d)),
             (native, self._native),
-            ((type, types.ModuleType), lambda v, _: self._named(v)),
+            (type, self._class),
+            (types.ModuleType, lambda v, _: self._named(v)),
             (_VIEWS, lambda v, d: self._parts({"view": [*v], "of": dict(v.mapping)}, d)),
             (memoryview, self._memory),
         )
 
     def _object(self, value: Any, kind: type, depth: int) -> Any:
         """Return attributes with a base class's value or a copy's parts."""
-        kept = self._parts(state_of(value), depth, kind.__name__)
+        kept = self._parts({**class_state(kind), **state_of(value)}, depth, kind.__name__)
         if is_users(kind) and any(_is_property(part) for k in kind.__mro__ for part in _vars(k)):
             self._tell(f"{kind.__module__}.{kind.__name__} (its properties were not computed)")
         if kept and isinstance(value, Iterator):  # what it keeps may change while it yields
@@ -197,12 +200,19 @@ class Reader:
             out = {"data": out, "mask": np.ma.getmaskarray(value).tolist(), "fill": fill}
         more = {"metadata": dict(dtype.metadata)} if dtype.metadata else {}
         if type(value) not in (np.ndarray, np.ma.MaskedArray):
-            more |= self._parts(_without_inner(getattr(value, "__dict__", {})), 1, "array")
+            own = {**class_state(type(value)), **getattr(value, "__dict__", {})}
+            more |= self._parts(_without_inner(own), 1, "array")
         return {"array": out, **more} if more else out
+
+    def _class(self, value: type, depth: int) -> Any:
+        name, parts = self._named(value), class_state(value)
+        return {"class": name, **self._parts(parts, depth, value.__name__)} if parts else name
 
     def _function(self, value: Any, depth: int) -> Any:
         self._tell("function (what it keeps was read; it was not called)")
         parts = {"function": value.__name__, **_cells_and_defaults(value)}
+        constants = [c for c in value.__code__.co_consts if type(c) in _ALL_PLAIN and c is not None]
+        parts |= {"constants": constants} if constants else {}
         if marks := _without_inner(vars(value)):
             parts["attributes"] = marks
         return self._parts(parts, depth, "function")
@@ -336,6 +346,31 @@ def state_of(value: Any) -> dict[str, Any]:
     held = object.__getstate__(value)
     parts = [part for part in (held if isinstance(held, tuple) else (held,)) if part]
     return _without_inner({str(k): v for part in parts for k, v in dict(part).items()})
+
+
+def class_state(kind: type) -> dict[str, Any]:
+    """Return what an instance's classes of the run keep.
+
+    A class that stands in no module was made in the run. Of its methods it keeps what functions keep.
+    """
+    out: dict[str, Any] = {}
+    for base in filter(_is_of_a_run, reversed(kind.__mro__)):
+        for name, member in vars(base).items():
+            part = plain_member(member)
+            if isinstance(part, types.FunctionType):
+                held = _cells_and_defaults(part) if is_written(base, part) else {}
+                out |= {name: held} if held else {}
+            elif not (name.startswith("__") or name in _OF_RECORDS or hasattr(part, "__get__")):
+                out[name] = part
+    return out
+
+
+def _is_of_a_run(kind: type) -> bool:
+    """Return whether a user's class does not stand in its module."""
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not kind and is_users(kind)
 
 
 def _without_inner(parts: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -101,20 +101,20 @@ def _methods(value: Any) -> list[Any]:
     found = [own[name] for name in names]
     owners = [kind if isinstance(one, classmethod) else value for one in found]
     return [
-        types.MethodType(_plain(one), owner)
+        types.MethodType(plain_member(one), owner)
         for one, owner in zip(found, owners, strict=True)
-        if isinstance(_plain(one), types.FunctionType) and _written(kind, _plain(one))
+        if isinstance(plain_member(one), types.FunctionType) and is_written(kind, plain_member(one))
     ]
 
 
-def _plain(member: Any) -> Any:
+def plain_member(member: Any) -> Any:
     """Return the function behind a method descriptor or property."""
     if isinstance(member, property):
         return member.fget
     return member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
 
 
-def _written(kind: type, function: types.FunctionType) -> bool:
+def is_written(kind: type, function: types.FunctionType) -> bool:
     """Return whether a method is written by the user."""
     file = function.__code__.co_filename
     record = any(_static(kind, name) is not None for name in ("__dataclass_fields__", "_fields"))
@@ -145,8 +145,8 @@ def _static(value: Any, name: str, other: Any = None) -> Any:
 def _named(value: Any) -> list[types.FunctionType]:
     value = _static(value, "__wrapped__", value)
     if isinstance(value, type) and _users(value):
-        parts = [_plain(part) for part in list(vars(value).values())]
-        return [p for p in parts if isinstance(p, types.FunctionType) and _written(value, p)]
+        parts = [plain_member(part) for part in list(vars(value).values())]
+        return [p for p in parts if isinstance(p, types.FunctionType) and is_written(value, p)]
     return [value] if isinstance(value, types.FunctionType) and _users(value) else []
 
 

@@ -51,6 +51,18 @@ def subclass(base: type, value: Any) -> Callable[[Rows], Any]:
     return wrap
 
 
+def class_of_a_run(rows: Rows) -> type:
+    return type("Answer", (), {"kept": tuple(rows)})
+
+
+def method_of_a_run(rows: Rows) -> Any:
+    class Answer:
+        def kept(self) -> Rows:
+            return rows
+
+    return Answer()
+
+
 def class_attribute(rows: Rows) -> Any:
     class Answer:
         kept = tuple(rows)
@@ -119,6 +131,10 @@ READ: dict[str, Callable[[Rows], Any]] = {
     "a view of a mapping": lambda r: dict.fromkeys([*r, 1]).keys(),
     "a key": lambda r: {Key(r): 7},
     "an array of C's": lambda r: array.array("q", r),
+    "an attribute of an object's class": class_attribute,
+    "an attribute of a class": class_of_a_run,
+    "a variable of a method": method_of_a_run,
+    "a constant of a function": lambda r: eval(f"lambda: {sum(r)}"),  # noqa: S307
     "an exception's argument": lambda r: KeyError(Key(r)),
     "what masked cells are filled with": lambda r: np.ma.array([7], fill_value=sum(r)),
     "an imaginary part": lambda r: np.array([7 + 1j * sum(r)]),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.stand_ins import laplace
 
 

@@ -11,13 +11,14 @@ import numpy as np
 import opendp.prelude as dp
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.audit import Control, Subject, Twin
+from opendp_sim.audit import Subject
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import IdDistance, Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows, take
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 REAL = RealRows(width=2, lower=(-1.0,), upper=(1.0,))

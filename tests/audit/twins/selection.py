@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import Mechanism
@@ -16,6 +15,7 @@ from opendp_sim.domains.counts import USERS, votes_space
 from opendp_sim.domains.sketch import IntVector
 from opendp_sim.measurements.selection._impl.selection import OPENDP
 from tests._enumeration import distribution
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 __all__ = [

@@ -15,12 +15,13 @@ import numpy as np
 import opendp.prelude as dp
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.audit import NoiseLaw, Twin
+from opendp_sim.audit import NoiseLaw
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows
+from tests.audit.twins.entries import Twin
 from tests.audit.twins.faults import twin
 from tests.audit.twins.stand_ins import (
     POINTS,

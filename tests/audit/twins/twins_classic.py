@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opendp_sim.audit import Control, Twin
 from tests.audit.twins import classic as c
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 

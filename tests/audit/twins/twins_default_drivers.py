@@ -11,7 +11,6 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build, plain_measurement
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows
@@ -22,6 +21,7 @@ from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaus
 from opendp_sim.measurements.knn.hybrid_knn import HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.stand_ins import LINE, SYMMETRIC
 
 dp.enable_features("contrib", "honest-but-curious")

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Subject, Twin
+from opendp_sim.audit import Subject
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl import class_means as _knn_means, predictor as _knn_predictor
 from opendp_sim.measurements.knn._impl.class_means import ClassMeans
@@ -24,6 +24,7 @@ from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.vote_noise import Stock
 from opendp_sim.measurements.knn.hybrid_knn import Hybrid, HybridKnn
 from opendp_sim.measurements.knn.ind_knn import IndKnn
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")

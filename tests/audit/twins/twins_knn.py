@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Subject, Twin
+from opendp_sim.audit import Subject
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl import predictor as _knn_predictor
 from opendp_sim.measurements.knn._impl.predictor import Predictor
@@ -19,6 +19,7 @@ from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
 from opendp_sim.measurements.knn._impl.vote_noise import Stock, add_rounded_gaussian
 from opendp_sim.measurements.knn.ind_knn import IndKnn
 from opendp_sim.measurements.knn.private_knn import PrivateKnn, SampledVotes
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")

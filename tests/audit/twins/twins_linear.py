@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Subject, Twin
+from opendp_sim.audit import Subject
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.domains.standard import Standard
 from opendp_sim.measurements.linear import linear_regression as _line
@@ -24,6 +24,7 @@ from opendp_sim.measurements.linear._impl import descent as _descent
 from opendp_sim.measurements.linear._impl.descent import ScaledRecords
 from opendp_sim.measurements.linear._impl.scaled import ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 dp.enable_features("contrib")

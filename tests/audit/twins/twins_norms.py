@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Twin
+from tests.audit.twins.entries import Control, Twin
 
 MONOTONE = dp.linf_distance(T="i64", monotonic=True)
 

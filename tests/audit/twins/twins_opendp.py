@@ -11,7 +11,7 @@ from typing import Any
 
 import opendp.prelude as dp
 
-from opendp_sim.audit import Control, Twin
+from tests.audit.twins.entries import Control, Twin
 
 SYMMETRIC, INSERT_DELETE = dp.symmetric_distance(), dp.insert_delete_distance()
 CHANGE_ONE, HAMMING = dp.change_one_distance(), dp.hamming_distance()

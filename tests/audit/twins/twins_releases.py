@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import VectorNorm
 from opendp_sim.domains.sketch import IntVector
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import by_largest, less_mean, named
 from tests.audit.twins.sketches import kernels as k
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control
 from opendp_sim.core.apply_stable import whole_function
+from tests.audit.twins.entries import Control
 from tests.audit.twins.row_maps import (
     UNIT,
     Broken,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from tests.audit.twins import stand_ins as s
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 _FIXED: dict[tuple[str, int], np.ndarray] = {}

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import Rows
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 from tests.audit.twins.sketches import kernels as k, points_of
 from tests.audit.twins.stand_ins import POINTS, PURE, SYMMETRIC, laplace, measurement

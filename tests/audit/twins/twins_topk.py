@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control
 from opendp_sim.domains.counts import USERS
 from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
 from opendp_sim.measurements.selection._impl.peeling import peeled
@@ -19,6 +18,7 @@ from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.stable_set import StableSet, draw_set
 from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
+from tests.audit.twins.entries import Control
 from tests.audit.twins.selection import ITEMS, SPACE, VOTES, entry, row, twins
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control
 from opendp_sim.domains.counts import USERS
 from opendp_sim.measurements.selection.noise_threshold import NoiseThreshold, draw_passing
+from tests.audit.twins.entries import Control
 from tests.audit.twins.selection import ITEMS, SPACE, VOTES, claimed, entry, number, row, twins
 
 _OWN = NoiseThreshold(scale=1.5, delta=0.05)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Stable
 from opendp_sim.domains.metrics import IdDistance
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import take
 from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
+from tests.audit.twins.entries import Control, Twin
 from tests.audit.twins.faults import named
 
 WORDS = ("a", "b", "c", "d")

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 import opendp_sim
 from benchmarks._results import figures
 from opendp_sim.accounting.evidence import record
-from opendp_sim.audit.report.corpus import collect
 from opendp_sim.cli import app
 from opendp_sim.domains.counts import USERS
 from opendp_sim.domains.metrics import Symmetric
@@ -29,6 +28,7 @@ from opendp_sim.measurements.selection.pate_labels import PateLabels
 from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.measurements.selection.top_k import TopK
 from opendp_sim.measurements.selection.top_stable import TopStable
+from tests.audit.twins.entries import collect
 from tests.cases import cases
 
 HERE = Path(__file__).parents[2]

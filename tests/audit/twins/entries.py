@@ -1,8 +1,7 @@
 """Define the entries of a corpus of broken and sound mechanisms.
 
 One line of a table per entry. A detector that was never shown something broken has proved nothing, and
-one that was never shown something sound cannot be trusted when it speaks. Third parties use the same
-two records for theirs.
+one that was never shown something sound cannot be trusted when it speaks.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from opendp_sim.core.errors import AuditError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,7 @@ def collect(folder: Path, pattern: str = "twins_*.py") -> tuple[list[Twin], list
         All twins and all controls, in the order of file name and then of table.
 
     Raises:
-        AuditError: OS501, a name is used twice or a table holds something else.
+        ValueError: a name is used twice or a table holds something else.
     """
     twins: list[Twin] = []
     controls: list[Control] = []
@@ -72,13 +69,7 @@ def collect(folder: Path, pattern: str = "twins_*.py") -> tuple[list[Twin], list
     doubled = sorted({name for name in names if names.count(name) > 1})
     foreign = [entry for entry in entries if not isinstance(entry, (Twin, Control))]
     if doubled or foreign:
-        raise AuditError(
-            "OS501",
-            "audit.corpus",
-            expected="Twin and Control records with unique names",
-            got=", ".join(doubled) or f"{len(foreign)} foreign entries",
-            hint="name an entry `family/what_is_broken`; put Twin in TWINS and Control in CONTROLS.",
-        )
+        raise ValueError(f"names used twice: {doubled}; no twin or control: {foreign}")
     return twins, controls
 
 
