@@ -84,7 +84,7 @@ class _Source:
     defined: tuple[tuple[str, ...], ...]
     """Functions at its top and methods of its classes, as paths of names."""
     taken: tuple[tuple[str, str, str], ...]
-    """What it takes at its top from modules of its package: its name here, the module, its name there."""
+    """What it takes at its top from modules of its room: its name here, the module, its name there."""
 
 
 def _file(module: str) -> Any:
@@ -111,12 +111,12 @@ def _read(module: str) -> _Source | None:
     words: list[str] = []
     _write(tree, words, prose=False)
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
-    top = module.partition(".")[0]
+    top, room = module.partition(".")[0], ".".join(module.split(".")[:2])
     imports = {name for node in _statements(tree) for name in _imported(node, module, top)}
     taken = (
         (alias.asname or alias.name, node.module or "", alias.name)
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{top}.")
+        if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith(f"{room}.")
         for alias in node.names
     )
     return _Source(
@@ -209,20 +209,23 @@ def runs_as_written(module: str) -> bool:
     loaded, source = sys.modules.get(module), _read(module)
     if loaded is None or source is None:
         return source is not None
-    own, room = loaded.__file__, ".".join(module.split(".")[:2])
-    return all(_made_in(loaded, path) == own for path in source.defined) and all(
-        getattr(loaded, here, None) is getattr(sys.modules.get(place), there, None)
+    own, names = loaded.__file__, vars(loaded)
+    for path in source.defined:
+        found = names.get(path[0])
+        if len(path) > 1:
+            found = vars(found).get(path[1]) if isinstance(found, type) else None
+        plain = type(found) is FunctionType and found.__code__.co_filename == own  # most are
+        if not plain and _made_in(loaded, path) != own:
+            return False
+    return all(
+        names.get(here) is getattr(sys.modules.get(place), there, None)
         for here, place, there in source.taken
-        if place.startswith(f"{room}.")
     )
 
 
 def _made_in(loaded: Any, path: tuple[str, ...]) -> str | None:
     """Return the file of a function's code."""
-    found: Any = vars(loaded).get(path[0]) if len(path) == 1 else None
-    if type(found) is FunctionType and found.__code__.co_filename != contextlib.__file__:
-        return found.__code__.co_filename  # most are plain functions
-    found = loaded
+    found: Any = loaded
     for name in path:  # where it is defined, so without what a class inherits
         found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
     for name in ("fget", "__func__", "func", "__wrapped__"):

@@ -14,7 +14,6 @@ import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.certificate.certificate import read_certificate
-from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.device import Device
 from opendp_sim.core.errors import DataError, ParameterError, SimError, repr_text, scalar_text
@@ -24,7 +23,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import certificate_path
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.run.inputs import check_forms
-from opendp_sim.dsl.run.overwrite import is_program
+from opendp_sim.dsl.run.overwrite import is_program, maker_of
 from opendp_sim.io.columns import stored_as
 from opendp_sim.io.file_spec import kind_by_name
 
@@ -277,7 +276,7 @@ def _is_from(program: Program, place: Path) -> bool:
     """Return whether a file is a release of this program."""
     with suppress(SimError):
         if place.suffix == ".npz":
-            return bool(Release.load(place).header["privacy"].get("program") == program.hash)
+            return maker_of(place) == program.hash
         record, _ = read_certificate(certificate_path(place))
         return is_program(program, record.program, str(place.parent))
     return False

@@ -59,7 +59,7 @@ class SketchBlock:
     @property
     def size(self) -> int:
         """Number of cells."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 from opendp_sim.core.errors import ParameterError
 
@@ -102,8 +103,15 @@ def freed_blocks_kept() -> AbstractContextManager[None]:
 
 
 def _tell_allocator(settings: Mapping[int, int]) -> None:
-    with suppress(AttributeError, ValueError, OSError):
-        os.confstr("CS_GNU_LIBC_VERSION")
-        mallopt = ctypes.CDLL(None).mallopt
+    if (mallopt := _mallopt()) is not None:
         for parameter, size in settings.items():
             mallopt(parameter, size)
+
+
+@cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    """Return glibc's ``mallopt``, None of another C library."""
+    with suppress(AttributeError, ValueError, OSError):
+        os.confstr("CS_GNU_LIBC_VERSION")
+        return cast("Callable[[int, int], int]", ctypes.CDLL(None).mallopt)
+    return None

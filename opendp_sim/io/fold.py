@@ -159,6 +159,7 @@ class _Queue:
         self._work: SimpleQueue[Any] = SimpleQueue()
         self._room = threading.Semaphore(1)  # one block waits; one is read; one a worker is in work
         self._failed: dict[int, BaseException] = {}
+        self._first = adding[0]
         self._threads = [
             threading.Thread(target=self._run, args=(add,), name="sketch", daemon=True)
             for add in adding
@@ -179,8 +180,9 @@ class _Queue:
     def feed(self, blocks: Iterable[Any]) -> None:
         """Distribute every block, wait for all, and raise the first failure."""
         try:
-            start_some(self._threads)
             for given in enumerate(blocks):
+                if given[0] == 1:  # one block alone needs none
+                    start_some(self._threads)
                 self._room.acquire()
                 if self._failed:
                     break
@@ -191,6 +193,8 @@ class _Queue:
         finally:
             for _ in self._threads:
                 self._work.put(None)
+            if self._threads[0].ident is None:
+                self._run(self._first)
             join_all(self._threads)
         if self._failed:
             raise self._failed[min(self._failed)]

@@ -57,8 +57,13 @@ def certificate_path(saved: File) -> File:
     return saved.with_name(saved.name + ".certificate.json")
 
 
-def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
-    """Return the statement's part that the program determines."""
+def derived_statement(
+    plan: Plan, output: str, plain: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the statement's part that the program determines.
+
+    ``plain`` is the plan as plain JSON, where it is there already.
+    """
     typed = plan.outputs[output].stage
     keys = (*typed.mechanisms, *_asked(plan, output))
     return {
@@ -68,7 +73,7 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
         "owner": None if plan.program.about is None else plan.program.about.owner,
         "mechanisms": [{"key": key, "what": _sentence(key)} for key in keys],
         "program": plan.program.plain(),
-        "plan": plan.plain(),
+        "plan": plan.plain() if plain is None else plain,
         "derivation": {
             name: _steps(release, plan.privacy.unit.d_in)
             for name, release in plan.releases.items()
@@ -129,14 +134,20 @@ def _lemma(record: Mechanism) -> dict[str, Any]:
 
 
 def statement(
-    plan: Plan, output: str, file: Mapping[str, Any], *, time: str, ledger: dict[str, Any] | None
+    plan: Plan,
+    derived: Mapping[str, Any],
+    file: Mapping[str, Any],
+    *,
+    time: str,
+    ledger: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return everything that is stated about one output.
 
-    ``file`` is the name of its complete file, its sha256 and its number of bytes, ``time`` the run's
-    begin in ISO 8601, and ``ledger`` what ``ledger_part`` returned.
+    ``derived`` is its ``derived_statement``, ``file`` the name of its complete file, its sha256 and its
+    number of bytes, ``time`` the run's begin in ISO 8601, and ``ledger`` what ``ledger_part`` returned.
     """
-    return derived_statement(plan, output) | {
+    return {
+        **derived,
         "time": time,
         "values": dict(plan.program.values),
         "versions": library_versions(),
@@ -183,7 +194,8 @@ def certified_release(plan: Plan, output: str, release: Release, time: str) -> d
     write_archive(stream, release.header, release.arrays)
     data = stream.getvalue()
     file = {"name": save, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    return signed_certificate(statement(plan, output, file, time=time, ledger=None), None, None)
+    derived = derived_statement(plan, output)
+    return signed_certificate(statement(plan, derived, file, time=time, ledger=None), None, None)
 
 
 def evidence_of(plan: Plan, output: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.domains.records import Records
 from opendp_sim.dsl.files.paths import check_inside, check_saves
-from opendp_sim.dsl.files.staging import RunFolder, changed, kept_folders, listed_program
+from opendp_sim.dsl.files.staging import RunFolder, Saved, changed, kept_folders, listed_program
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
@@ -46,7 +46,15 @@ from opendp_sim.dsl.run.inputs import (
 )
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
-from opendp_sim.dsl.run.publish import Run, publish, run_folder, stage, stated_of
+from opendp_sim.dsl.run.publish import (
+    Run,
+    Stated,
+    derived_statements,
+    publish,
+    run_folder,
+    stage,
+    stated_of,
+)
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -174,9 +182,8 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, ledger: Ledger, reserved
     if unsealed or (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
         raise changed(waiting)
     _check_signer(listed.signer, run, signed=listed.signed)
-    _check_kept(plan, waiting, run.folder)
     done = Applied(plan)
-    publish(waiting, listed.files, run, done)
+    publish(waiting, _kept(plan, waiting, run.folder), run, done)
     done.resumed = None if done.charge is None else done.charge.seq
     _standing(ledger, done, {}, done.charge)
     for name, path in done.files.items():
@@ -208,25 +215,26 @@ def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
     )
 
 
-def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
-    """Refuse kept files that differ from the list (OS701)."""
+def _kept(plan: Plan, waiting: RunFolder, folder: File) -> list[tuple[Saved, Stated]]:
+    """Return the kept files with their statements, or refuse others than listed (OS701)."""
     listed = waiting.listed
     assert listed is not None  # noqa: S101 - the caller asked
     saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
     kept = {f.output: f.save for f in listed.files}  # an output that failed has none
-    good = kept.items() <= saves.items() and len(listed.files) == len(kept)
+    good, found = kept.items() <= saves.items() and len(listed.files) == len(kept), []
     for file in listed.files if good else ():
         made = waiting.path / file.staged
         where = (
             made if os.path.lexists(made) else folder / file.save
         )  # renamed before the process died
-        stated_of(waiting, file)
+        found.append((file, stated_of(waiting, file)))
         try:
             good = good and digest_of(own_file(where)) == file.sha256
         except OSError:
             good = False
     if not good:
         raise changed(waiting)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------
@@ -418,12 +426,13 @@ def make_run(
         check_replaced(path, where)
     done, transaction, time = Applied(plan), run.transaction, time_now()
     public = _rehearsed(plan, run, memory, references)
+    derived = derived_statements(plan)
 
     def open_stores() -> None:
         opening(inputs)
         make_stores(plan, inputs, places, names)
 
-    with run_folder(plan, run.folder, public.queries) as waiting:
+    with run_folder(plan, run.folder, public.queries, derived) as waiting:
         token = waiting.token if waiting else secrets.token_hex(8)
         seal = waiting.seal.public if waiting and transaction.ledger is not None else None
         transaction.reserve(token=token, stores=names, seal=seal)
@@ -444,7 +453,7 @@ def make_run(
                 done.charge = transaction.charge
                 open_stores()
             else:
-                written = stage(plan, waiting, run, done, time)
+                written = stage(plan, waiting, run, done, time, derived)
                 publish(waiting, written, run, done, open_stores)
         except DataError as error:
             error.results = dict(done.results)  # paid for: the reserve stands

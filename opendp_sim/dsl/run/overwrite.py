@@ -124,7 +124,7 @@ def check_replaced(path: File, where: str) -> None:
     A rerun replaces its own. A run leaves a certificate beside its output, which names it; one that
     was lost is missed for a release only, which is known by itself.
     """
-    if path.is_file() and _maker(path) is None:
+    if path.is_file() and maker_of(path) is None:
         raise DataError(
             "OS609", where, expected="no file there, or an output of a run, with its certificate",
             got=f"{path}: a file that no run of this package is known to have written",
@@ -138,7 +138,7 @@ def check_own(path: File, where: str, program: str) -> None:
     A certificate whose file is away is such a run's record too.
     """
     there = path.is_file()
-    maker = _maker(path) if there else _certified(path)
+    maker = maker_of(path) if there else _certified(path)
     if maker not in (None, _FREE, program):
         raise DataError(
             "OS609",
@@ -163,7 +163,7 @@ def _certified(path: File) -> str | None:
     return None
 
 
-def _maker(path: File) -> str | None:
+def maker_of(path: File) -> str | None:
     """Return the program's hash behind an output, or None."""
     claims: list[Mapping[str, Any]] = []
     with suppress(SimError, OSError):

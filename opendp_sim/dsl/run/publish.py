@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path as File
@@ -21,6 +21,7 @@ from opendp_sim.dsl.files.write import unwritable, write_output
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import (
     certificate_path,
+    derived_statement,
     ledger_part,
     signed_certificate,
     statement,
@@ -51,20 +52,30 @@ class Run:
     card: str | None = None
 
 
+Stated = dict[str, Any]
+"""A statement, or the part that the program determines."""
+
+
+def derived_statements(plan: Plan) -> dict[str, Stated]:
+    """Return what the program determines of each saved output's statement."""
+    saving = [n for n, output in plan.outputs.items() if output.decl.save is not None]
+    plain = plan.plain() if saving else None
+    return {name: derived_statement(plan, name, plain) for name in saving}
+
+
 def run_folder(
-    plan: Plan, folder: File, queries: Mapping[str, Block]
+    plan: Plan, folder: File, queries: Mapping[str, Block], derived: Mapping[str, Stated]
 ) -> AbstractContextManager[RunFolder | None]:
     """Create a saving run's private folder with reserved disk room.
 
     Raises:
         DataError (OS609): the disk is full; nothing was looked at and nothing was charged.
     """
-    saving = [n for n, output in plan.outputs.items() if output.decl.save is not None]
-    if not saving:
+    if not derived:
         return nullcontext(None)
-    room = sum(_estimate(plan, name, queries.get(name)) for name in saving)
+    room = sum(_estimate(plan, name, queries.get(name), part) for name, part in derived.items())
     try:
-        return RunFolder.make(folder, room + _SLACK, _FILES * len(saving) + _MORE)
+        return RunFolder.make(folder, room + _SLACK, _FILES * len(derived) + _MORE)
     except OSError:
         pass
     raise unwritable(
@@ -74,11 +85,11 @@ def run_folder(
     )
 
 
-def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
+def _estimate(plan: Plan, name: str, queries: Block | None, derived: Stated) -> int:
     """Return an output's largest bytes, from public sizes."""
     typed = plan.outputs[name].stage
     made = getattr(plan.outputs[name].domain, "sketch", typed.domain)
-    certificate = 4 * len(plan.canonical) + _SLACK
+    certificate = 4 * len(json.dumps(derived)) + _SLACK
     if queries is None:
         cells = int(getattr(made, "size", 0) or 0)
         return certificate + 9 * cells
@@ -87,15 +98,24 @@ def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
     return certificate + 32 * rows * (4 * labels + 8)
 
 
-def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) -> list[Saved]:
+def stage(
+    plan: Plan,
+    waiting: RunFolder,
+    run: Run,
+    done: Applied,
+    time: str,
+    derived: Mapping[str, Stated],
+) -> list[tuple[Saved, Stated]]:
     """Write every output and statement into the run's folder, synchronised.
+
+    Returns them, as ``publish`` takes them.
 
     Raises:
         DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
     """
     ledger, reserved = run.transaction.ledger, run.transaction.reserved
     part = None if ledger is None or reserved is None else ledger_part(ledger, reserved.seq)
-    written: list[Saved] = []
+    written: list[tuple[Saved, Stated]] = []
     try:
         waiting.give_room()
         for place, (name, output) in enumerate(plan.outputs.items()):
@@ -105,25 +125,25 @@ def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) ->
             write_output(
                 file, done.results[name], output.domain, spreadsheet=output.decl.texts is not None
             )
+            digest = digest_of(file)
             about = {
                 "name": File(output.decl.save).name,
-                "sha256": digest_of(file),
+                "sha256": digest,
                 "bytes": file.stat().st_size,
             }
-            stated = statement(plan, name, about, time=time, ledger=part)
+            stated = statement(plan, derived[name], about, time=time, ledger=part)
             with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
                 stream.write(json.dumps(stated))  # in C; `dump` writes piece by piece
-            written.append(
-                Saved(
-                    output=name,
-                    staged=file.name,
-                    save=output.decl.save,
-                    sha256=stated["file"]["sha256"],
-                    statement=statement_digest(stated),
-                )
+            saved = Saved(
+                output=name,
+                staged=file.name,
+                save=output.decl.save,
+                sha256=digest,
+                statement=statement_digest(stated),
             )
+            written.append((saved, stated))
         waiting.complete(
-            written,
+            [saved for saved, _ in written],
             program=plan.program.hash,
             signer=None if run.signer is None else run.signer.public,
             reserve=None if reserved is None else reserved.seq,
@@ -140,15 +160,15 @@ def stage(plan: Plan, waiting: RunFolder, run: Run, done: Applied, time: str) ->
 
 def publish(
     waiting: RunFolder,
-    written: list[Saved],
+    written: Sequence[tuple[Saved, Stated]],
     run: Run,
     done: Applied,
     then: Callable[[], None] = lambda: None,
 ) -> None:
     """Settle the charge with the files' digests, then rename the files.
 
-    ``done`` gets what was published. ``then`` runs before the outcome is recorded: it makes the stores of
-    sessions.
+    ``written`` are the files with their statements; ``done`` gets what was published. ``then`` runs
+    before the outcome is recorded: it makes the stores of sessions.
 
     Raises:
         DataError (OS609): a rename failed; the text says how to go on without another charge.
@@ -156,15 +176,15 @@ def publish(
         ReleaseError (OS701): the charge is there, and holds the digests of other files.
     """
     transaction = run.transaction
-    digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
+    digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f, _ in written}
     with _kept():
         transaction.settle({"files": digests})
     done.charge = transaction.charge
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
     try:
-        for file in written:
-            _place(waiting, file, run, done)
+        for file, stated in written:
+            _place(waiting, file, stated, run, done)
     except OSError:
         failed = True
     else:
@@ -180,7 +200,7 @@ def publish(
         )
     then()
     with _kept():
-        transaction.finish({"files": {f.output: f.sha256 for f in written}})
+        transaction.finish({"files": {f.output: f.sha256 for f, _ in written}})
     waiting.done()
 
 
@@ -199,10 +219,10 @@ def _kept() -> Iterator[None]:
         )
 
 
-def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
+def _place(waiting: RunFolder, file: Saved, stated: Stated, run: Run, done: Applied) -> None:
     """Rename one output, then write its certificate."""
     final, made = run.folder / file.save, waiting.path / file.staged
-    beside, stated = certificate_path(final), stated_of(waiting, file)
+    beside = certificate_path(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(made):
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
@@ -212,7 +232,7 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
     done.files[file.output], done.certificates[file.output] = final, beside
 
 
-def stated_of(waiting: RunFolder, file: Saved) -> dict[str, Any]:
+def stated_of(waiting: RunFolder, file: Saved) -> Stated:
     """Return an output's statement alone, or refuse (OS701).
 
     The digest is of all members but those that are written later, which are not there yet.
