@@ -216,7 +216,7 @@ def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
 
 
 def _kept(plan: Plan, waiting: RunFolder, folder: File) -> list[tuple[Saved, Stated]]:
-    """Return the kept files with their statements, or refuse others than listed (OS701)."""
+    """Return kept files and statements, refused where they are not listed (OS701)."""
     listed = waiting.listed
     assert listed is not None  # noqa: S101 - the caller asked
     saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
@@ -326,7 +326,7 @@ def apply(
         card, device = device, None
     signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
-    check_targets(plan, folder, anywhere=anywhere, replaced=replace)
+    unknown = check_targets(plan, folder, anywhere=anywhere, replaced=replace)
     with ExitStack() as stack:
         stack.enter_context(using_device(device))
         transaction = Transaction.open(
@@ -335,6 +335,8 @@ def apply(
         run = Run(folder, transaction, signer, workers, told, engine, card)
         finished = finish(plan, run, resume)
         if finished is None:
+            for where, path in unknown:
+                check_replaced(path, where)  # again: its certificate may be there by now
             places = lock_free(plan, stack, replaced=replace, ledger=transaction.ledger)
             return _run_or_go_on(plan, run, memory or {}, places)
     if memory and resume is None:
@@ -386,20 +388,24 @@ def look_again(plan: Plan, run: Run, memory: Memory, stores: Iterable[str]) -> I
     return inputs
 
 
-def check_targets(plan: Plan, folder: File, *, anywhere: bool, replaced: bool) -> None:
+def check_targets(
+    plan: Plan, folder: File, *, anywhere: bool, replaced: bool
+) -> list[tuple[str, File]]:
     """Refuse unwritable or colliding outputs before any charge.
 
-    ``anywhere`` lets outputs leave the folder, ``replaced`` take the place of another program's.
+    ``anywhere`` lets outputs leave the folder, ``replaced`` take the place of another program's. Returns
+    outputs in whose place is a file of no known run, which a new run refuses (``check_replaced``).
     """
     notes = Notes()
     check_saves(plan.program, notes, folder, plan.path)
     if not anywhere:
         check_inside(plan.program, notes, folder)
     notes.raise_if_any()
-    for where, path in saved(plan, folder):
+    found = saved(plan, folder)
+    for where, path in found:
         check_writable(path, where)
-        if not replaced:
-            check_own(path, where, plan.program.hash)
+    own = plan.program.hash
+    return [each for each in found if check_own(each[1], each[0], own, replaced=replaced)]
 
 
 def saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
@@ -422,8 +428,6 @@ def make_run(
     ``places`` are locked, where new stores are made; ``names`` those of stores in the ledger, one of
     which ``opening`` opens from what was read; ``references`` were opened before.
     """
-    for where, path in saved(plan, run.folder):
-        check_replaced(path, where)
     done, transaction, time = Applied(plan), run.transaction, time_now()
     public = _rehearsed(plan, run, memory, references)
     derived = derived_statements(plan)

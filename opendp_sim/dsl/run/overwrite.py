@@ -132,14 +132,15 @@ def check_replaced(path: File, where: str) -> None:
         )  # fmt: skip
 
 
-def check_own(path: File, where: str, program: str) -> None:
+def check_own(path: File, where: str, program: str, *, replaced: bool) -> bool:
     """Refuse to replace another program's release, which was paid for (OS609).
 
-    A certificate whose file is away is such a run's record too.
+    A certificate whose file is away is such a run's record too. ``replaced`` lets it go. Returns whether
+    no run is known to have written the file that is there.
     """
     there = path.is_file()
     maker = maker_of(path) if there else _certified(path)
-    if maker not in (None, _FREE, program):
+    if not replaced and maker not in (None, _FREE, program):
         raise DataError(
             "OS609",
             where,
@@ -149,6 +150,7 @@ def check_own(path: File, where: str, program: str) -> None:
             hint="nothing was charged for this one: move that file away with its certificate, choose "
             "another folder (--into, `into=`), or let it be replaced (--replace, `replace=True`).",
         )
+    return there and maker is None
 
 
 _FREE = "public"

@@ -31,6 +31,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.charge import Transaction, is_paid
 from opendp_sim.dsl.run.execute import check_targets, finish, look_again, make_run, saved
 from opendp_sim.dsl.run.inputs import Inputs, Memory, open_queries
+from opendp_sim.dsl.run.overwrite import check_replaced
 from opendp_sim.dsl.run.publish import Run
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import (
@@ -363,7 +364,8 @@ def _pay(
         _say_lost(plan, run, name)
         opening.go_on(run, memory, name)
         return
-    check_targets(plan, run.folder, anywhere=False, replaced=False)
+    for where, path in check_targets(plan, run.folder, anywhere=False, replaced=False):
+        check_replaced(path, where)
     others = lock_free(plan, stack, output, ledger=run.transaction.ledger)
     drawn = {one: secrets.token_hex(16) for one in (*others, output)}
     names = {one: drawn[one] for one in sessions_of(plan)}
