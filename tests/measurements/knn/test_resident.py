@@ -16,7 +16,7 @@ from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.predictor import Predictor
-from opendp_sim.measurements.knn._impl.resident import ResidentRows
+from opendp_sim.measurements.knn._impl.resident import ResidentRows, _inside, _reaching
 
 GRID = GridRows(width=5, labels=("a", "b"), unit=1 / 64, lower=(-64,), upper=(64,))
 WIDE = GridRows(width=5, labels=("a", "b"), unit=1 / 2**20, lower=(-(2**20),), upper=(2**20,))
@@ -170,3 +170,20 @@ def test_a_predictor_keeps_the_device_of_its_making() -> None:
     answers = predictor.predict(Rows(rows(3, GRID, 5)))
     assert device.asked == before + 1
     assert len(answers.labels) == 3
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (1, 1), (1, 7), (3, 8), (5, 33)])
+@pytest.mark.parametrize("kind", CARDS)
+def test_places_that_reach_a_bound_come_in_order(kind: str, shape: tuple[int, int]) -> None:
+    device = StandIn() if kind == "stand-in" else device_named(kind)
+    assert device is not None
+    draws = np.random.default_rng(shape[1])
+    products = draws.integers(-2, 3, shape).astype(np.float32)
+    for bounds in (np.full(shape[0], 9), np.full(shape[0], -9), np.arange(shape[0]) % 3):
+        wanted = np.flatnonzero(products >= bounds[:, None])
+        with device:
+            sides = device.put(products), device.put(bounds.astype(np.float32))
+            found = device.get(_reaching(device.xp, *sides))
+        assert np.array_equal(found, wanted)
+        every = np.arange(products.size).reshape(shape)
+        assert np.array_equal(_inside(found, every), np.isin(every, wanted))

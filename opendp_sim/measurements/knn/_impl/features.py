@@ -15,7 +15,8 @@ from opendp_sim.domains.rows import GridRows, as_rows
 
 SIDE = 2048
 """Steps in the unit length of normalised rows: products stay below 2**24, exact in float32."""
-_BLOCK = 2**20
+_BLOCK = 2**18
+"""Cells that are seen at a time: they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,15 @@ class Lens:
         """Return the seen rows, shape (n, d), integer-valued in ``dtype``."""
         out = np.empty(values.shape, dtype=dtype)
         step = max(1, _BLOCK // max(values.shape[1], 1))
+        room = np.empty((min(step, len(values)), values.shape[1]))
         for start in range(0, len(values), step):
-            block = values[start : start + step] - self.centre
+            part = values[start : start + step]
+            block = np.subtract(part, self.centre, out=room[: len(part)])
             if self.normalise:
                 length = np.sqrt(squared_norms(block))
                 scale = SIDE / np.where(length == 0.0, np.inf, length)
-                block = np.rint(block * scale[:, None])
+                block *= scale[:, None]
+                np.rint(block, out=block)
             out[start : start + step] = block
         return out
 

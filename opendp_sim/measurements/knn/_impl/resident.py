@@ -92,7 +92,7 @@ class ResidentRows:
         asked = device.put(queries).astype(self._kind)
         products = device.products(asked, self._parts[0])
         bounds = device.put(least.astype(self._dtype))
-        hits = device.xp.flatnonzero(products >= bounds[:, None])
+        hits = _reaching(device.xp, products, bounds)
         places, scores = device.get(hits), device.get(products.reshape(-1)[hits])
         ends = np.searchsorted(places, np.arange(1, len(queries) + 1) * self.size)
         starts = np.append(0, ends[:-1])
@@ -104,10 +104,32 @@ class ResidentRows:
         if len(some):
             again = exact_products(queries, rows[some])
             same = np.array_equal(device.get(products[:, device.put(some)]), again)
-            reached = [np.isin(some, near) for near, _ in found]
+            asked_for = np.arange(len(queries))[:, None] * self.size + some
+            reached = _inside(places, asked_for)
             if not same or not np.array_equal(again >= least[:, None], reached):
                 raise device_error("another product of some records")
         return found
+
+
+def _reaching(xp: Any, products: Any, bounds: Any) -> Any:
+    """Return the flat places, in order, of products (q, n) from their row's bound on.
+
+    Few reach it: eight comparisons are looked at as one word, then those of the words that have any.
+    """
+    size = products.size
+    flags = xp.zeros(-(-size // 8) * 8, dtype=np.bool_)
+    xp.greater_equal(products, bounds[:, None], out=flags[:size].reshape(products.shape))
+    words = xp.flatnonzero(flags.view(np.uint64))
+    cells = (words[:, None] * 8 + xp.arange(8)).reshape(-1)
+    return cells[flags[cells]]
+
+
+def _inside(ordered: NDArray[Any], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of some places are among ordered ones."""
+    if not len(ordered):
+        return np.zeros(wanted.shape, dtype=np.bool_)
+    at = np.searchsorted(ordered, wanted)
+    return ordered[np.minimum(at, len(ordered) - 1)] == wanted
 
 
 def _overwrite(device: Device, parts: list[Any]) -> None:
