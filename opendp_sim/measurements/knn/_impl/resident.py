@@ -19,6 +19,8 @@ _HALF = 2**11
 """The largest coordinate that float16 holds with all integers below it."""
 _PIECE = 2**24
 """Cells that go to the device at a time."""
+_MANY = 2**22
+"""Products from which eight comparisons are looked at as one word."""
 
 Found = list[tuple[NDArray[np.intp], NDArray[Any]]]
 """For each query the places of records that reach its bound, in order, and their products."""
@@ -112,11 +114,14 @@ class ResidentRows:
 
 
 def _reaching(xp: Any, products: Any, bounds: Any) -> Any:
-    """Return the flat places, in order, of products (q, n) from their row's bound on.
+    """Return the flat places of products that reach bounds.
 
-    Few reach it: eight comparisons are looked at as one word, then those of the words that have any.
+    Products (q, n), bounds (q,), places in order. Few reach them: of many products eight comparisons
+    are looked at as one word, then those of the words that have any.
     """
     size = products.size
+    if size < _MANY:
+        return xp.flatnonzero(products >= bounds[:, None])
     flags = xp.zeros(-(-size // 8) * 8, dtype=np.bool_)
     xp.greater_equal(products, bounds[:, None], out=flags[:size].reshape(products.shape))
     words = xp.flatnonzero(flags.view(np.uint64))
