@@ -24,6 +24,9 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
     if not _held.f_flag & os.ST_NOEXEC and _held.f_bavail * _held.f_frsize >= 2**31:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
         os.environ.setdefault("TMPDIR", str(_MEMORY))  # budgets in memory have a ledger there
+# Each worker has one core, and threads of BLAS spin while they wait; tests of several threads set them.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
 for _name, _examples in (("few", 6), ("dev", 40), ("deep", 1000)):
@@ -111,6 +114,7 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # tests make few circles: most walks freed nothing
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,6 +31,7 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.domains.serialize import from_json, to_json
 from opendp_sim.domains.sketch import IntVector, Sketch
+from tests.test_words import files, statements
 
 TESTS = Path(__file__).parent
 NUMBER = st.sampled_from([0, 0.0, -0.0, 1, 1.0, True, 0.5, Fraction(1, 2), 2, 2.5])
@@ -218,29 +219,25 @@ def test_every_function_of_a_test_file_is_run() -> None:
 
 
 ROOT = Path(__file__).parents[1]
-STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-def modules() -> dict[str, Path]:
+def modules() -> dict[str, ast.Module]:
     """Return every module of the package by its dotted name."""
-    files = sorted((ROOT / "opendp_sim").rglob("*.py"))
     return {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
-        for file in files
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): tree
+        for file, tree in files().items()
         if file.name != "__init__.py"
     }
 
 
-def needed(node: ast.AST) -> Iterator[str]:
+def needed(tree: ast.Module) -> Iterator[str]:
     """Yield what a module imports, in functions and for types too."""
-    for child in (each for name in STATEMENTS for each in getattr(node, name, ())):
+    for child in statements(tree):
         if isinstance(child, ast.ImportFrom) and child.module:
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
             yield child.module
         elif isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
-        else:
-            yield from needed(child)
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
@@ -255,12 +252,8 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
 def test_no_module_needs_one_that_needs_it() -> None:
     known = modules()
     needs = {
-        name: {
-            each
-            for each in needed(ast.parse(file.read_text("utf-8")))
-            if each in known and each != name
-        }
-        for name, file in known.items()
+        name: {each for each in needed(tree) if each in known and each != name}
+        for name, tree in known.items()
     }
     assert sum(map(len, needs.values())) > 2 * len(known)
     assert circle(needs) == []
@@ -279,7 +272,7 @@ def against(text: str) -> list[int]:
     lines = text.splitlines()
     marked = [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
     own: dict[int, ast.stmt] = {}
-    for node in ast.walk(ast.parse(text)):  # what is inside comes after what is around it
+    for node in statements(ast.parse(text)):  # what is inside comes after what is around it
         if isinstance(node, ast.stmt):
             own |= dict.fromkeys(
                 marked[bisect_left(marked, node.lineno) : bisect_right(marked, node.end_lineno)],

@@ -25,9 +25,17 @@ def files() -> dict[Path, ast.Module]:
     return {file: ast.parse(file.read_text("utf-8")) for file in sorted(PACKAGE.rglob("*.py"))}
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement below a node; what is within an expression holds none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, name, ()):
+            yield child
+            yield from statements(child)
+
+
 def first_lines(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the name and the docstring's first line of everything in a module."""
-    for node in ast.walk(tree):
+    for node in (tree, *statements(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
             text := ast.get_docstring(node)
         ):
@@ -93,7 +101,7 @@ def importers() -> dict[str, set[str]]:
     known = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in files()}
     users: dict[str, set[str]] = defaultdict(set)
     for name, file in known.items():
-        for node in ast.walk(files()[file]):
+        for node in statements(files()[file]):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for other in (node.module, *(f"{node.module}.{a.name}" for a in node.names)):
                     users[other].add(name)

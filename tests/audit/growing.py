@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from opendp_sim.audit import audit
@@ -34,8 +35,10 @@ def audit_until(
 
 
 def refuted(obj: Any, d_in: Any, budget: str | Effort = "quick", **options: Any) -> Report:
-    """Audit until the claim is refuted; return the last report."""
-    return audit_until(lambda report: report.verdict == "refuted", obj, d_in, budget, **options)
+    """Audit until the claim is refuted; return the last report, which has no plain event."""
+    given = Effort.of(budget) if isinstance(budget, str) else budget
+    brief = replace(given, witness_seconds=0.0)  # who asks for an event calls ``witnessed``
+    return audit_until(lambda report: report.verdict == "refuted", obj, d_in, brief, **options)
 
 
 def witnessed(obj: Any, d_in: Any, budget: str | Effort = "quick", **options: Any) -> Report:

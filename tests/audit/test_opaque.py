@@ -79,8 +79,7 @@ def test_a_file_that_is_run_again_registers_nothing_and_a_doubled_name_raises() 
 @pytest.mark.parametrize("name", tiered([*SLICE, *MENDED], "divided_twice".__eq__))
 def test_a_broken_program_is_refuted(name: str) -> None:
     pair = BY_NAME[name]
-    budget = replace(LONG, witness_seconds=0.0)  # the script of a counterexample has its own test
-    assert refuted(pair.make(True), pair.d_in, budget).verdict == "refuted"
+    assert refuted(pair.make(True), pair.d_in, LONG).verdict == "refuted"
 
 
 @pytest.mark.long
@@ -205,8 +204,7 @@ def test_the_same_fault_inside_the_domain_is_still_refuted() -> None:
     def tells(data: list[float]) -> float:
         return _tells([7.0 if value == 0.25 else value for value in data])
 
-    budget = replace(LONG, witness_seconds=0.0)
-    report = refuted(_unit(tells), 1, budget, pairs=[([0.25], [])])
+    report = refuted(_unit(tells), 1, LONG, pairs=[([0.25], [])])
     assert report.verdict == "refuted"
 
 

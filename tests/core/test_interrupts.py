@@ -165,7 +165,7 @@ def test_no_callback_lets_more_than_an_exception_out_on_any_thread() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.parametrize("times", [10, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [5, pytest.param(25, marks=pytest.mark.long)])
 def test_a_chain_interrupted_anywhere_never_crashes(times: int) -> None:
     one = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(

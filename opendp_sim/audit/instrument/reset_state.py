@@ -17,7 +17,7 @@ import random  # noqa: TID251 - states are compared, nothing is drawn
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -94,16 +94,14 @@ def seeds_of(functions: Iterable[types.FunctionType]) -> list[int]:
     """Return small numbers, and those in the modules of functions."""
     found = set(range(_SMALL))
     for name in {str(function.__globals__.get("__name__")) for function in functions}:
-        found |= _numbers(sys.modules.get(name))
+        with suppress(OSError, TypeError, SyntaxError, ValueError):
+            found |= _numbers(inspect.getsource(sys.modules[name]) if name in sys.modules else "")
     return sorted(found)
 
 
-def _numbers(module: types.ModuleType | None) -> set[int]:
-    try:
-        text = inspect.getsource(module) if module is not None else ""
-        tree = tried_again(lambda: ast.parse(text if len(text) < _LONGEST else ""))
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return set()
+@functools.lru_cache(16)  # of a module's many objects each is audited by itself
+def _numbers(text: str) -> set[int]:
+    tree = tried_again(lambda: ast.parse(text if len(text) < _LONGEST else ""))
     named = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return {value for value in named if type(value) is int and 0 <= value < _LARGEST}
 

@@ -28,7 +28,13 @@ from tests.audit.twins.stand_ins import LINE, SYMMETRIC
 from tests.audit.twins.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
 
 SPECS = Path(__file__).parents[3] / "specs"
-SHORT = replace(Effort.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
+SHORT = replace(
+    Effort.of("quick"),
+    stability_seconds=0.3,
+    stability_trials=800,
+    seconds=0.3,
+    witness_seconds=0.0,
+)
 BRIEF = replace(SHORT, stability_trials=100, seconds=0.1)
 """For what is sound: L1 prices the whole transcript exactly, from the first pair of the driver on."""
 
@@ -106,7 +112,7 @@ def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
 
 def test_a_queryable_that_is_asked_by_the_user_is_refuted():
     made = dp.m.make_user_measurement(LINE, SYMMETRIC, dp.max_divergence(), _only_complex, float)
-    longer = replace(SHORT, seconds=3.0, witness_seconds=0.0)  # its runs take a millisecond
+    longer = replace(SHORT, seconds=3.0)  # its runs take a millisecond
     report = refuted(made, 1, longer, drive=lambda queryable: queryable(7j))
     assert report.verdict == "refuted"
 
@@ -265,5 +271,5 @@ def test_an_answer_that_is_remembered_without_its_noise_is_found() -> None:
     assert driver is not None
     assert driver.words.endswith("each once, and then 0, 1 again, 6 times")
     assert [(pair.left, pair.right) for pair in driver.pairs] == [([], [0, 0]), ([], [1, 1])]
-    budget = replace(SHORT, seconds=3.0, witness_seconds=0.0)
+    budget = replace(SHORT, seconds=3.0)
     assert refuted(obj, 1, budget).verdict == "refuted"

@@ -22,7 +22,7 @@ FLAGGED = {"matmul", "vecdot", "matvec", "vecmat"}
 
 def flagged_products(path: Path) -> list[int]:
     text = path.read_text("utf-8")
-    if not re.search(r"\S\s*@|" + "|".join(FLAGGED), text):
+    if not re.search(r"\S[ \t]*@|@ |" + "|".join(FLAGGED), text):
         return []
     return sorted(
         node.lineno
