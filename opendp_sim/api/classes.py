@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds
-from opendp_sim.api.kernel_steps import kernel_steps
+from opendp_sim.api.kernel_steps import check_points, kernel_steps
 from opendp_sim.api.recipe import Recipe
 from opendp_sim.api.recipe_spec import PrivacyOptions, recipe, recipe_function
+from opendp_sim.postprocessing._impl.grown_points import MOST_CLASSES
 
 
 @recipe_function(
@@ -24,6 +25,7 @@ def classes(
     seed: int = 0,
     size: int | None = None,
     error: float | None = None,
+    points: Literal["auto", "grown", "none"] = "auto",
     **privacy: Unpack[PrivacyOptions],
 ) -> Recipe[Release]:
     """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
@@ -36,6 +38,7 @@ def classes(
         seed: of public frequencies; noise has no seed.
         size: as for ``density``.
         error: as for ``density``, of each class.
+        points: as for ``density``; of more than 100 classes ``auto`` grows none.
         **privacy: as for ``density``.
 
     Example:
@@ -43,7 +46,17 @@ def classes(
         >>> fit.plan.claim
         (0.5, 1e-06)
     """
+    check_points(points)
+    if points == "auto" and len(keys) > MOST_CLASSES:
+        points = "none"
     rows, step = kernel_steps(
-        columns, bandwidth, seed, per_label=True, privacy=privacy, size=size, error=error
+        columns,
+        bandwidth,
+        seed,
+        per_label=True,
+        privacy=privacy,
+        size=size,
+        error=error,
+        points=points,
     )
     return recipe("classes", columns, (label, keys), [*rows, step], privacy, size=size)

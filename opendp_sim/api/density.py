@@ -31,15 +31,17 @@ def density(
             where their units are unlike.
         seed: of public frequencies; noise has no seed.
         size: about how many records, from public knowledge. The plan states its error for so many, and a
-            run warns where the release counts far fewer or more. From four columns on it chooses 500 to
-            8,000 frequencies: those whose sampling error is a third of the noise. Many records err less,
-            for more memory and time. Without it there are 8,000 where points are grown, else 2,000.
+            run warns where the release counts far fewer or more. It chooses 500 to 8,000 frequencies:
+            those whose sampling error is a third of the noise (2,000 or more in up to three columns).
+            Many records err less, for more memory and time. Without it there are 8,000 where points are
+            grown, else 2,000.
         error: in place of a number of frequencies, what 95 % of answers are to be within, in rows, for
             about ``size`` records: the least number is solved, or the best error is told.
         points: what kernel sums are compared with, so that only the difference is sampled: ``grown`` from
             the release itself, begun with the columns' moments, which take about a twentieth of the
-            budget; or ``none``. ``auto`` grows them in 4 to 64 columns, but not under pure DP or where
-            an ``error`` is stated. The plan states the error without points, answers that with them.
+            budget; or ``none``. ``auto`` grows them in 4 to 64 columns, and in fewer for a narrow
+            kernel, but not under pure DP or where an ``error`` is stated. The plan states the error
+            without points, answers that with them.
         **privacy: ``epsilon`` (1.0; ``{"error": 60, "size": 20_000}`` solves it from an error), ``delta``
             (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the column that names the person),
             ``ids`` (``str`` or ``int64``, that column's dtype), ``max_rows`` (used of one person),

@@ -13,15 +13,11 @@ from opendp_sim.api.recipe import goal, size_of
 from opendp_sim.api.recipe_spec import StepDicts, privacy_words
 from opendp_sim.core.errors import ParameterError, scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
-    FREQUENCIES,
-    MOST_FREQUENCIES,
-    frequencies_of,
+    POINTS,
+    frequencies_and_moments,
     gaussian_kernel_step,
     noise_in_records,
-    with_moments,
 )
-
-_POINTS = ("auto", "grown", "none")
 
 
 def kernel_steps(
@@ -65,12 +61,12 @@ def kernel_steps(
         h, rows = 1.0, [{"rescale": {"scale": scale}}, *rows]
         ranges = [length / scale[at] for at, length in enumerate(lengths.values())]
     noise, pure = None if size is None else _noise(privacy), privacy.get("measure") == "pure"
-    grown = with_moments(points, len(ranges), pure=pure or error is not None)
-    count: int | Mapping[str, Any] = MOST_FREQUENCIES if grown else FREQUENCIES
-    if error is not None:
-        count = goal(error, size)
-    elif size is not None and noise is not None:
-        count = frequencies_of(size, noise, math.hypot(*ranges) / (h * math.sqrt(2.0)), len(ranges))
+    count: int | Mapping[str, Any]
+    if error is None:
+        reach = [length / (h * math.sqrt(2.0)) for length in ranges]
+        count, grown = frequencies_and_moments(points, reach, size, noise, pure=pure)
+    else:
+        count, grown = goal(error, size), False
     step, _ = gaussian_kernel_step(
         h,
         len(columns),
@@ -87,9 +83,9 @@ def kernel_steps(
 
 def check_points(points: Any) -> None:
     """Refuse another word than those of ``points`` (OS101)."""
-    if points not in _POINTS:
+    if points not in POINTS:
         raise ParameterError(
-            "OS101", "points", expected=f"one of {', '.join(_POINTS)}", got=scalar_text(points, 30),
+            "OS101", "points", expected=f"one of {', '.join(POINTS)}", got=scalar_text(points, 30),
             hint='points="none" saves the twentieth of the budget that their start takes.',
         )  # fmt: skip
 

@@ -17,13 +17,16 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.postprocessing._impl.asked import a_release, check_queries, kernel_sums
+from opendp_sim.postprocessing._impl.asked import (
+    a_release,
+    check_queries,
+    kernel_sums,
+    most_sampled,
+)
 from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
 from opendp_sim.postprocessing._impl.noise_quantiles import laplace_quantile
 from opendp_sim.postprocessing._impl.ratios import interval_of_ratio
 
-_TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
-"""Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
 COLUMNS = (
     *("density", "noise_error", "sketch_error", "lower", "upper", "likely_lower", "likely_upper"),
     *("records", "least_records"),
@@ -269,19 +272,6 @@ class _Estimated:
             noise_variance=np.maximum(self.noise_variance + of_divisor, 0.0) / divisor**2,
             sketch_variance=self.sketch_variance / divisor**2,
         )
-
-
-def most_sampled(sums: KernelSums) -> float:
-    """Bound one record's kernel deviation over the draws.
-
-    Wherever the record is. The deviation of a sum is at most the sum of its records' deviations
-    (Minkowski), so n records deviate by at most n times this. The bias, which a sketch's bound holds
-    too, is told beside it.
-    """
-    known = getattr(sums, "most_deviation", None)
-    if known is not None:
-        return float(known())
-    return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))
 
 
 def rounding_bound(sums: KernelSums, domain: Domain) -> float:

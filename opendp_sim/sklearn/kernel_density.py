@@ -32,10 +32,13 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race`` (another kernel: the
             share of shared hashes, of width ``bandwidth``), or ``auto``.
-        n_components: frequencies, or hashes; None for 2,000, or as many as ``size`` asks for.
-        size: about how many records, from public knowledge: in four columns or more it chooses 500 to
-            8,000 frequencies, whose sampling error then stays below a third of the noise if it can.
+        n_components: frequencies, or hashes; None for as many as ``size`` asks for, or without it 8,000
+            where points are grown, else 2,000.
+        size: about how many records, from public knowledge: it chooses up to 8,000 frequencies, whose
+            sampling error then stays below a third of the noise if it can.
         random_state: seed of the public matrices; noise has none.
+        points: as for ``sim.density``: ``grown`` from the release, which takes seconds at the first
+            question, ``none``, or ``auto``.
 
     Example:
         >>> import numpy as np
@@ -52,6 +55,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     n_components: int | None = None
     size: int | None = None
     random_state: int | None = 0
+    points: str = "auto"
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPKernelDensity:

@@ -35,10 +35,13 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         false_alarms: chance of flagging a query whose true value is at the threshold.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``: the
             first under ``measure="pure"`` for ranges of over 9.9 bandwidths, else ``fourier``.
-        n_components: frequencies, or hashes; None for 2,000, or as many as ``size`` asks for.
-        size: about how many records, from public knowledge: in four columns or more it chooses 500 to
-            8,000 frequencies, whose sampling error then stays below a third of the noise if it can.
+        n_components: frequencies, or hashes; None for as many as ``size`` asks for, or without it 8,000
+            where points are grown, else 2,000.
+        size: about how many records, from public knowledge: it chooses up to 8,000 frequencies, whose
+            sampling error then stays below a third of the noise if it can.
         random_state: seed of the public matrices; noise has none.
+        points: as for ``sim.density``: ``grown`` from the release, which takes seconds at the first
+            question, ``none``, or ``auto``.
     """
 
     bounds: Any = None
@@ -50,6 +53,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
     n_components: int | None = None
     size: int | None = None
     random_state: int | None = 0
+    points: str = "auto"
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPOneClass:

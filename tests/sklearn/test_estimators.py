@@ -175,7 +175,7 @@ def test_a_line_without_slopes_is_warned_of():
 
 @pytest.mark.parametrize("made", [DPKernelDensity, DPOneClass])
 def test_frequencies_follow_the_declared_size(made):
-    """As of `sim.density(size=..., points="none")`: estimators grow no points."""
+    """As of `sim.density`, with points and without."""
     four = dict.fromkeys("abcd", (0, 1))
 
     def count(plan):
@@ -184,15 +184,46 @@ def test_frequencies_follow_the_declared_size(made):
     def of(**more):
         return count(made(bounds=(0, 1), bandwidth=0.1, **more).fit(np.zeros((0, 4))).plan_)
 
-    counts = [of(size=size) for size in (None, 50, 10**6)]
-    assert counts == [
-        count(sim.density(four, bandwidth=0.1, size=n, points="none").plan)
-        for n in (None, 50, 10**6)
-    ]
-    assert 500 <= counts[1] < counts[0] == 2000 < counts[2] == 8000
+    sizes = (None, 50, 10**6)
+    for points, usual in (("auto", 8000), ("none", 2000)):
+        counts = [of(size=size, points=points) for size in sizes]
+        assert counts == [
+            count(sim.density(four, bandwidth=0.1, size=n, points=points).plan) for n in sizes
+        ]
+        assert counts[0] == usual
+        assert 500 <= counts[1] < 2000 < counts[2] == 8000
     assert of(size=10**6, n_components=77) == 77
     assert of(size=50, max_copies=10) == 500  # more noise hides more sampling error
     assert of(size=10**6, measure="pure", delta=None) == 2000
+
+
+@pytest.mark.parametrize("made", [DPKernelDensity, DPOneClass])
+def test_points_are_grown_as_by_the_recipe(made):
+    """A twentieth of the budget for moments: in 4 columns, where nobody asks for none."""
+
+    def moments(columns=4, **more):
+        fitted = made(bounds=(0, 1), bandwidth=0.1, **more).fit(np.zeros((0, columns)))
+        return fitted.plan_.types["sketch"].stages[-1].mechanism.moments
+
+    assert moments()
+    assert moments(n_components=300)
+    assert moments(columns=3, points="grown")
+    assert not moments(columns=3)
+    assert not moments(points="none")
+    assert not moments(measure="pure", delta=None)
+    with pytest.raises(face.EstimatorRefused, match="OS101 points"):
+        moments(points="public")
+
+
+def test_an_estimator_answers_with_grown_points():
+    X = np.random.default_rng(0).beta(2, 5, (3000, 4))
+    given = {"epsilon": 8.0, "bounds": (0, 1), "bandwidth": 0.1, "n_components": 400}
+    answers = [
+        DPKernelDensity(**given, points=points).fit(X).density(X[:50])
+        for points in ("auto", "none")
+    ]
+    grown, without = (np.median(answer["sketch_error"]) for answer in answers)
+    assert grown < 0.5 * without
 
 
 def test_density_of_unlike_columns_is_in_data_units():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.transformations.sketches.kernels._impl.lattice import fit_lattice
 
 KernelSketch = Literal["fourier", "gauss_transform"]
+POINTS = ("auto", "grown", "none")
+"""What kernel sums are compared with: points grown from the release, or none."""
 FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, where no size is declared."""
 LEVELS = 10
@@ -22,9 +25,13 @@ measured."""
 _STEPS = 0.036
 """Deviation that a table of 64 phases adds to one record and frequency, at most: 0.0352."""
 _LATTICE_COLUMNS = 3
-"""Columns up to which `FREQUENCIES` hold a lattice, so that more of them have no less error."""
+"""Columns up to which a lattice holds all kernels but narrow ones."""
+_AS_EXACT = 1e-3
+"""The coarsest accuracy of a lattice."""
+_LATTICE_STEPS = 2**20
+"""Of the longest range, for a lattice that is only counted."""
 _GROWN_COLUMNS = range(4, 65)
-"""Columns in which points are grown: in fewer there is little to gain, in more moments are noise."""
+"""Columns in which points are grown whatever the kernel: in more moments are noise."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
 _RANGES = 9.9
@@ -44,31 +51,91 @@ def grid_bits(width: int) -> int:
     return min(_MOST_BITS, _ROW_BITS - math.ceil(math.log2(max(width, 1)) / 2))
 
 
-def frequencies_of(size: int, noise: float, diagonal: float, width: int) -> int:
+def frequencies_of(
+    size: int, noise: float, ranges: Sequence[float], diagonal: float | None = None
+) -> int:
     """Return the frequencies of a sketch of about ``size`` records.
 
     The least number whose sampling error is below a third of the noise wherever the records are, from
-    500 to 8,000 (Lemma 10 of ``fourier_sketch.md``); 2,000 up to three columns.
+    500 to 8,000 (Lemma 10 of ``fourier_sketch.md``). Up to three columns 2,000, or the 4,000 or 8,000
+    of a lattice that holds a narrow kernel so well.
 
     Args:
         size: about how many records, from public knowledge.
         noise: deviation of one answer's noise, in records.
-        diagonal: the box's diagonal, in bandwidths of ``exp(-r**2)``.
-        width: number of columns.
+        ranges: of the columns, in lengths of the kernel ``exp(-r**2)``.
+        diagonal: the box's, where it is shorter than that of its ranges.
     """
-    if width <= _LATTICE_COLUMNS:
-        return FREQUENCIES
-    of_one = math.hypot(math.expm1(-2.0 * diagonal * diagonal) / math.sqrt(2.0), _STEPS)
-    root = 3.0 * min(size, 2**53) * of_one / noise
+    if len(ranges) <= _LATTICE_COLUMNS:
+        tried = (FREQUENCIES, 2 * FREQUENCIES)
+        enough = (count for count in tried if is_enough(count, ranges, size, noise))
+        return next(enough, MOST_FREQUENCIES)
+    far = math.hypot(*ranges) if diagonal is None else diagonal
+    root = 3.0 * min(size, 2**53) * _sampled(far) / noise
     return max(_FEWEST_FREQUENCIES, math.ceil(min(root * root, MOST_FREQUENCIES)))
 
 
-def with_moments(points: str, width: int, *, pure: bool) -> bool:
+def is_enough(
+    count: int, ranges: Sequence[float], size: int | None = None, noise: float | None = None
+) -> bool:
+    """Return whether a few columns' lattice samples little or nothing.
+
+    Its sampling error is below a third of the noise (Lemma 10 of ``fourier_sketch.md``); without
+    ``size`` or ``noise``, below .001 a record, which a lattice without draws may leave out.
+    """
+    longest = max(ranges)
+    if not 0.0 < longest < math.inf:
+        return True
+    spans = tuple(round(_LATTICE_STEPS * (length / longest)) for length in ranges)
+    lattice = fit_lattice(spans, _LATTICE_STEPS / longest, count, 0, False)
+    if lattice is None:
+        sampled = _sampled(math.hypot(*ranges)) / math.sqrt(count)
+    else:
+        drawn = len(lattice.tail)
+        sampled = lattice.rest / math.sqrt(drawn) if drawn else 0.0
+    if size is None or noise is None:
+        return sampled <= _AS_EXACT
+    return 3.0 * min(size, 2**53) * sampled <= noise
+
+
+def _sampled(diagonal: float) -> float:
+    """Bound one record's deviation over one random frequency."""
+    return math.hypot(math.expm1(-2.0 * diagonal * diagonal) / math.sqrt(2.0), _STEPS)
+
+
+def frequencies_and_moments(
+    points: str,
+    ranges: Sequence[float],
+    size: int | None,
+    noise: float | None,
+    *,
+    pure: bool,
+    diagonal: float | None = None,
+    stated: int | None = None,
+) -> tuple[int, bool]:
+    """Return a sketch's frequencies, and whether it has moments.
+
+    Those that are ``stated``; of no size or under pure DP 2,000, or 8,000 where points are grown. Other
+    arguments as of `frequencies_of` and `with_moments`.
+    """
+    known = stated is not None or (size is not None and noise is not None)
+    count = stated or FREQUENCIES
+    if size is not None and noise is not None and stated is None:
+        count = frequencies_of(size, noise, ranges, diagonal)
+    few = len(ranges) <= _LATTICE_COLUMNS and points == "auto" and not pure
+    sampled = few and not is_enough(count, ranges, size, noise)
+    grown = with_moments(points, len(ranges), pure=pure, sampled=sampled)
+    return MOST_FREQUENCIES if grown and not known else count, grown
+
+
+def with_moments(points: str, width: int, *, pure: bool, sampled: bool = False) -> bool:
     """Return whether a sketch has the moments that points are grown from.
 
-    ``auto`` has them in 4 to 64 columns; never under pure DP, whose noise grows with every cell.
+    ``auto`` has them in 4 to 64 columns, and in fewer where a narrow kernel is ``sampled``; never under
+    pure DP, whose noise grows with every cell.
     """
-    return points != "none" and not pure and (points == "grown" or width in _GROWN_COLUMNS)
+    grown = points == "grown" or width in _GROWN_COLUMNS or (sampled and width <= _LATTICE_COLUMNS)
+    return points != "none" and not pure and grown
 
 
 def noise_in_records(budget: Limit, rows: Any = None) -> float | None:

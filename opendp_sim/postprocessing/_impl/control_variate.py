@@ -33,7 +33,7 @@ from opendp_sim.core.system.lazy_import import optimize, spatial
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, floats_of
 from opendp_sim.io.fold import one_blas_thread
-from opendp_sim.postprocessing._impl.asked import check_queries
+from opendp_sim.postprocessing._impl.asked import check_queries, most_sampled
 from opendp_sim.postprocessing._impl.grown_points import (
     MOST_CLASSES,
     Box,
@@ -407,6 +407,9 @@ class _WithPublic:
 _LATELY: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 """Points and weights that were grown from the last few releases: as public as these, seconds of work."""
 _MOST_LATELY = 8
+_NOTHING = np.zeros((0, 1)), np.zeros((2, 0))
+_OF_NOISE = 1.0 / 3.0
+"""Of the noise, as in Lemma 10 of ``fourier_sketch.md``."""
 _KEPT = "read with grown points"
 """Where sums keep what they are read with, as long as the release is there."""
 _LOCK = Lock()
@@ -424,8 +427,8 @@ class _Grown(_WithPublic):
         """Return the sums with points, once for all questions."""
         key, kept = self._key(released), vars(self.sums).get(_KEPT)
         if kept is None or kept[0] != key:
-            points, weights = self._grown(released)
-            found = self.sums  # where growing found nothing: as without points
+            found = self.sums  # where growing has nothing to find, or found nothing: without points
+            points, weights = self._grown(released) if self._is_sampled(released) else _NOTHING
             if weights.any():
                 read = _WithPublic(
                     self.sums, self.domain, self.grid, points, self.deviation, weights
@@ -433,6 +436,14 @@ class _Grown(_WithPublic):
                 found = cast("KernelSums", read)
             kept = vars(self.sums)[_KEPT] = key, found
         return cast("KernelSums", kept[1])
+
+    def _is_sampled(self, released: Arrays) -> bool:
+        """Return whether sampling may add a twentieth to the noise.
+
+        Of a class of the released size wherever its records are, without points (Minkowski).
+        """
+        most = float(self.sums.totals(released)[0].max()) * most_sampled(self.sums)
+        return most > self.deviation * self.sums.noise_factor() * _OF_NOISE
 
     @cached_property
     def _box(self) -> Box:

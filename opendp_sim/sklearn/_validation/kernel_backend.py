@@ -9,9 +9,9 @@ from typing import Any, cast
 from opendp_sim.core.arithmetic.plain_numbers import python_value
 from opendp_sim.core.errors import scalar_text
 from opendp_sim.dsl.plan.kernel_choice import (
-    FREQUENCIES,
+    POINTS,
     KernelSketch,
-    frequencies_of,
+    frequencies_and_moments,
     gaussian_kernel_step,
 )
 from opendp_sim.sklearn._validation.bounds import FeatureBounds
@@ -31,10 +31,9 @@ def kernel_step(
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
-    count, seed = (
-        _components(est, box.diagonal / bandwidth, width, noise),
-        seed_of(est.random_state),
-    )
+    points = "none" if engine == "race" else choice("points", est.points, POINTS)
+    count, grown = _components(est, box, bandwidth * math.sqrt(2.0), points, noise)
+    seed = seed_of(est.random_state)
     if engine == "race":
         family = {"p_stable_l2": {"width": bandwidth}}
         step = {"repetitions": count, "buckets": 256, "family": family, "seed": seed}
@@ -47,6 +46,7 @@ def kernel_step(
         pure=est.measure == "pure",
         frequencies=count,
         seed=seed,
+        moments=grown,
     )
 
 
@@ -90,14 +90,25 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def _components(est: Any, ranges: float, width: int, noise: float | None) -> int:
-    """Return the stated number of features, or that of a public size."""
-    size = None if est.size is None else _count(est.size, 2**53, "size")
-    if est.n_components is not None:
-        return _count(est.n_components, 2**20)
-    if size is None or noise is None:
-        return FREQUENCIES
-    return frequencies_of(size, noise, ranges / math.sqrt(2.0), width)
+def _components(
+    est: Any, box: FeatureBounds, length: float, points: str, noise: float | None
+) -> tuple[int, bool]:
+    """Return the number of features, and whether moments are beside them.
+
+    Stated, or of a public size; ``length`` of the kernel, in the grid's units.
+    """
+    longest = 2.0 * (box.norm or 0.0) if box.longest is None else box.longest
+    if est.engine == "race":  # hashes have no lattice
+        longest = 0.0
+    return frequencies_and_moments(
+        points,
+        [longest / length] * box.width,
+        None if est.size is None else _count(est.size, 2**53, "size"),
+        noise,
+        pure=est.measure == "pure",
+        diagonal=box.diagonal / length,
+        stated=None if est.n_components is None else _count(est.n_components, 2**20),
+    )
 
 
 def _count(value: Any, most: int, name: str = "n_components") -> int:

@@ -57,8 +57,26 @@ def test_the_sketch_that_is_chosen_has_the_least_noise(columns: int):
 
 
 def test_frequencies_grow_with_size_and_budget_up_to_a_cap():
-    by_size = [frequencies_of(n, 4.0, 5.0, 4) for n in (1, 30, 100, 10**4, 10**400)]
+    by_size = [frequencies_of(n, 4.0, [2.5] * 4) for n in (1, 30, 100, 10**4, 10**400)]
     assert by_size == sorted(by_size)
     assert (by_size[0], by_size[-1]) == (500, 8000)
-    assert frequencies_of(1000, 40.0, 5.0, 9) < frequencies_of(1000, 4.0, 5.0, 9)
-    assert {frequencies_of(10**6, 4.0, 5.0, columns) for columns in (1, 2, 3)} == {2000}
+    assert frequencies_of(1000, 40.0, [2.0] * 9) < frequencies_of(1000, 4.0, [2.0] * 9)
+    assert {frequencies_of(10**6, 4.0, [2.5] * columns) for columns in (1, 2, 3)} == {2000}
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_few_columns_take_the_least_frequencies_that_are_enough(width):
+    """By the sketch's own sampling deviation, which its claim states."""
+    size, noise = 1000, 4.0
+    for length in (3.0, 15.0, 100.0):
+        count = frequencies_of(size, noise, [length] * width)
+        grid = GridRows(width=width, unit=length / 2**20, lower=(0,), upper=(2**20,))
+
+        def sampled(frequencies, grid=grid):
+            kernel = {"gaussian": {"bandwidth": 1.0}}
+            given = {"frequencies": frequencies, "seed": 1, "kernel": kernel}
+            found = lookup("fourier_sketch")(**given).bind(grid, Symmetric()).expected
+            return 3.0 * size * found["sampling deviation per far record"]
+
+        assert count == 8000 or sampled(count) <= 1.001 * noise
+        assert count == 2000 or sampled(count // 2) > 0.999 * noise
