@@ -17,13 +17,8 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.system.lazy_import import special
 from opendp_sim.domains.released import AnswerColumns
 from opendp_sim.domains.rows import GridRows
-from opendp_sim.postprocessing._impl.asked import (
-    a_release,
-    check_queries,
-    kernel_sums,
-    most_sampled,
-)
-from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
+from opendp_sim.postprocessing._impl.asked import a_release, check_queries, kernel_sums
+from opendp_sim.postprocessing._impl.control_variate import PublicPoints, most_sampled, with_public
 from opendp_sim.postprocessing._impl.noise_quantiles import laplace_quantile
 from opendp_sim.postprocessing._impl.ratios import interval_of_ratio
 

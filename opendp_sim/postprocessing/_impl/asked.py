@@ -14,8 +14,6 @@ from opendp_sim.core.space import Domain
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, array_of_rows
 
-_TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
-"""Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
 FARTHEST = 2.0**51
 """Steps: row maps stop here, and differences of whole steps are exact below it."""
 
@@ -87,16 +85,3 @@ def grid_behind(key: str, domain: Domain) -> GridRows:
             got=type(rows).__name__, hint="put `quantize` before the sketch.",
         )  # fmt: skip
     return rows
-
-
-def most_sampled(sums: KernelSums) -> float:
-    """Bound one record's kernel deviation over the draws.
-
-    Wherever the record is. The deviation of a sum is at most the sum of its records' deviations
-    (Minkowski), so n records deviate by at most n times this. The bias, which a sketch's bound holds
-    too, is told beside it.
-    """
-    known = getattr(sums, "most_deviation", None)
-    if known is not None:
-        return float(known())
-    return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))

@@ -33,7 +33,7 @@ from opendp_sim.core.system.lazy_import import optimize, spatial
 from opendp_sim.domains.released import Released
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, floats_of
 from opendp_sim.io.fold import one_blas_thread
-from opendp_sim.postprocessing._impl.asked import check_queries, most_sampled
+from opendp_sim.postprocessing._impl.asked import check_queries
 from opendp_sim.postprocessing._impl.grown_points import (
     MOST_CLASSES,
     Box,
@@ -408,6 +408,8 @@ _LATELY: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 """Points and weights that were grown from the last few releases: as public as these, seconds of work."""
 _MOST_LATELY = 8
 _NOTHING = np.zeros((0, 1)), np.zeros((2, 0))
+_TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
+"""Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
 _OF_NOISE = 1.0 / 3.0
 """Of the noise, as in Lemma 10 of ``fourier_sketch.md``."""
 _KEPT = "read with grown points"
@@ -498,6 +500,19 @@ class _Grown(_WithPublic):
                     del _LATELY[next(iter(_LATELY))]
                 _LATELY[key] = known
         return known
+
+
+def most_sampled(sums: KernelSums) -> float:
+    """Bound one record's kernel deviation over the draws.
+
+    Wherever the record is. The deviation of a sum is at most the sum of its records' deviations
+    (Minkowski), so n records deviate by at most n times this. The bias, which a sketch's bound holds
+    too, is told beside it.
+    """
+    known = getattr(sums, "most_deviation", None)
+    if known is not None:
+        return float(known())
+    return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))
 
 
 def _nonnegative(
