@@ -143,7 +143,7 @@ def _untidy(folder: Path) -> None:
     _ran(folder)
     kept = folder / ".opendp_sim-0123456789abcdef"
     kept.mkdir()
-    for name in ("lock", "room", "0.csv", "0.csv.statement"):
+    for name in ("lock", "room", "0.csv"):
         (kept / name).write_bytes(b"0" * 300)
     for name in ("density.csv.certificate.json", "release.npz.certificate.json"):
         (folder / "out" / f".{name}.0123456789abcdef.part").write_text("half")

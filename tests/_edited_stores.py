@@ -213,5 +213,5 @@ def _rewrite(db: sqlite3.Connection, rows: list[list[Any]], place: int, purses: 
         db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, last))
     if rows:
         db.execute("INSERT INTO purses VALUES (?, ?)", (place, purses))
-    chain.write_value(db, "head", chain.Head(len(rows), last))
+    chain.write_value(db, "head", chain.Head(place=len(rows), hash=last))
     chain.write_value(db, "folded", chain.empty_folded(str(name)))

@@ -7,7 +7,7 @@ audit, 6 data and files, 7 release, 9 internal. A code is never reused. ``CATALO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn, Self
 
 from opendp_sim.core.system.escape_text import escape
@@ -153,6 +153,28 @@ class SimError(Exception):
             raise self
         finally:
             self.__cause__ = self.__context__ = None
+
+
+class refusing:  # noqa: N801 - reads as a statement
+    """Raise a refusal in place of an error, without keeping it.
+
+    Args:
+        refusal: makes it from the error.
+        kinds: the errors; others pass.
+    """
+
+    def __init__(self, refusal: Callable[[Any], SimError], *kinds: type[BaseException]) -> None:
+        self._refusal, self._kinds = refusal, kinds
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Refuse where an error of these kinds came."""
+        if isinstance(error, self._kinds):
+            found = self._refusal(error)
+            del kind, error, trace  # a refusal's traceback keeps what this frame holds
+            found.alone()
 
 
 def _again(

@@ -27,7 +27,7 @@ from opendp_sim.api.templates import FirstLine, file_header
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError, SimError
 from opendp_sim.domains.released import Released
 from opendp_sim.dsl.files.paths import check_places
-from opendp_sim.dsl.files.staging import unfinished_run
+from opendp_sim.dsl.files.staging import unfinished_runs
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.statements import tell
 from opendp_sim.dsl.reading import Finding, read_spec
@@ -425,8 +425,7 @@ class Desk:
             p for p in self.folder.iterdir() if p.name.startswith(begun) and _is_folder(p)
         )
         for folder in (self.folder, *more):
-            reserve = unfinished_run(folder, plan.program.hash)
-            if reserve is not None:
+            for _, reserve in unfinished_runs(folder, plan.program.hash):
                 yield folder, reserve
 
     def _opened(self, run: str) -> Plain:

@@ -624,10 +624,10 @@ def test_a_store_that_was_rewritten_with_its_hashes_after_an_end_is_refused(fold
             kept = chain.start(str(chain._about(db, "name")))
             for *row, _ in db.execute(chain._ROWS + "ORDER BY place").fetchall():
                 kept = chain.linked(kept, tuple(row))
-            folded = chain.Folded(told.place, told.hash, 0, kept, {})
+            folded = chain.Folded(place=told.place, hash=told.hash, answers=0, kept=kept, marks={})
             chain.write_value(db, "folded", folded)
         row = (told.place + 1, "answers", payload, None, None, 0, chain.copy_hash(copy, folded))
-        head = chain.Head(row[0], chain.linked(told.hash, row))
+        head = chain.Head(place=row[0], hash=chain.linked(told.hash, row))
         db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, head.hash))
         db.execute("DELETE FROM purses")
         db.execute("INSERT INTO purses VALUES (?, ?)", (head.place, copy))

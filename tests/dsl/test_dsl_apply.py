@@ -10,7 +10,14 @@ import pytest
 
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.release.release import Release
-from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
+from opendp_sim.core.errors import (
+    DataError,
+    InternalError,
+    ReleaseError,
+    SimError,
+    SpecError,
+    refusing,
+)
 from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
 from opendp_sim.io.checked import GatedSource
 from tests._cli import begun, run as _run
@@ -26,6 +33,22 @@ def _untouched(folder):
         with Ledger.open(ledger) as opened:
             assert not opened.charges
     return not (folder / "out").exists() or not list((folder / "out").iterdir())
+
+
+def test_a_refusal_keeps_nothing_of_the_error_that_it_is_for():
+    def fails():
+        raise OSError("a record")
+
+    def refusal(_error):
+        return DataError("OS601", "file", expected="a file", got="none", hint="name one.")
+
+    with pytest.raises(DataError) as caught, refusing(refusal, OSError):
+        fails()
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    for place in caught.traceback:
+        assert not any(isinstance(value, OSError) for value in place.frame.f_locals.values())
+    with pytest.raises(KeyError), refusing(refusal, OSError):
+        raise KeyError
 
 
 # --- the good case --------------------------------------------------------------------------------

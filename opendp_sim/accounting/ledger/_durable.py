@@ -20,8 +20,8 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
@@ -240,6 +240,19 @@ def hold(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute("COMMIT")
     checkpoint(connection)
+
+
+@contextmanager
+def transaction(connection: Any, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Write all or nothing."""
+    try:
+        connection.execute(begin)
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

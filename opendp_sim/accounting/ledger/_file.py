@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +22,11 @@ from opendp_sim.accounting.ledger._durable import (
     create,
     has_tables,
     hold,
+    transaction,
 )
 from opendp_sim.accounting.ledger._entries import Entry
 from opendp_sim.accounting.ledger._refusals import RESTORE, lost, refused, unavailable
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, refusing
 from opendp_sim.core.system.file_kinds import kind_of_file
 
 T = TypeVar("T")
@@ -126,7 +128,8 @@ class FileTables:
 
         A fork takes no turn: another thread of the parent may have it, and SQLite refuses a fork anyway.
         """
-        with system_errors(self.path), ExitStack() as turn:
+        refusal = partial(_refusal_of, self.path)
+        with refusing(refusal, sqlite3.Error, OSError, UnicodeDecodeError), ExitStack() as turn:
             if os.getpid() == self._owner:
                 turn.enter_context(self._turn)
             return action()
@@ -160,14 +163,8 @@ class FileTables:
             raise refused(self.path, *trouble, RESTORE + " A file with two names: copy it to a new one, "
                           "and put that in its place.")  # fmt: skip
         self._put: str | None = None
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             yield None
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
         checkpoint(self._db)
         if self._put not in (None, self._record("head")):
             raise refused(self.path, "an unbroken chain of entries",
@@ -195,19 +192,8 @@ def was_opened(file: Path) -> bool:
     return False
 
 
-@contextmanager
-def system_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's and the system's errors into OS403."""
-    try:
-        yield
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        refusal = _refusal_of(path, error)
-    else:
-        return
-    raise refusal
-
-
 def _refusal_of(path: Path, error: Exception) -> BudgetError:
+    """Return a ledger's refusal for an error of the system (OS403)."""
     if isinstance(error, sqlite3.OperationalError):
         if "locked" in str(error) or "busy" in str(error):
             return unavailable(

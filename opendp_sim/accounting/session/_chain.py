@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field, RootModel
@@ -51,40 +50,25 @@ _MOST_ANSWERS = 2**31
 _Number = Annotated[int, Field(ge=0, le=_MOST)]
 
 
-class _Folded(Strict):
-    place: _Number
-    hash: Digest
-    answers: _Number
-    kept: Digest
-    marks: dict[str, Digest]
-
-
-class _Head(Strict):
-    place: _Number
-    hash: Digest
-
-
-@dataclass(frozen=True)
-class Head:
+class Head(Strict):
     """The last place of a chain and its hash."""
 
-    place: int
-    hash: str
+    place: _Number
+    hash: Digest
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(Strict):
     """What stands for the entries up to ``place``, whose hash is ``hash``.
 
     They gave ``answers`` answers; ``kept`` is the hash of their rows that are still in the file,
     ``marks`` are hashes at folded places that a ledger knows, by place.
     """
 
-    place: int
-    hash: str
-    answers: int
-    kept: str
-    marks: dict[str, str]
+    place: _Number
+    hash: Digest
+    answers: _Number
+    kept: Digest
+    marks: dict[str, Digest]
 
 
 def linked(before: str, row: tuple[Any, ...]) -> str:
@@ -102,26 +86,23 @@ def start(name: str) -> str:
 
 def empty_folded(name: str) -> Folded:
     """Return the folded part of a new store."""
-    return Folded(0, start(name), 0, start(name), {})
+    return Folded(place=0, hash=start(name), answers=0, kept=start(name), marks={})
 
 
 def read_folded(db: sqlite3.Connection) -> Folded:
     """Read the folded part; raises ValueError or TypeError for anything else."""
-    found = _Folded.model_validate_json(_about(db, "folded"))
-    return Folded(found.place, found.hash, found.answers, found.kept, found.marks)
+    return Folded.model_validate_json(_about(db, "folded"))
 
 
 def read_chain_head(db: sqlite3.Connection) -> Head:
     """Read the head; raises ValueError or TypeError for anything else."""
-    found = _Head.model_validate_json(_about(db, "head"))
-    return Head(found.place, found.hash)
+    return Head.model_validate_json(_about(db, "head"))
 
 
 def read_recorded_heads(db: sqlite3.Connection) -> list[Head]:
     """Read the heads in a ledger, or raise ValueError or TypeError."""
     text = _about(db, "told")
-    found = RootModel[list[_Head]].model_validate_json("[]" if text is None else text, strict=True)
-    return [Head(head.place, head.hash) for head in found.root]
+    return RootModel[list[Head]].model_validate_json(text or "[]", strict=True).root
 
 
 def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
@@ -159,7 +140,7 @@ def _about(db: sqlite3.Connection, name: str) -> Any:
 
 def write_value(db: sqlite3.Connection, name: str, value: Folded | Head | list[Head]) -> None:
     """Keep heads or the folded part; part of the caller's transaction."""
-    plain = [asdict(head) for head in value] if isinstance(value, list) else asdict(value)
+    plain = [head.model_dump() for head in value] if isinstance(value, list) else value.model_dump()
     text = json.dumps(plain, sort_keys=True)
     db.execute(SET, (name, text))
 
@@ -175,11 +156,11 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
         kept = linked(kept, tuple(row))
     if kept != folded.kept:
         raise ValueError("the folded part")
-    last, copies = Head(folded.place, folded.hash), {}
+    place, last, copies = folded.place, folded.hash, {}
     for *row, stated in db.execute(_ROWS + "WHERE place > ? ORDER BY place", (folded.place,)):
         _check_row(*row)
-        last = Head(last.place + 1, linked(last.hash, tuple(row)))
-        if row[0] != last.place or stated != last.hash:
+        place, last = place + 1, linked(last, tuple(row))
+        if (row[0], stated) != (place, last):
             raise ValueError("the chain")
         if row[6]:
             copies = {row[0]: row[6]}
@@ -187,9 +168,9 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
         place: copy_hash(units, folded)
         for place, units in db.execute("SELECT place, units FROM purses")
     }
-    if found != copies or (last.place and not copies):
+    if found != copies or (place and not copies):
         raise ValueError("the purses, or the folded part")
-    return last
+    return Head(place=place, hash=last)
 
 
 def _check_row(
@@ -205,7 +186,7 @@ def _check_row(
 
 def copy_hash(units: bytes, folded: Folded) -> str:
     """Return an entry hash's part for a full copy of the purses."""
-    text = json.dumps(asdict(folded), sort_keys=True)
+    text = json.dumps(folded.model_dump(), sort_keys=True)
     return hashlib.sha256(hashlib.sha256(units).digest() + text.encode()).hexdigest()
 
 
@@ -219,10 +200,9 @@ def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) ->
     for *row, stated in db.execute(_ROWS + where, (folded.place, upto)).fetchall():
         answers = row[5] if row[1] in ANSWER_COLUMNS else 0
         kept = found.kept if row[1] in FOLDABLE else linked(found.kept, tuple(row))
-        found = replace(
-            found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
-        )
-    found = replace(found, marks={str(head.place): head.hash for head in told})
+        part = {"place": row[0], "hash": stated, "answers": found.answers + answers, "kept": kept}
+        found = found.model_copy(update=part)
+    found = found.model_copy(update={"marks": {str(head.place): head.hash for head in told}})
     db.execute(
         "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?, ?)",
         (folded.place, upto, *FOLDABLE),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.session.identity import damaged
+from opendp_sim.core.errors import refusing
 from opendp_sim.core.system.npy import arrays_of, header_of
 
 Payload = Mapping[str, NDArray[Any]]
@@ -87,13 +88,10 @@ def _of_record(blob: bytes) -> Payload:
 
 def unpacked_arrays(blob: bytes) -> Payload:
     """Return an entry's uncompressed arrays, no longer than the entry (OS407)."""
-    try:
+    with refusing(damaged, Exception):  # a damaged archive fails in many ways
         if blob.startswith(_RECORD):
             return _of_record(blob)
         with ZipFile(io.BytesIO(blob)) as archive:
-            whole = sum(member.file_size for member in archive.infolist()) <= len(blob)
-        if whole:
-            return arrays_of(io.BytesIO(blob))
-    except Exception:  # noqa: BLE001, S110 - a damaged archive fails in many ways
-        pass
-    raise damaged()
+            if sum(member.file_size for member in archive.infolist()) > len(blob):
+                raise damaged()
+        return arrays_of(io.BytesIO(blob))

@@ -51,7 +51,7 @@ def create_store(new: sqlite3.Connection, about: dict[str, str], name: str) -> N
         new.execute(statement)
     write_about(new, {**about, "name": name, "turn": "", "before": ""})
     chain.write_value(new, "folded", chain.empty_folded(name))
-    chain.write_value(new, "head", chain.Head(0, chain.start(name)))
+    chain.write_value(new, "head", chain.Head(place=0, hash=chain.start(name)))
 
 
 def write_about(store: Any, about: dict[str, str]) -> None:
@@ -99,7 +99,7 @@ def write_entry(
             folded = chain.fold(store, folded, upto, told)
     bound = "" if copy is None else chain.copy_hash(copy, folded)
     row = (place, entry.kind, entry.payload, *entry.paid, entry.answers, bound)
-    new = chain.Head(place, chain.linked(head.hash, row))
+    new = chain.Head(place=place, hash=chain.linked(head.hash, row))
     store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, new.hash))
     chain.write_value(store, "head", new)
     return new, folded

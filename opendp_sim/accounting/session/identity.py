@@ -126,6 +126,8 @@ def store_refusal(expected: str, got: str) -> BudgetError:
     )  # fmt: skip
 
 
+FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What a file fails with: SQLite quotes a damaged schema, which may be no text."""
 _STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 
 
@@ -141,6 +143,6 @@ def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError
     return store_refusal("a store that this process can lock", LOCKED)
 
 
-def damaged() -> BudgetError:
+def damaged(_error: object = None) -> BudgetError:
     """Return the refusal of a store whose bytes changed."""
     return store_refusal("every entry, and the purses after them", "a damaged store")

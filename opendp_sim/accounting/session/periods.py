@@ -27,10 +27,11 @@ from opendp_sim.accounting.ledger._durable import (
     create,
     has_tables,
     hold,
+    transaction,
 )
 from opendp_sim.accounting.release.continual import Node, PeriodTree, no_sums
-from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark, unusable
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.accounting.session.identity import FAILURES, LOCKED, UNWRITABLE, Mark, unusable
+from opendp_sim.core.errors import BudgetError, refusing
 
 _FORMAT = "opendp_sim/stream/1"
 _CELL = np.dtype("<i8")
@@ -59,28 +60,21 @@ class PeriodStore(Closing):
     def __init__(self, path: Path, identity: str, tree: PeriodTree, cells: int) -> None:
         self.path, self._tree, self._cells = path, tree, cells
         self._owner = os.getpid()
-        refusal: BudgetError | None = None
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
-        with ExitStack() as undo:
-            try:
-                undo.callback(claimed(path).release)
-                first = no_sums(tree, cells)
-                create(path, lambda new: _fill(new, about, first))
-                self._place = OpenFile(path)
-                self._db = sqlite3.connect(
-                    path, isolation_level=None, timeout=0.2, factory=Owned, check_same_thread=False
-                )
-                undo.callback(self._db.close)
-                if not has_tables(self._db, _TABLES.split(";")):
-                    raise stream_refusal("a store of a stream", "a file with other tables")
-                hold(self._db)
-                self._read(about)
-            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-                refusal = _unusable(error)
-            else:
-                self._open = undo.pop_all()
-        if refusal is not None:
-            raise refusal
+        with refusing(_unusable, *FAILURES), ExitStack() as undo:
+            undo.callback(claimed(path).release)
+            first = no_sums(tree, cells)
+            create(path, lambda new: _fill(new, about, first))
+            self._place = OpenFile(path)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, timeout=0.2, factory=Owned, check_same_thread=False
+            )
+            undo.callback(self._db.close)
+            if not has_tables(self._db, _TABLES.split(";")):
+                raise stream_refusal("a store of a stream", "a file with other tables")
+            hold(self._db)
+            self._read(about)
+            self._open = undo.pop_all()
 
     def _read(self, about: Mapping[str, str]) -> None:
         """Read marks and open sums, and check them against the digests."""
@@ -132,25 +126,16 @@ class PeriodStore(Closing):
         if (trouble := self._place.trouble()) is not None:
             raise stream_refusal(*trouble)
         after = Mark(self.mark.name, secrets.token_hex(16), self.mark.turn, ledger)
-        refusal: BudgetError | None = None
         rows = [(first, last, _bytes(cells)) for (first, last), cells in nodes.items()]
         chain = _chain(self._nodes, rows)
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO node VALUES (?, ?, ?)", rows)
-            _write_sums(self._db, sums)
-            told = {"period": str(self.period + 1), "nodes": chain}
-            _write(self._db, {**told, "turn": after.turn, "before": after.before, "ledger": ledger})
-            _write(self._db, {"digest": _digest(self._db)})
-            self._db.execute("COMMIT")
+        with refusing(_unusable, *FAILURES):
+            with transaction(self._db):
+                self._db.executemany("INSERT INTO node VALUES (?, ?, ?)", rows)
+                _write_sums(self._db, sums)
+                told = {"period": str(self.period + 1), "nodes": chain, "ledger": ledger}
+                _write(self._db, {**told, "turn": after.turn, "before": after.before})
+                _write(self._db, {"digest": _digest(self._db)})
             checkpoint(self._db)
-        except (sqlite3.Error, OSError) as error:
-            refusal = _unusable(error)
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-        if refusal is not None:
-            raise refusal
         self.mark, self.period, self.sums, self._nodes = after, self.period + 1, sums, chain
 
     def node(self, node: Node) -> NDArray[np.int64]:

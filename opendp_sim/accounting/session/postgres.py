@@ -34,7 +34,7 @@ from opendp_sim.accounting.session._encoding import Payload
 from opendp_sim.accounting.session._tables import StoredEntry, create_store, write_about
 from opendp_sim.accounting.session.identity import LOCKED, Mark, StorePlace, mark_in, store_refusal
 from opendp_sim.accounting.session.store import SessionStore
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, refusing
 from opendp_sim.core.interrupts import signals_blocked
 
 # --------------------------------------------------------------------------------------------------
@@ -129,15 +129,13 @@ class StoreTables:
         """Run a statement without passing on the driver's texts."""
         if os.getpid() != self._owner:
             raise store_refusal("the process that opened the session", "a fork of it")
-        found: Exception
-        try:
-            with signals_blocked():  # a signal that comes meanwhile ends the wait for an answer
-                return action()
-        except self._psycopg.Error as error:
-            connected = self._db is not None
-            cause = cause_of(self._path, error, connected=connected, met=self._met)
-            found = _failed(_OF_STORE.get(str(error.sqlstate), cause))
-        raise found
+        # A signal that comes meanwhile ends the wait for an answer.
+        with refusing(self._refusal, self._psycopg.Error), signals_blocked():
+            return action()
+
+    def _refusal(self, error: Any) -> BudgetError:
+        cause = cause_of(self._path, error, connected=self._db is not None, met=self._met)
+        return _failed(_OF_STORE.get(str(error.sqlstate), cause))
 
 
 def schema_of(path: Path) -> str:
@@ -150,13 +148,15 @@ def open_connection(path: Path, *, met: bool = False) -> StoreTables:
 
     A server that took this client before (``met``) and refuses now may be tried again.
     """
-    try:
+    with refusing(_of_a_store, BudgetError):
         return StoreTables(path, met=met)
-    except BudgetError as error:
-        if error.code == "OS407":
-            raise
-        own = error  # the ledger's: no package, a bad name, a server that may lose what it commits
-    raise BudgetError("OS407", "session.store", expected=own.expected, got=own.got, hint=own.hint)
+
+
+def _of_a_store(error: BudgetError) -> BudgetError:
+    """Return a ledger's refusal as a store's (OS407)."""
+    if error.code == "OS407":
+        return error
+    return error.restated(code="OS407", where="session.store")
 
 
 def locked(db: StoreTables) -> bool:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from opendp_sim.accounting.ledger._durable import claimed, has_tables
 from opendp_sim.accounting.session import _chain as chain
-from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, mark_in, store_refusal
+from opendp_sim.accounting.session.identity import (
+    FAILURES,
+    LOCKED,
+    Mark,
+    damaged,
+    mark_in,
+    store_refusal,
+)
+from opendp_sim.core.errors import refusing
 
 
 @dataclass(frozen=True)
@@ -31,20 +39,17 @@ def standing_of(file: Path) -> SessionStanding | None:
     """Return a closed store's standing by its whole chain, or None (OS407)."""
     if not file.is_file():  # SQLite would make one
         return None
-    try:
-        with ExitStack() as undo:
-            undo.callback(claimed(file).release)
-            db = undo.enter_context(
-                closing(sqlite3.connect(file, isolation_level=None, timeout=0.2))
-            )
-            return _read(db) if has_tables(db, chain.CREATE_TABLES.split(";")) else None
-    except sqlite3.OperationalError:
-        failure = store_refusal("a store that nobody has open", LOCKED)
-    except (sqlite3.Error, OSError, UnicodeDecodeError):
-        return None
-    except (ValueError, TypeError, KeyError):
-        failure = damaged()
-    raise failure
+    held = store_refusal("a store that nobody has open", LOCKED)
+    with (
+        refusing(damaged, ValueError, TypeError, KeyError),
+        suppress(*FAILURES),
+        refusing(lambda _: held, sqlite3.OperationalError),
+        ExitStack() as undo,
+    ):
+        undo.callback(claimed(file).release)
+        db = undo.enter_context(closing(sqlite3.connect(file, isolation_level=None, timeout=0.2)))
+        return _read(db) if has_tables(db, chain.CREATE_TABLES.split(";")) else None
+    return None
 
 
 def _read(db: sqlite3.Connection) -> SessionStanding:

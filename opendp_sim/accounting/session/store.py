@@ -13,8 +13,8 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ from opendp_sim.accounting.ledger._durable import (
     create,
     has_tables,
     hold,
+    transaction,
 )
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import Payload, PurseCharge, packed_charges
@@ -45,8 +46,14 @@ from opendp_sim.accounting.session._tables import (
     write_about,
     write_entry,
 )
-from opendp_sim.accounting.session.identity import StorePlace, damaged, store_refusal, unusable
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.accounting.session.identity import (
+    FAILURES,
+    StorePlace,
+    damaged,
+    store_refusal,
+    unusable,
+)
+from opendp_sim.core.errors import refusing
 
 # --------------------------------------------------------------------------------------------------
 # What a session's store says: its entries, its purses, and the head of its chain.
@@ -104,11 +111,8 @@ class SessionHistory:
             raise store_refusal("the history that its ledger records", "an older or another one")
 
     def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
+        with refusing(damaged, TypeError, ValueError):
             return reader(self._db)
-        except (TypeError, ValueError):
-            pass
-        raise damaged()
 
     def _count(self) -> int:
         """Return the number of entries, folded ones included."""
@@ -159,18 +163,10 @@ class SessionStore(SessionHistory, Closing):
         self._held = False
         self._keys: dict[bytes, int] | None = None
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
-        with ExitStack() as undo:
-            try:
-                self._db = self._connect(undo, about, name or secrets.token_hex(16), place)
-                self._prepare(about)
-            # SQLite quotes a damaged schema, which may be no text.
-            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-                refusal: BudgetError | None = unusable(error)
-            else:
-                refusal = None
-                self._open = undo.pop_all()  # what `close` undoes
-        if refusal is not None:
-            raise refusal
+        with refusing(unusable, *FAILURES), ExitStack() as undo:
+            self._db = self._connect(undo, about, name or secrets.token_hex(16), place)
+            self._prepare(about)
+            self._open = undo.pop_all()  # what `close` undoes
 
     def _connect(
         self, undo: ExitStack, about: dict[str, str], name: str, place: StorePlace | None
@@ -191,17 +187,9 @@ class SessionStore(SessionHistory, Closing):
         hold(found)
         return found
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> AbstractContextManager[None]:
         """Write all or nothing; durable at the end."""
-        try:
-            self._db.execute(self._begin)
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        return transaction(self._db, self._begin)
 
     def _settle(self) -> None:
         """Leave the main file whole after a transaction."""
@@ -239,7 +227,7 @@ class SessionStore(SessionHistory, Closing):
             BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
         """
         turn = secrets.token_hex(16)
-        try:
+        with refusing(unusable, *FAILURES):
             found = self._read(chain.read_about)
             exchanged = last and last not in (found.get("turn"), found.get("before"))
             if found.get("name") != name or exchanged:
@@ -247,11 +235,7 @@ class SessionStore(SessionHistory, Closing):
             with self._transaction():
                 write_about(self._db, {"turn": turn, "before": last, "ledger": ledger})
             self._settle()
-        except (sqlite3.Error, OSError) as error:
-            refusal = unusable(error)
-        else:
-            return turn
-        raise refusal
+        return turn
 
     def commit(
         self,
@@ -315,18 +299,14 @@ class SessionStore(SessionHistory, Closing):
         Raises:
             BudgetError (OS407): the store cannot be read, or is damaged.
         """
-        try:
+        with refusing(unusable, *FAILURES):
             if self._keys is None:
                 self._keys = read_keys(self._db)
             place = self._keys.get(key)
             found = None if place is None else read_replay(self._db, place)
-        except (sqlite3.Error, OSError) as error:
-            refusal = unusable(error)
-        else:
-            if found is None:
-                self._keys.pop(key, None)
-            return found
-        raise refusal
+        if found is None:
+            self._keys.pop(key, None)
+        return found
 
     def _check_place(self) -> None:
         if os.getpid() != self._owner:
@@ -354,14 +334,9 @@ class SessionStore(SessionHistory, Closing):
         entries, self._waiting = self._waiting, []
         self._meant, since = None, self._since
         self._since = chain.DENSE  # until these are kept
-        try:
+        with refusing(unusable, *FAILURES):
             self._commit(entries)
-        except (sqlite3.Error, OSError) as error:
-            refusal = unusable(error)
-        else:
-            self._since = since
-            return
-        raise refusal
+        self._since = since
 
     def _commit(self, entries: Sequence[StoredEntry]) -> None:
         with self._transaction():
@@ -395,15 +370,11 @@ class SessionStore(SessionHistory, Closing):
 
     def tell(self) -> tuple[int, str]:
         """Return the head for a ledger, and keep it unfolded (OS407)."""
-        try:
+        with refusing(unusable, *FAILURES):
             head = self._read(chain.read_chain_head)
             with self._transaction():
                 chain.write_value(
                     self._db, "told", [*self._read(chain.read_recorded_heads), head][-4:]
                 )
             self._settle()
-        except (sqlite3.Error, OSError) as error:
-            refusal = unusable(error)
-        else:
-            return head.place, head.hash
-        raise refusal
+        return head.place, head.hash

@@ -2,9 +2,9 @@
 
 Complete and synchronised. A run that saves anything makes one private folder beside its outputs,
 ``.opendp_sim-<token>``. What it will publish is written there first; a list of it (``run.json``,
-written last) says that everything is complete. After the charge, the files are renamed to where they
-belong. A process that dies in between leaves the folder, and the next ``apply`` of the same plan, or
-``apply --resume``, goes on from it. Proof: ``dsl/run/charge.md``.
+written last: a line of JSON, then its seal) says that everything is complete. After the charge, the
+files are renamed to where they belong. A process that dies in between leaves the folder, and the next
+``apply`` of the same plan, or ``apply --resume``, goes on from it. Proof: ``dsl/run/charge.md``.
 """
 
 from __future__ import annotations
@@ -14,23 +14,31 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path as File
 from typing import Any, Literal, Self
 
 from opendp_sim.accounting.atomic_files import fresh, replacing, sync_folder
+from opendp_sim.accounting.certificate.certificate import statement_digest
 from opendp_sim.accounting.certificate.lamport_signature import Seal, closed_by
-from opendp_sim.accounting.file_schemas import Digest, FileName, Strict, read_strictly
-from opendp_sim.core.errors import ReleaseError
+from opendp_sim.accounting.file_schemas import (
+    Digest,
+    FileName,
+    Plain,
+    Strict,
+    read_both,
+    read_strictly,
+)
+from opendp_sim.core.errors import ReleaseError, refusing
 from opendp_sim.core.system.lazy_import import filelock
 from opendp_sim.core.system.regular_files import own_file
 
 _NAME = re.compile(r"\.opendp_sim-([0-9a-f]{16})")
-_LIST, _LOCK, _ROOM, _SEAL = "run.json", "lock", "room", "seal"
+_LIST, _LOCK, _ROOM = "run.json", "lock", "room"
 _OWN = re.compile(
-    rf"{_LOCK}|{_ROOM}\d*|{_SEAL}|run\.json|\d+(\.[^./]*)?(\.statement)?"
+    rf"{_LOCK}|{_ROOM}\d*|run\.json|\d+(\.[^./]*)?"
     r"|\.(run\.json|\d+(\.[^./]*)?)\.[0-9a-f]{16}\.part"
 )
 """What a run calls the files of its folder: one with another file in it is somebody else's."""
@@ -43,20 +51,26 @@ class Saved(Strict):
     staged: FileName
     save: str
     sha256: Digest
-    statement: Digest
-    """The digest of what its certificate states (``accounting/certificate/certificate.md``)."""
+    statement: Plain
+    """What its certificate states (``accounting/certificate/certificate.md``)."""
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What the charge holds of it."""
+        return {"sha256": self.sha256, "statement": statement_digest(self.statement)}
 
 
-class _List(Strict):
-    format: Literal["opendp_sim/run/1"]
+class RunList(Strict):
+    """List the program, reserve and files of a complete run."""
+
+    format: Literal["opendp_sim/run/2"] = "opendp_sim/run/2"
     program: Digest
     reserve: int | None
     """The ledger's entry that was reserved for the run; None without a ledger."""
     ledger: str | None
     """The hash of that entry, which no other ledger holds."""
-    signed: bool
-    signer: Digest | None = None
-    """The public key of who signs; None for nobody, and in lists of versions that did not keep it."""
+    signer: Digest | None
+    """The public key of who signs; None for nobody."""
     files: list[Saved]
 
 
@@ -65,7 +79,6 @@ class RunFolder:
 
     def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
-        self.listed: _List | None = None
 
     @classmethod
     def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
@@ -107,52 +120,26 @@ class RunFolder:
         for held in self.path.glob(f"{_ROOM}*"):
             held.unlink(missing_ok=True)
 
-    def complete(
-        self,
-        files: Sequence[Saved],
-        *,
-        program: str,
-        reserve: int | None,
-        ledger: str | None,
-        signer: str | None,
-    ) -> None:
-        """Write the list of the complete files, and keep the folder."""
-        listed = _List(
-            format="opendp_sim/run/1",
-            program=program,
-            reserve=reserve,
-            ledger=ledger,
-            signed=signer is not None,
-            signer=signer,
-            files=list(files),
-        )
-        text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
-        if (
-            ledger is not None
-        ):  # without one nothing holds the seal's digest, and no list is taken up
-            with fresh(self.path / _SEAL) as stream:
-                stream.write(self.seal.close(text.encode()))
-        with replacing(self.path / _LIST, "w") as stream:
-            stream.write(text)
+    def complete(self, listed: RunList) -> None:
+        """Write the sealed list of the complete files, and keep the folder."""
+        text = json.dumps({**vars(listed), "files": [*map(vars, listed.files)]}).encode()
+        sealed = b"" if listed.ledger is None else self.seal.close(text)
+        with replacing(self.path / _LIST) as stream:
+            stream.write(text + b"\n" + sealed)
         sync_folder(self.path.parent)
-        self.listed, self._keep = listed, True
+        self._keep = True
 
-    def open_list(self, seal: str | None) -> None:
-        """Read another process's list, checked against the ledger's ``seal``.
-
-        An entry from before there were seals has none: its charge holds the digests of the files then.
+    def open_list(self, seal: str) -> RunList:
+        """Return another process's list, checked against the ledger's ``seal``.
 
         Raises:
             ReleaseError (OS701): the list or its seal was changed, or is no list.
         """
-        try:
-            text = own_file(self.path / _LIST).read_bytes()
-            shown = b"" if seal is None else own_file(self.path / _SEAL).read_bytes()
-        except OSError:
-            raise changed(self) from None
-        if seal is not None and not closed_by(seal, text, shown):
+        with refusing(lambda _: changed(self), OSError):
+            text, _, shown = own_file(self.path / _LIST).read_bytes().partition(b"\n")
+        if not closed_by(seal, text, shown):
             raise changed(self)
-        self.listed = _listed(text)
+        return RunList.model_validate(read_both(RunList, text, _changed)[1])  # digests: of these
 
     def done(self) -> None:
         """Mark everything as published, so that ``release`` removes the folder."""
@@ -190,14 +177,15 @@ def kept_folders(beside: File) -> Iterator[RunFolder]:
     for path in sorted(beside.iterdir()):
         if not is_run_folder(path.name) or path.is_symlink() or not path.is_dir():
             continue
-        if _is_foreign(path):
-            continue
         lock = filelock.FileLock(path / _LOCK, timeout=0, thread_local=False)
-        if not _taken(lock, path):
-            continue
-        found = RunFolder(path, lock, keep=True)
-        with found:
-            if _has_list(path):
+        unreadable = partial(_unreadable, path)
+        with refusing(unreadable, OSError):
+            if _is_foreign(path) or not _taken(lock):
+                continue
+        with RunFolder(path, lock, keep=True) as found:
+            with refusing(unreadable, OSError):
+                listed = (path / _LIST).exists()
+            if listed:
                 yield found
             else:
                 found.done()
@@ -210,38 +198,21 @@ def is_run_folder(name: str) -> bool:
 
 def _is_foreign(path: File) -> bool:
     """Return whether a folder has foreign files."""
-    try:
+    with suppress(PermissionError, FileNotFoundError):
         names = os.listdir(path)  # noqa: PTH208 - names alone
         return _LIST not in names and not all(map(_OWN.fullmatch, names))
-    except (PermissionError, FileNotFoundError):
-        return False
-    except OSError:
-        pass
-    raise _unreadable(path)
+    return False
 
 
-def _taken(lock: Any, path: File) -> bool:
+def _taken(lock: Any) -> bool:
     """Acquire a folder's lock, or return False."""
-    try:
+    with suppress(filelock.Timeout, PermissionError, FileNotFoundError):
         lock.acquire()
-    except (filelock.Timeout, PermissionError, FileNotFoundError):
-        return False
-    except OSError:
-        pass
-    else:
         return True
-    raise _unreadable(path)
+    return False
 
 
-def _has_list(path: File) -> bool:
-    try:
-        return (path / _LIST).exists()
-    except OSError:
-        pass
-    raise _unreadable(path)
-
-
-def _unreadable(path: File) -> ReleaseError:
+def _unreadable(path: File, _error: OSError) -> ReleaseError:
     return ReleaseError(
         "OS701", str(path), expected="the folder of an earlier run, which can be read",
         got="a disk that refused to read it",
@@ -250,25 +221,20 @@ def _unreadable(path: File) -> ReleaseError:
     )  # fmt: skip
 
 
-def listed_program(path: File, *, charged: bool = False) -> str | None:
-    """Return the program of a folder's complete run, or None."""
+def complete_run(path: File) -> RunList | None:
+    """Return a folder's list, whose seal is not checked, or None."""
     with suppress(OSError, ReleaseError):
-        listed = _listed(own_file(path / _LIST).read_bytes())
-        return listed.program if listed.ledger is not None or not charged else None
+        text = own_file(path / _LIST).read_bytes().partition(b"\n")[0]
+        return read_strictly(RunList, text, _changed)
     return None
 
 
-def unfinished_run(folder: File, program: str) -> int | None:
-    """Return the reserve of a program's charged run, or None."""
+def unfinished_runs(folder: File, program: str) -> Iterator[tuple[File, int]]:
+    """Yield each charged run of a program, its private folder and reserve."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if is_run_folder(path.name) and listed_program(path, charged=True) == program:
-            with suppress(OSError, ReleaseError):
-                return _listed(own_file(path / _LIST).read_bytes()).reserve
-    return None
-
-
-def _listed(text: bytes) -> _List:
-    return read_strictly(_List, text, _changed)
+        found = complete_run(path) if is_run_folder(path.name) else None
+        if found is not None and found.reserve is not None and found.program == program:
+            yield path, found.reserve
 
 
 def changed(folder: RunFolder) -> ReleaseError:

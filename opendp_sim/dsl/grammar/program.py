@@ -148,7 +148,3 @@ class Program:
     def stage(self, name: str) -> StageDecl | None:
         """Return the stage called ``name``."""
         return next((stage for stage in self.flow if stage.name == name), None)
-
-    def output(self, name: str) -> OutputDecl | None:
-        """Return the output called ``name``."""
-        return next((output for output in self.outputs if output.name == name), None)

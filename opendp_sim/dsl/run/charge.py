@@ -27,7 +27,7 @@ from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.interrupts import signals_blocked
 from opendp_sim.dsl.files.paths import one_file
-from opendp_sim.dsl.files.staging import listed_program
+from opendp_sim.dsl.files.staging import unfinished_runs
 from opendp_sim.dsl.grammar.reader import draft_of
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_entry, ledger_path
@@ -91,9 +91,8 @@ def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
         if _charged_to(found, plan, path) is not None:
             yield f"{found.name} says that it was charged to it"
     with suppress(OSError):
-        for found in into.glob(".opendp_sim-*"):
-            if listed_program(found, charged=True) == plan.program.hash:
-                yield f"{found.name} holds the files of a run that was charged to it"
+        for kept, _ in unfinished_runs(into, plan.program.hash):
+            yield f"{kept.name} holds the files of a run that was charged to it"
 
 
 def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None:

@@ -24,13 +24,21 @@ from opendp_sim.core.errors import (
     ParameterError,
     ReleaseError,
     SimError,
+    refusing,
     repr_text,
 )
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.domains.records import Records
 from opendp_sim.dsl.files.paths import check_inside, check_saves
-from opendp_sim.dsl.files.staging import RunFolder, Saved, changed, kept_folders, listed_program
+from opendp_sim.dsl.files.staging import (
+    RunFolder,
+    RunList,
+    Saved,
+    changed,
+    complete_run,
+    kept_folders,
+)
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
@@ -46,15 +54,7 @@ from opendp_sim.dsl.run.inputs import (
 )
 from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
-from opendp_sim.dsl.run.publish import (
-    Run,
-    Stated,
-    derived_statements,
-    publish,
-    run_folder,
-    stage,
-    stated_of,
-)
+from opendp_sim.dsl.run.publish import Run, derived_statements, publish, run_folder, stage
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.run.stores import Places, lock_free, make_stores, open_references
 from opendp_sim.dsl.text.diagnostic import Notes
@@ -144,7 +144,7 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
     folder, ledger = run.folder, run.transaction.ledger
     for waiting in kept_folders(folder):
         if ledger is None:
-            if listed_program(waiting.path) == plan.program.hash:
+            if (found := complete_run(waiting.path)) and found.program == plan.program.hash:
                 waiting.done()  # such a run is simply repeated
             continue
         own = {"token": waiting.token, "program": plan.program.hash}
@@ -175,15 +175,12 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
 
 
 def _finished(plan: Plan, waiting: RunFolder, run: Run, ledger: Ledger, reserved: Entry) -> Applied:
-    waiting.open_list(reserved.body.get("seal"))
-    listed = waiting.listed
-    assert listed is not None  # noqa: S101 - it was read
-    unsealed = "seal" not in reserved.body and ledger.settlement_of(reserved) is None
-    if unsealed or (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
+    listed = waiting.open_list(reserved.body.get("seal", ""))
+    if (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
         raise changed(waiting)
-    _check_signer(listed.signer, run, signed=listed.signed)
+    _check_signer(listed.signer, run)
     done = Applied(plan)
-    publish(waiting, _kept(plan, waiting, run.folder), run, done)
+    publish(waiting, _kept(plan, waiting, listed, run.folder), run, done)
     done.resumed = None if done.charge is None else done.charge.seq
     _standing(ledger, done, {}, done.charge)
     for name, path in done.files.items():
@@ -195,46 +192,38 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, ledger: Ledger, reserved
     return done
 
 
-def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
+def _check_signer(key: str | None, run: Run) -> None:
     """Refuse a signer that is not the run's (OS702).
 
-    The key would vouch for data that another person delivered. Earlier versions kept no key.
+    The key would vouch for data that another person delivered.
     """
     now = None if run.signer is None else run.signer.public
-    if now == key if key is not None or not signed else now is not None:
+    if now == key:
         return
-    wanted = f"the key that the run was started with{'' if key is None else f', {key[:16]}...'}"
     raise ReleaseError(
-        "OS702",
-        "--sign",
-        expected=wanted if signed else "no key, as the run was started",
-        got="none" if now is None else f"{now[:16]}...",
-        hint="name that key with --sign; nothing was published yet."
-        if signed
-        else "leave --sign out to finish that run; the next one can be signed.",
-    )
+        "OS702", "--sign", got="none" if now is None else f"{now[:16]}...",
+        expected="no key, as the run was started" if key is None
+        else f"the key that the run was started with, {key[:16]}...",
+        hint="leave --sign out to finish that run; the next one can be signed." if key is None
+        else "name that key with --sign; nothing was published yet.",
+    )  # fmt: skip
 
 
-def _kept(plan: Plan, waiting: RunFolder, folder: File) -> list[tuple[Saved, Stated]]:
-    """Return kept files and statements, refused where they are not listed (OS701)."""
-    listed = waiting.listed
-    assert listed is not None  # noqa: S101 - the caller asked
+def _kept(plan: Plan, waiting: RunFolder, listed: RunList, folder: File) -> list[Saved]:
+    """Return kept files, refused where they are not as listed (OS701)."""
     saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
     kept = {f.output: f.save for f in listed.files}  # an output that failed has none
-    good, found = kept.items() <= saves.items() and len(listed.files) == len(kept), []
+    good = kept.items() <= saves.items() and len(listed.files) == len(kept)
     for file in listed.files if good else ():
         made = waiting.path / file.staged
         where = (
             made if os.path.lexists(made) else folder / file.save
         )  # renamed before the process died
-        found.append((file, stated_of(waiting, file)))
-        try:
+        with refusing(lambda _: changed(waiting), OSError):
             good = good and digest_of(own_file(where)) == file.sha256
-        except OSError:
-            good = False
     if not good:
         raise changed(waiting)
-    return found
+    return listed.files
 
 
 # --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 from opendp_sim.accounting.release.query import query_records, read_queries
 from opendp_sim.core.claims import Stable
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, refusing
 from opendp_sim.core.system.event_log import log_event
 from opendp_sim.domains.records import Records
 from opendp_sim.dsl.files.paths import origin_of_ref, private_of
@@ -172,13 +172,8 @@ def _opened(
 
 def _finish(checked: GatedSource, entry: DataEntry) -> None:
     """End the check, and raise what it refuses under the dataset's name."""
-    refused: DataError | None = None
-    try:
+    with refusing(partial(_naming, name=entry.name, ref=entry.source), DataError):
         checked.finish()
-    except DataError as error:
-        refused = _naming(error, entry.name, entry.source)
-    if refused is not None:
-        raise refused
 
 
 def _unread(error: DataError, ref: SourceRef, memory: Memory) -> bool:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
-from opendp_sim.accounting.certificate.certificate import BINDS, digest_of, statement_digest
+from opendp_sim.accounting.atomic_files import moved, sync_folder, write_json
+from opendp_sim.accounting.certificate.certificate import digest_of
 from opendp_sim.accounting.certificate.signature import Signer
-from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.ledger._refusals import UnavailableError
-from opendp_sim.core.system.regular_files import own_file
-from opendp_sim.dsl.files.staging import RunFolder, Saved, changed
+from opendp_sim.core.errors import refusing
+from opendp_sim.dsl.files.staging import RunFolder, RunList, Saved, changed
 from opendp_sim.dsl.files.write import unwritable, write_output
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import (
@@ -34,9 +33,9 @@ _SLACK = 2**18
 """Bytes held beside an estimate: for the ledger's pages, certificates, and names."""
 
 
-_FILES, _MORE = 3, 4
-"""Files of each output (itself, its statement, its certificate), and of a run: their list, the seal, and
-what the ledger keeps beside it while it writes."""
+_FILES, _MORE = 2, 3
+"""Files of each output (itself, its certificate), and of a run: their list, and what the ledger keeps
+beside it while it writes."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +72,15 @@ def run_folder(
     """
     if not derived:
         return nullcontext(None)
-    room = sum(_estimate(plan, name, queries.get(name), part) for name, part in derived.items())
-    try:
-        return RunFolder.make(folder, room + _SLACK, _FILES * len(derived) + _MORE)
-    except OSError:
-        pass
-    raise unwritable(
+    room = _SLACK
+    room += sum(_estimate(plan, name, queries.get(name), part) for name, part in derived.items())
+    full = unwritable(
         "outputs",
-        f"{folder}, which has no room for {room + _SLACK:,} bytes or for the files",
+        f"{folder}, which has no room for {room:,} bytes or for the files",
         "nothing was charged; make room on the disk, or choose another with --into.",
     )
+    with refusing(lambda _: full, OSError):
+        return RunFolder.make(folder, room, _FILES * len(derived) + _MORE)
 
 
 def _estimate(plan: Plan, name: str, queries: Block | None, derived: Stated) -> int:
@@ -105,70 +103,57 @@ def stage(
     done: Applied,
     time: str,
     derived: Mapping[str, Stated],
-) -> list[tuple[Saved, Stated]]:
+) -> list[Saved]:
     """Write every output and statement into the run's folder, synchronised.
-
-    Returns them, as ``publish`` takes them.
 
     Raises:
         DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
     """
     ledger, reserved = run.transaction.ledger, run.transaction.reserved
     part = None if ledger is None or reserved is None else ledger_part(ledger, reserved.seq)
-    written: list[tuple[Saved, Stated]] = []
-    try:
+    stands = "" if reserved is None else f"; entry {reserved.seq} of the ledger stands as a charge"
+    got = f"a disk that refused to take them, so nothing was released{stands}"
+    full = unwritable("outputs", got, "make room on the disk and run it again, as a new run.")
+    written: list[Saved] = []
+    with refusing(lambda _: full, OSError):
         waiting.give_room()
         for place, (name, output) in enumerate(plan.outputs.items()):
-            if output.decl.save is None or name not in done.results:
+            save = output.decl.save
+            if save is None or name not in done.results:
                 continue  # not saved, or its last step failed
-            file = waiting.path / f"{place}{File(output.decl.save).suffix}"
+            file = waiting.path / f"{place}{File(save).suffix}"
             write_output(
                 file, done.results[name], output.domain, spreadsheet=output.decl.texts is not None
             )
-            digest = digest_of(file)
-            about = {
-                "name": File(output.decl.save).name,
-                "sha256": digest,
-                "bytes": file.stat().st_size,
-            }
+            digest, size = digest_of(file), file.stat().st_size
+            about = {"name": File(save).name, "sha256": digest, "bytes": size}
             stated = statement(plan, derived[name], about, time=time, ledger=part)
-            with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
-                stream.write(json.dumps(stated))  # in C; `dump` writes piece by piece
-            saved = Saved(
-                output=name,
-                staged=file.name,
-                save=output.decl.save,
-                sha256=digest,
-                statement=statement_digest(stated),
+            written.append(
+                Saved(output=name, staged=file.name, save=save, sha256=digest, statement=stated)
             )
-            written.append((saved, stated))
         waiting.complete(
-            [saved for saved, _ in written],
-            program=plan.program.hash,
-            signer=None if run.signer is None else run.signer.public,
-            reserve=None if reserved is None else reserved.seq,
-            ledger=None if reserved is None else reserved.hash,
+            RunList(
+                program=plan.program.hash,
+                reserve=None if reserved is None else reserved.seq,
+                ledger=None if reserved is None else reserved.hash,
+                signer=None if run.signer is None else run.signer.public,
+                files=written,
+            )
         )
-    except OSError:
-        pass
-    else:
-        return written
-    stands = "" if reserved is None else f"; entry {reserved.seq} of the ledger stands as a charge"
-    raise unwritable("outputs", f"a disk that refused to take them, so nothing was released{stands}",
-                     "make room on the disk and run it again, as a new run.")  # fmt: skip
+    return written
 
 
 def publish(
     waiting: RunFolder,
-    written: Sequence[tuple[Saved, Stated]],
+    written: list[Saved],
     run: Run,
     done: Applied,
     then: Callable[[], None] = lambda: None,
 ) -> None:
     """Settle the charge with the files' digests, then rename the files.
 
-    ``written`` are the files with their statements; ``done`` gets what was published. ``then`` runs
-    before the outcome is recorded: it makes the stores of sessions.
+    ``done`` gets what was published. ``then`` runs before the outcome is recorded: it makes the stores of
+    sessions.
 
     Raises:
         DataError (OS609): a rename failed; the text says how to go on without another charge.
@@ -176,50 +161,38 @@ def publish(
         ReleaseError (OS701): the charge is there, and holds the digests of other files.
     """
     transaction = run.transaction
-    digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f, _ in written}
-    with _kept():
+    digests = {file.output: file.digests for file in written}
+    with refusing(_kept, UnavailableError):
         transaction.settle({"files": digests})
     done.charge = transaction.charge
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
-    try:
-        for file, stated in written:
-            _place(waiting, file, stated, run, done)
-    except OSError:
-        failed = True
-    else:
-        failed = False
-    if failed:
-        paid = None if done.charge is None else done.charge.seq
-        raise unwritable(
-            "outputs",
-            "a disk that refused to take them"
-            + ("" if paid is None else f"; they are kept, and charged as entry {paid}"),
-            "make room on the disk and run the command again: it goes on from the kept files "
-            + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
-        )
+    paid = None if done.charge is None else done.charge.seq
+    full = unwritable(
+        "outputs",
+        "a disk that refused to take them"
+        + ("" if paid is None else f"; they are kept, and charged as entry {paid}"),
+        "make room on the disk and run the command again: it goes on from the kept files "
+        + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
+    )
+    with refusing(lambda _: full, OSError):
+        for file in written:
+            _place(waiting, file, run, done)
     then()
-    with _kept():
-        transaction.finish({"files": {f.output: f.sha256 for f, _ in written}})
+    with refusing(_kept, UnavailableError):
+        transaction.finish({"files": {f.output: f.sha256 for f in written}})
     waiting.done()
 
 
-@contextmanager
-def _kept() -> Iterator[None]:
+def _kept(error: UnavailableError) -> UnavailableError:
     """Add to a ledger's refusal that the paid outputs are kept."""
-    failed: UnavailableError | None = None
-    try:
-        yield
-    except UnavailableError as error:
-        failed = error
-    if failed is not None:
-        raise failed.restated(
-            hint="the outputs are kept: run the command again when the ledger can be had. It goes on "
-            "from them and charges nothing more."
-        )
+    return error.restated(
+        hint="the outputs are kept: run the command again when the ledger can be had. It goes on "
+        "from them and charges nothing more."
+    )
 
 
-def _place(waiting: RunFolder, file: Saved, stated: Stated, run: Run, done: Applied) -> None:
+def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
     """Rename one output, then write its certificate."""
     final, made = run.folder / file.save, waiting.path / file.staged
     beside = certificate_path(final)
@@ -228,22 +201,5 @@ def _place(waiting: RunFolder, file: Saved, stated: Stated, run: Run, done: Appl
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
         sync_folder(final.parent)
         moved(made, final)
-    write_json(beside, signed_certificate(stated, done.charge, run.signer))
+    write_json(beside, signed_certificate(file.statement, done.charge, run.signer))
     done.files[file.output], done.certificates[file.output] = final, beside
-
-
-def stated_of(waiting: RunFolder, file: Saved) -> Stated:
-    """Return an output's statement alone, or refuse (OS701).
-
-    The digest is of all members but those that are written later, which are not there yet.
-    """
-    stated: Any = None
-    with suppress(OSError, ValueError, RecursionError):
-        stated = plain_json(own_file(waiting.path / f"{file.staged}.statement").read_bytes())
-    if (
-        isinstance(stated, dict)
-        and stated.keys().isdisjoint(BINDS)
-        and statement_digest(stated) == file.statement
-    ):
-        return stated
-    raise changed(waiting)

@@ -40,6 +40,7 @@ from opendp_sim.core.errors import (
     InternalError,
     SimError,
     SpaceError,
+    refusing,
     repr_text,
 )
 from opendp_sim.core.guard import guarded
@@ -246,13 +247,8 @@ class Stream(Closing):
         )
 
     def _make_folder(self) -> None:
-        try:
+        with _writing(ValueError):
             self._folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError):
-            refusal = stream_refusal("a folder that can be written", UNWRITABLE)
-        else:
-            return
-        raise refusal
 
     def _rehearse(self) -> None:
         """Draw one node of no records, before the charge."""
@@ -271,7 +267,7 @@ class Stream(Closing):
             if ledger is None:
                 return
             if not is_shared(ledger.path):
-                with _of_a_stream():
+                with refusing(_of_a_stream, BudgetError):
                     undo.callback(claimed_name(ledger.path, mark.name))
             if not is_paid(ledger, mark):
                 if self._store.period:
@@ -283,7 +279,7 @@ class Stream(Closing):
             self._tell(ledger)
 
     def _transaction(self, stack: ExitStack) -> Transaction:
-        with _of_a_stream():
+        with refusing(_of_a_stream, BudgetError):
             made = Transaction.open(
                 self.plan,
                 stack,
@@ -447,13 +443,8 @@ class Stream(Closing):
                     self._save(node)
 
     def _save(self, node: Node) -> None:
-        try:
+        with _writing():
             self._release_of((node,)).save(self.file(node))
-        except OSError:
-            refusal = stream_refusal("a folder that can be written", UNWRITABLE)
-        else:
-            return
-        raise refusal
 
     def _refuse_newer(self) -> None:
         """Refuse a store that is older than the nodes beside it (OS407)."""
@@ -500,20 +491,19 @@ class Stream(Closing):
         )
 
 
-@contextmanager
-def _of_a_stream() -> Iterator[None]:
-    """Restate refusals of a session's store as those of a stream."""
-    refused: BudgetError | None = None
-    try:
-        yield
-    except BudgetError as error:
-        if error.where != "session.store":
-            raise
-        got = str(error.got)
-        got = "an older copy, or one of which a copy went on" if "older" in got else got
-        refused = stream_refusal("the folder as its last period left it", got)
-    if refused is not None:
-        raise refused
+def _writing(*more: type[Exception]) -> refusing:
+    """Refuse a folder that cannot be written."""
+    refusal = stream_refusal("a folder that can be written", UNWRITABLE)
+    return refusing(lambda _: refusal, OSError, *more)
+
+
+def _of_a_stream(error: BudgetError) -> BudgetError:
+    """Return a refusal of a session's store as one of a stream."""
+    if error.where != "session.store":
+        return error
+    got = str(error.got)
+    got = "an older copy, or one of which a copy went on" if "older" in got else got
+    return stream_refusal("the folder as its last period left it", got)
 
 
 def _unpaid() -> BudgetError:

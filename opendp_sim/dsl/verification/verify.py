@@ -24,7 +24,7 @@ from opendp_sim.accounting.certificate.certificate import (
 )
 from opendp_sim.accounting.certificate.signature import check_signature, public_key
 from opendp_sim.accounting.release.release import Release, library_versions
-from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.core.errors import ReleaseError, SimError, refusing
 from opendp_sim.dsl.grammar.reader import draft_of, draft_of_file
 from opendp_sim.dsl.plan.plan import Plan, plan_of
 from opendp_sim.dsl.run.certificate import certificate_path, derived_statement
@@ -98,18 +98,15 @@ def load_checked(path: str | File) -> Release:
 
 def _replayed(record: Certificate, path: File) -> Plan:
     """Plan the certified program again."""
-    try:
-        plan = plan_of(draft_of(record.program))
-        plan.releases[plan.outputs[record.output].stage.name]
-    except (Refused, SimError, KeyError):
-        pass
-    else:
-        return plan
-    raise ReleaseError(
+    refusal = ReleaseError(
         "OS701", str(path), expected="the canonical form of a program that has this output",
         got="another value at program or output", hint="the certificate was changed, or made by another "
         "version of this package.",
     )  # fmt: skip
+    with refusing(lambda _: refusal, SimError, KeyError):
+        plan = plan_of(draft_of(record.program))
+        plan.releases[plan.outputs[record.output].stage.name]
+        return plan
 
 
 def _derive(report: Verification) -> None:
