@@ -138,7 +138,8 @@ def _write(node: Any, words: list[str], *, prose: bool) -> None:
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, list):
-                described = name == "args" and _is_param(node)
+                called = isinstance(node, ast.Call) and getattr(node.func, "id", None) == "param"
+                described = name == "args" and called  # what a parameter means comes first
                 value = [e for e in value if not _says_nothing(node, e, prose=inside)][described:]
             if value is None or value == [] or name in {"ctx", "kind", "type_comment"}:
                 continue
@@ -152,11 +153,6 @@ def _write(node: Any, words: list[str], *, prose: bool) -> None:
         words.append("]")
     else:
         words.append(ascii(node))
-
-
-def _is_param(node: ast.AST) -> bool:
-    """Return whether a node declares a parameter."""
-    return isinstance(node, ast.Call) and getattr(node.func, "id", None) == "param"
 
 
 def _says_nothing(above: ast.AST, node: Any, *, prose: bool) -> bool:

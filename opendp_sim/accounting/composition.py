@@ -75,7 +75,9 @@ def most_of(measure: MeasureName, limit: Limit, fits: Callable[[float], bool]) -
     if measure == "gdp" and limit.mu_squared is not None:
         found.append(float_down(limit.mu_squared / 2))
     elif measure in BY_SQUARES and epsilon is not None:
-        found.append(_rho_of(epsilon, converted_at(measure, limit)) * _CLOSE)
+        delta, bound = converted_at(measure, limit), epsilon
+        near = _greatest(lambda rho: zcdp_to_epsilon(rho, delta) <= bound, 2 * bound + 1)
+        found.append(near * _CLOSE)
     elif epsilon is not None:
         found.append(epsilon)
     most = min(found, default=0.0)
@@ -90,11 +92,6 @@ def _fits_safely(fits: Callable[[float], bool], sum_: float) -> bool:
         return fits(sum_)
     except BudgetError:
         return False
-
-
-def _rho_of(epsilon: float, delta: float) -> float:
-    """Return a float guess of the rho for an epsilon."""
-    return _greatest(lambda rho: zcdp_to_epsilon(rho, delta) <= epsilon, 2 * epsilon + 1)
 
 
 def _greatest(holds: Callable[[float], bool], high: float) -> float:

@@ -76,7 +76,9 @@ def _rehash(db):
             last = "0" * 64
         db.execute("UPDATE entry SET hash = ? WHERE place = ?", (last, row[0]))
     chain.write_value(db, "folded", folded)
-    chain.write_value(db, "head", chain.Head(place=rows[-1][0] if rows else 0, hash=last))
+    chain.write_value(
+        db, "head", chain.Head.model_construct(place=rows[-1][0] if rows else 0, hash=last)
+    )
 
 
 def _used(path):

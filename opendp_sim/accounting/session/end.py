@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opendp_sim.accounting.atomic_files import write_json
 from opendp_sim.accounting.file_schemas import Digest, Strict, read_strictly
+from opendp_sim.accounting.ledger.postgres_connection import is_shared
 from opendp_sim.accounting.session.identity import beside_ledger, store_refusal
 from opendp_sim.core.system.regular_files import regular
 
@@ -34,6 +35,8 @@ def note_end(ledger: Path, name: str, end: End) -> None:
 
 def noted_end(ledger: Path, name: str) -> End | None:
     """Return the note, None without one; another file is refused (OS407)."""
+    if is_shared(ledger):
+        return None
     try:
         text = regular(beside_ledger(ledger, name, _NOTE)).read_bytes()
     except FileNotFoundError:

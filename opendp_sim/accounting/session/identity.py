@@ -56,7 +56,10 @@ class StorePlace:
         with suppress(sqlite3.Error, OSError, ValueError, TypeError), ExitStack() as undo:
             undo.callback(claimed(self.path).release)
             if os.path.exists(self.path):  # noqa: PTH110 - a name that is too long is no file
-                self.mark = _read_mark(self.path)
+                with closing(sqlite3.connect(self.path, isolation_level=None, timeout=0.2)) as db:
+                    if not has_tables(db, CREATE_TABLES.split(";")):
+                        raise ValueError("other tables")
+                    self.mark = mark_in(read_about(db))
             self._lock = undo.pop_all()
             return
         raise store_refusal("a store that this process can lock", LOCKED)
@@ -79,14 +82,6 @@ class StorePlace:
     def __exit__(self, *_: object) -> None:
         """Let go of the lock, unless it was handed over."""
         self._lock.close()
-
-
-def _read_mark(path: Path) -> Mark:
-    """Read the mark of a locked store (ValueError for no store)."""
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)) as db:
-        if not has_tables(db, CREATE_TABLES.split(";")):
-            raise ValueError("other tables")
-        return mark_in(read_about(db))
 
 
 def mark_in(about: Mapping[str, str]) -> Mark:

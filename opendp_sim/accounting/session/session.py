@@ -194,7 +194,12 @@ class Session(Closing):
 
     def _rows(self, records: Any) -> Any:
         """Apply the row maps, which depend on no earlier record."""
-        if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
+        surveys = [
+            stage.mechanism.key
+            for stage in self._maps
+            if isinstance(stage.claim, Stable) and stage.claim.survey is not None
+        ]
+        if surveys:
             # What such a map keeps was decided over all records at once; new ones judged by
             # themselves would come on top of what their person already has.
             raise SpaceError(
@@ -233,10 +238,6 @@ def _refuse_other_kind(who: list[Any], kind: type) -> None:
             got="the other kind",
             hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
         )  # fmt: skip
-
-
-def _surveys(stage: Stage) -> bool:
-    return isinstance(stage.claim, Stable) and stage.claim.survey is not None
 
 
 def _identity(stages: Sequence[Stage], rows: Rows) -> str:

@@ -22,6 +22,7 @@ from opendp_sim.dsl.explain.glossary import (
     page_of_a_parameter,
     page_of_a_symbol,
     page_of_an_option,
+    parameter_lines,
     parameter_pages,
     printed_names,
     symbol_of,
@@ -74,13 +75,13 @@ def explain(word: str) -> str:
         pages = [word_page(word, words[word])]
     if printed is not None:
         pages.append(page_of_a_name(printed))
-    symbol = symbol_of(word, REGISTRY) if word not in REGISTRY else None
+    symbol = symbol_of(word) if word not in REGISTRY else None
     if symbol is not None:
-        pages.insert(0, page_of_a_symbol(symbol, REGISTRY))
-    held = page_of_a_parameter(word, REGISTRY)
+        pages.insert(0, page_of_a_symbol(symbol))
+    held = page_of_a_parameter(word)
     if held is not None and symbol is None and word not in REGISTRY:
         pages.insert(0 if word in words else len(pages), held)
-    option = page_of_an_option(word, REGISTRY)
+    option = page_of_an_option(word)
     if option is not None:
         pages.append(option)
     if pages:
@@ -92,7 +93,7 @@ def explain(word: str) -> str:
         expected="a mechanism or a parameter, an error code, a printed name or symbol, or one of "
         f"{', '.join(Spec.words())}",
         got=word,
-        hint=suggest(word, [*known, *parameter_pages(REGISTRY), *options(REGISTRY)])
+        hint=suggest(word, [*known, *parameter_pages(), *options()])
         or suggest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
@@ -143,11 +144,8 @@ def _mechanism(cls: type[Mechanism]) -> str:
     lines = [f"{cls.key} ({cls.room})", "", plain_text(doc_of(cls)), "", "Parameters"]
     for name, about in parameters_of(cls).items():
         symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
-        default = "required" if about.default == "required" else f"default {about.default}"
-        lines += [
-            f"    {name}{symbol}: {about.range}; {default}; in {about.unit}",
-            f"        {about.text} {about.hint}".rstrip(),
-        ]
+        form, text = parameter_lines(about)
+        lines += [f"    {name}{symbol}: {form}", f"        {text}".rstrip()]
     if found := partners(cls.key):
         lines += ["", f"{'Answers  ' if cls.offers else 'Asks     '} {', '.join(found)}"]
     lines += ["", f"Proof     {page_beside(cls) or 'none beside the code'}"]

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from opendp_sim.accounting.measures.attackers import WORDS
 from opendp_sim.core.about import ParameterInfo, options_of, parameters_of
-from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.text.plain_text import plain_text
 
 Page = tuple[str, str]
@@ -63,21 +63,21 @@ def page_of_a_name(name: str) -> str:
     return f"{name} (printed beside a number)\n\n    in {unit}\n    {said}"
 
 
-def symbol_of(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
+def symbol_of(word: str) -> str | None:
     """Return the symbol of a word or Greek letter, or None."""
     for said in (_spellings().get(word, word), word.lower()):
-        if said in symbols() or any(_parameters(said, registry)):
+        if said in symbols() or any(_parameters(said)):
             return said
     return None
 
 
-def page_of_a_symbol(symbol: str, registry: Mapping[str, type[Mechanism]]) -> str:
+def page_of_a_symbol(symbol: str) -> str:
     """Return the page of a symbol, with its parameters."""
     lines = [f"{symbol} (a symbol or word of plans, reports and proofs)", ""]
     if symbol in symbols():
         unit, said = symbols()[symbol]
         lines += [f"    in {unit}", f"    {said}"]
-    found = list(_parameters(symbol, registry))
+    found = list(_parameters(symbol))
     if found:
         more = f", and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         lines += [f"    In proofs it stands for {', '.join(found[:_LISTED])}{more}."]
@@ -88,9 +88,9 @@ def _spellings() -> Mapping[str, str]:
     return _glossary()["spellings"]
 
 
-def _parameters(symbol: str, registry: Mapping[str, type[Mechanism]]) -> Iterator[str]:
+def _parameters(symbol: str) -> Iterator[str]:
     known = {symbol, *(greek for greek, plain in _spellings().items() if plain == symbol)}
-    for key, cls in sorted(registry.items()):
+    for key, cls in sorted(REGISTRY.items()):
         for name, about in parameters_of(cls).items():
             if known & set(about.symbol.split(",")) and about.symbol != "-":
                 yield f"`{name}` of `{key}`"
@@ -100,30 +100,28 @@ def _parameters(symbol: str, registry: Mapping[str, type[Mechanism]]) -> Iterato
 # Parameters and their options, by name, in each mechanism that has one.
 
 
-def parameter_pages(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, ParameterInfo]]:
+def parameter_pages() -> dict[str, dict[str, ParameterInfo]]:
     """Return every parameter's name, with what it is by mechanism."""
     found: dict[str, dict[str, ParameterInfo]] = {}
-    for key, cls in sorted(registry.items()):
+    for key, cls in sorted(REGISTRY.items()):
         for name, about in parameters_of(cls).items():
             found.setdefault(name, {})[key] = about
-    for option, places in _options(registry).items():
+    for option, places in _options().items():
         for inside, record in places:
             for name, about in parameters_of(record).items():
                 found.setdefault(name, {})[f"{option} ({inside})"] = about
     return found
 
 
-def options(registry: Mapping[str, type[Mechanism]]) -> dict[str, list[str]]:
+def options() -> dict[str, list[str]]:
     """Return the options of parameters, such as `gaussian`, with their pages."""
-    return {name: [_option(cls, at) for at, cls in of] for name, of in _options(registry).items()}
+    return {name: [_option(cls, at) for at, cls in of] for name, of in _options().items()}
 
 
-def _options(
-    registry: Mapping[str, type[Mechanism]],
-) -> dict[str, list[tuple[str, type[BaseModel]]]]:
+def _options() -> dict[str, list[tuple[str, type[BaseModel]]]]:
     """Return options by name with owner and record."""
     found: dict[str, list[tuple[str, type[BaseModel]]]] = {}
-    for key, cls in sorted(registry.items()):
+    for key, cls in sorted(REGISTRY.items()):
         for name, info in cls.model_fields.items():
             for option, record in options_of(info).items():
                 found.setdefault(option, []).append((f"`{name}` of {key}", record))
@@ -134,22 +132,22 @@ def _option(cls: type[BaseModel], inside: str) -> str:
     first = plain_text(" ".join((cls.__doc__ or "").partition("\n\n")[0].split()))
     lines = [f"    an option of {inside}{f': {first}' if first else ''}"]
     for name, about in parameters_of(cls).items():
-        form, text = _lines_of(about)
+        form, text = parameter_lines(about)
         lines += [f"        {name}: {form}", f"            {text}"]
     return "\n".join(lines)
 
 
-def page_of_an_option(word: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
+def page_of_an_option(word: str) -> str | None:
     """Return the page of an option, its owners and parameters."""
-    found = options(registry).get(word)
+    found = options().get(word)
     return None if found is None else "\n\n".join([f"{word} (an option of a parameter)", *found])
 
 
-def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> str | None:
+def page_of_a_parameter(name: str) -> str | None:
     """Return a parameter's page; mechanisms with equal texts share a paragraph."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for key, about in parameter_pages(registry).get(name, {}).items():
-        alike.setdefault(_lines_of(about), []).append(key)
+    for key, about in parameter_pages().get(name, {}).items():
+        alike.setdefault(parameter_lines(about), []).append(key)
     if not alike:
         return None
     lines = [f"{name} (a parameter)"]
@@ -158,6 +156,7 @@ def page_of_a_parameter(name: str, registry: Mapping[str, type[Mechanism]]) -> s
     return "\n".join(lines)
 
 
-def _lines_of(about: ParameterInfo) -> tuple[str, str]:
+def parameter_lines(about: ParameterInfo) -> tuple[str, str]:
+    """Return a parameter's form, and its meaning with advice."""
     default = "required" if about.default == "required" else f"default {about.default}"
     return f"{about.range}; {default}; in {about.unit}", f"{about.text} {about.hint}".rstrip()

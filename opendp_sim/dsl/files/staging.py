@@ -94,7 +94,8 @@ class RunFolder:
         try:
             made._lock.acquire()
             with fresh(path / _ROOM) as stream:
-                _allocate(stream.fileno(), room)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(stream.fileno(), 0, max(room, 1))
             for number in range(names):
                 os.close(os.open(path / f"{_ROOM}{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except BaseException:
@@ -247,9 +248,3 @@ def _changed(got: str) -> ReleaseError:
         "OS701", "the kept files", expected="the files of an unfinished run, as it left them", got=got,
         hint="its charge stands; remove the folder to give the run up, and run it anew.",
     )  # fmt: skip
-
-
-def _allocate(handle: int, size: int) -> None:
-    """Take ``size`` bytes of the disk, where the system can do so."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, max(size, 1))

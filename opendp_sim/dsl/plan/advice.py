@@ -50,7 +50,13 @@ def advice(plan: Planned) -> list[str]:
 
 def warnings_of(plan: Planned) -> list[str]:
     """Return warnings of claims that promise next to nothing, the first lines."""
-    return [*_little(plan), *_delta(plan)]
+    if plan.privacy is None:
+        return []
+    budget = plan.privacy.budget
+    stated = (dict(t.release.params).get("size") for t in plan.types.values() if t.release)
+    guess = max((n for n in stated if isinstance(n, int) and n > 0), default=None)
+    told = (little_protection(budget), large_delta(budget.down("delta"), guess))
+    return [text for text in told if text is not None]
 
 
 def advised_of(plan: Planned) -> list[str]:
@@ -80,27 +86,6 @@ def _upgraded(former: float) -> str:
             f"{former!r} has no h that is the same program (nearest: {shown_bandwidth(former)!r})"
         )
     return f"{former!r} becomes {h!r}"
-
-
-def _little(plan: Planned) -> Iterator[str]:
-    told = None if plan.privacy is None else little_protection(plan.privacy.budget)
-    if told is not None:
-        yield told
-
-
-def _delta(plan: Planned) -> Iterator[str]:
-    delta = None if plan.privacy is None else plan.privacy.budget.down("delta")
-    told = large_delta(delta, size_guess(plan))
-    if told is not None:
-        yield told
-
-
-def size_guess(plan: Planned) -> int | None:
-    """Return the largest expected number of records, or None."""
-    stated = [
-        dict(t.release.params).get("size") for t in plan.types.values() if t.release is not None
-    ]
-    return max((n for n in stated if isinstance(n, int) and n > 0), default=None)
 
 
 def _single(plan: Planned) -> Iterator[str]:

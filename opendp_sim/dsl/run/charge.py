@@ -150,15 +150,13 @@ def _charged_to(
             return None
         program = draft_of(record.program, folder=plan.program.folder).program
         for entry in program.data:
-            if entry.ledger is not None and _is_at(entry.ledger.file, program.folder, path):
+            if entry.ledger is None:
+                continue
+            named = entry.ledger.file
+            shared = is_shared(path) or is_shared(named)
+            if str(path) == named if shared else one_file(path, File(program.folder) / named):
                 return record.ledger.start, charge
     return None
-
-
-def _is_at(file: str, folder: str, path: File) -> bool:
-    if is_shared(path) or is_shared(file):
-        return str(path) == file
-    return one_file(path, File(folder) / file)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -369,7 +367,9 @@ class Transaction:
             "seal": seal,
         }
         told = {k: v for k, v in about.items() if v is not None}
-        ledger.check_entry(loss, {**told, "files": _digests_to_come(plan)})
+        saved = (name for name, output in plan.outputs.items() if output.decl.save is not None)
+        digests = {"sha256": "0" * 64, "statement": "0" * 64}  # as long as those to come
+        ledger.check_entry(loss, {**told, "files": dict.fromkeys(saved, digests)})
         with signals_blocked():
             try:
                 made = ledger.reserve(loss, told, self.head)
@@ -479,9 +479,3 @@ def _harmless(error: Exception) -> bool:
     if isinstance(error, BudgetError):
         return error.got in (LOCKED, UNWRITABLE)
     return isinstance(error, DataError) and error.unread
-
-
-def _digests_to_come(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return digests as long as those that a run's settlement records."""
-    named = (name for name, output in plan.outputs.items() if output.decl.save is not None)
-    return {name: {"sha256": "0" * 64, "statement": "0" * 64} for name in named}

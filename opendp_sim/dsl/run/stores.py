@@ -169,19 +169,15 @@ def take_turn(session: Session, ledger: Ledger, name: str) -> str:
     """
     if (told := ledger.head_told(name)) is not None:
         session.check_head(*told)
-    if (end := _noted_end(ledger, name)) is not None:
+    last, end = ledger.turn_of(name), noted_end(ledger.path, name)
+    ended = end is not None and end.turn == last
+    if end is not None and ended:
         session.check_head(end.place, end.head, ended=True)
-    turn = session.take_turn(name, ledger.turn_of(name) or "", ledger.path.name)
+    turn = session.take_turn(name, last or "", ledger.path.name)
     ledger.opened(name, turn, session.tell())
-    if end is not None:
+    if ended:
         remove_note(ledger.path, name)
     return turn
-
-
-def _noted_end(ledger: Ledger, name: str) -> End | None:
-    """Return the noted end of a store's last session, or None."""
-    end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
-    return None if end is None or end.turn != ledger.turn_of(name) else end
 
 
 def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
@@ -202,7 +198,10 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
         noted = noted and heard is not None  # or nobody would ask for the note
         stopped = False
     finally:
-        noted = noted or (stopped and _is_noted(path, name, turn))
+        if stopped and not noted:  # whoever was stopped may have written the note
+            with suppress(OSError, BudgetError):
+                found = noted_end(path, name)
+                noted = found is not None and found.turn == turn
         if not (noted or heard):
             _warn(path)
     if noted and heard:
@@ -217,14 +216,6 @@ def _note(path: Path, session: Session, name: str, turn: str) -> bool:
             place, head = session.tell()
             note_end(path, name, End(turn=turn, place=place, head=head))
             return True
-    return False
-
-
-def _is_noted(path: Path, name: str, turn: str) -> bool:
-    """Say whether the note is there, whoever was stopped after writing it."""
-    with suppress(OSError, BudgetError):
-        found = None if is_shared(path) else noted_end(path, name)
-        return found is not None and found.turn == turn
     return False
 
 

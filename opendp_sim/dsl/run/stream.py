@@ -220,7 +220,8 @@ class Stream(Closing):
         self._ledger: Ledger | None = None  # as it was open last, with the entries read so far
         self._rehearse()
         with ExitStack() as undo:
-            self._make_folder()
+            with _writing(ValueError):
+                self._folder.mkdir(parents=True, exist_ok=True)
             self._store = undo.enter_context(
                 PeriodStore(self._folder / STORE, self._identity(), self.tree, self._size)
             )
@@ -245,10 +246,6 @@ class Stream(Closing):
             },
             sort_keys=True,
         )
-
-    def _make_folder(self) -> None:
-        with _writing(ValueError):
-            self._folder.mkdir(parents=True, exist_ok=True)
 
     def _rehearse(self) -> None:
         """Draw one node of no records, before the charge."""

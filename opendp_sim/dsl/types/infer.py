@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.core.arithmetic.rounding import U32_MAX
@@ -23,11 +22,6 @@ from opendp_sim.dsl.types.records import Bound, Typed
 
 _MOST_USERS = 1000
 """The largest calibrated distance that a selection takes."""
-
-
-def source_metric(unit: Unit) -> Metric:
-    """Return the metric of the privacy unit on records."""
-    return Symmetric() if unit.of == "row" else IdDistance(unit.of)
 
 
 def type_stages(
@@ -64,7 +58,8 @@ def _visit(
         return None
     base: Typed | None
     if (entry := program.entry(decl.source)) is not None:
-        metric = Symmetric() if entry.public else source_metric(unit) if unit else None
+        rows = entry.public or (unit is not None and unit.of == "row")
+        metric = Symmetric() if rows else IdDistance(unit.of) if unit else None
         base = Typed(decl.name, entry, decl, (), (), entry.records, metric) if metric else None
     elif decl.source in declared:
         longer = (*trail, decl.name)
@@ -219,20 +214,16 @@ def bind_release(typed: Typed, record: Mechanism) -> Bound:
     if not typed.is_sketch:
         return _bound(record, typed.domain, typed.metric, None)
     first: SpaceError | None = None
+    metric_of = getattr(typed.domain, "metric", lambda _norm: typed.metric)
     for norm in ("l2", "l1", "linf"):
         try:
-            return _bound(record, typed.domain, _metric_of(typed.domain, norm, typed.metric), norm)
+            return _bound(record, typed.domain, metric_of(norm), norm)
         except SpaceError as error:
             if error.code != "OS202":
                 raise
             first = first or error
     assert first is not None  # noqa: S101 - three norms were tried
     raise first
-
-
-def _metric_of(domain: Domain, norm: Norm, metric: Metric) -> Metric:
-    of_norm: Any = getattr(domain, "metric", None)
-    return of_norm(norm) if of_norm is not None else metric
 
 
 def _bound(record: Mechanism, domain: Domain, metric: Metric, norm: Norm | None) -> Bound:

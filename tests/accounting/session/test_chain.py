@@ -6,7 +6,6 @@ import copy
 import pickle
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,7 +189,7 @@ def test_the_number_of_folded_answers_is_bound_to_the_chain(tmp_path, monkeypatc
     with closing(sqlite3.connect(path)) as db, db:
         folded = chain.read_folded(db)
         assert folded.answers > 100
-        chain.write_value(db, "folded", replace(folded, answers=1))
+        chain.write_value(db, "folded", folded.model_copy(update={"answers": 1}))
     with pytest.raises(BudgetError, match="OS407"):
         SessionStore(path, "identity", forgets=True)
 

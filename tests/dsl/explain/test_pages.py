@@ -19,15 +19,15 @@ from tests._plans import planned
 from tests._tiers import some
 from tests.cases import cases
 
-NAMES = sorted(parameter_pages(REGISTRY))
+NAMES = sorted(parameter_pages())
 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", some(NAMES, 3))
 def test_every_parameter_is_explained(name: str) -> None:
     page = explain(name)
-    for key, about in parameter_pages(REGISTRY)[name].items():
-        if name not in REGISTRY and symbol_of(name, REGISTRY) is None:
+    for key, about in parameter_pages()[name].items():
+        if name not in REGISTRY and symbol_of(name) is None:
             assert key in page
             assert about.text.split(".")[0] in page
 
