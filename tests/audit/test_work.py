@@ -99,3 +99,11 @@ def test_the_last_guard_ends_what_has_no_lines(monkeypatch: pytest.MonkeyPatch) 
     report = audit(made, 1, _SMALL)
     assert report.verdict == "not refuted"
     assert any("last guard" in text for text in report.warnings)
+
+
+def test_a_plan_that_runs_in_c_costs_what_it_takes() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.LazyFrame({"x": [1, 2]})
+    per_line = work._LINE
+    assert run_cost(lambda lf: lf.collect(), frame) > 600 * per_line
+    assert run_cost(lambda lf: lf.select("x"), frame) < 600 * per_line

@@ -14,7 +14,7 @@ from opendp_sim.audit.generators.neighbours import Pair
 from opendp_sim.audit.instrument.compare_tapes import clean_tapes
 from opendp_sim.audit.instrument.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.statistics.score_bets import symbol, text_of, valued
-from opendp_sim.audit.trace.bets import CALCULATED, agrees, allowed, confirmed
+from opendp_sim.audit.trace.bets import CALCULATED, agrees, allowed, confirmed, verdict_run
 from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.audit.trace.scan import Found, equal_runs
 from opendp_sim.audit.work import work_seconds
@@ -161,8 +161,8 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
             price = _price(
                 tracer, side, (first, second), float(epsilon), float(delta), attained, event
             )
-            row = valued(tracer.obj, dict.fromkeys(event, 1.0))
-            looks = [(row, "releases of the object", _CONFIRMED)]
+            run, words = verdict_run(tracer)
+            looks = [(valued(run, dict.fromkeys(event, 1.0)), words, _CONFIRMED)]
             evidence = confirmed(tracer, price, lambda rows: rows[:, 0], looks)
             if evidence is not None:
                 return evidence
