@@ -217,9 +217,11 @@ _ITEM = ("item", "product", "page", "url", "word", "query", "app", "song", "movi
 _PERSON = ("user", "person", "visitor", "customer", "patient", "client", "worker", "member")
 _NO_NUMBER = (
     *("date", "time", "timestamp", "datetime", "day", "id", "name", "address", "city", "country"),
-    *("comment", "text", "email", "phone", "note", "url"),
+    *("comment", "text", "email", "phone", "note", "url", "is", "has"),
 )
 """Words of names of columns that hold no numbers to compute with."""
+_PARTICIPLE = re.compile(r"[a-z]{2,}[^aeou]ed")
+"""`visited`, `created`: a date, or yes and no; `speed` and `seed` are numbers."""
 _SIMPLE = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z_]\w*", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 _OF_VECTOR = re.compile(r"(.+)\[(\d+)\]")
@@ -253,7 +255,9 @@ class _Roles:
 
         person, item, label = taken(_PERSON), taken(_ITEM), taken(_CLASS)
         target = taken(_TARGET)
-        others = tuple(n for n in left if _words(n) & set(_NO_NUMBER))
+        others = tuple(
+            n for n in left if _words(n) & set(_NO_NUMBER) or _PARTICIPLE.fullmatch(n.lower())
+        )
         features = _folded([n for n in left if n not in others]) + ([target] if target else [])
         return cls(tuple(features), person, label, item, target, others)
 

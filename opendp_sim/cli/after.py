@@ -231,10 +231,13 @@ def ledger_show(
 def _losses(ledger: Ledger) -> Iterator[str]:
     """Yield a line for every entry whose loss counts."""
     finished = {e.body["of"] for e in ledger.entries if e.kind == "outcome"}
+    opened = {e.body["store"] for e in ledger.entries if e.kind == "session"}
     for entry, charge in zip(counted_entries(ledger.entries), ledger.charges, strict=True):
         ended = (
-            entry.seq in finished or "dataset" not in entry.body
-        )  # an estimator's fit writes none
+            entry.seq in finished
+            or "dataset" not in entry.body  # an estimator's fit writes none
+            or entry.body.get("store") in opened  # a session or a stream goes on
+        )
         state = "" if ended else "  (no outcome: it counts all the same)"
         if entry.kind == "reserve":
             state = "  (reserved by a run that did not end: no outcome, it counts all the same)"

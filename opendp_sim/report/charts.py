@@ -16,7 +16,7 @@ from opendp_sim.core.system.escape_text import escape
 _WIDTH, _HEIGHT = 430, 262
 _LETTERS = 54
 """Letters that a line over a picture has room for, on a narrow page too."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 36, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 18, 36, 40
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.api.templates import RECIPES, file_header, recipe_text
+from opendp_sim.api.templates import RECIPES, Header, file_header, recipe_text
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.dsl.grammar.program import TEMPLATE
@@ -160,6 +160,15 @@ def test_names_of_a_parquet_file_are_public_as_a_header_is(tmp_path):
     text = written(tmp_path, "--data", "t.parquet")
     assert "source: {parquet: t.parquet}" in text
     assert "features: [a], label: kind" in text
+
+
+def test_dates_and_yes_or_no_are_no_numbers():
+    """`visited` was a float64 with bounds to fill in."""
+    names = ("speed", "visited", "has_car", "hundreds", "seed")
+    text = recipe_text("density", "t.csv", "", Header("csv", names))
+    assert "features: [speed, hundreds, seed]" in text
+    assert "# visited: ???" in text
+    assert "# has_car: ???" in text
 
 
 def test_columns_are_called_as_the_header_calls_them(tmp_path):

@@ -74,6 +74,7 @@ def test_periods_go_in_as_files_and_releases_come_out(place: Path) -> None:
         assert found["added"] is True
         assert all(Path(file).exists() for file in found["files"])
     assert ledger(place).count("charge") == 1
+    assert "no outcome" not in run("ledger", "show", "v.ledger").output  # it goes on
     told = json.loads(run("stream", "status", "g", "--json").output)
     assert (told["period"], told["periods"], told["base"]) == (3, 4, 2)
     assert told["files"] == ["0001-0001.npz", "0001-0002.npz", "0002-0002.npz", "0003-0003.npz"]

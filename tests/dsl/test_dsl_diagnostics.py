@@ -154,6 +154,15 @@ def test_a_word_that_nothing_enforces_is_refused(old, new, tmp_path):
     assert [error["code"] for error in json.loads(found.stdout)["errors"]] == ["OS303"]
 
 
+def test_an_empty_value_is_shown_where_its_key_stands(tmp_path):
+    """Was the next word's place, lines below."""
+    spec = tmp_path / "people.yaml"
+    spec.write_text(PEOPLE.replace("name: people", "name:\n\n# a note", 1))
+    (found,) = json.loads(_run("check", str(spec), "--json").stdout)["errors"]
+    line = spec.read_text().splitlines().index("name:") + 1
+    assert (found["code"], found["line"], found["column"]) == ("OS304", line, 1)
+
+
 def test_a_missing_spec_is_one_coded_error(beside):
     result = _run("check", "nowhere.yaml")
     assert result.exit_code == 1

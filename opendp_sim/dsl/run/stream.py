@@ -163,7 +163,7 @@ def streamed(plan: Plan) -> ReleasePlan:
         raise SpaceError(
             "OS201", "stream", expected="a private table of each period, handed over",
             got=f"a source of kind {typed.entry.source.kind}",
-            hint="leave `source` out, and hand each period's own rows to `add`.",
+            hint="write `source: {memory: records}`, and hand each period's own rows to `add`.",
         )  # fmt: skip
     return found[0]
 

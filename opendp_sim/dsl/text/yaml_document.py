@@ -287,7 +287,11 @@ class _Builder:
                 inside = (*path, f"?again {key}")
             self._mark(event, inside, "key")
             self._no_magic(event, inside)
-            value = self._value(next(self.events), inside, depth + 1)
+            following = next(self.events)
+            value = self._value(following, inside, depth + 1)
+            if isinstance(following, ScalarEvent) and following.value + (following.style or "") == "":
+                # The parser's place of nothing is the next word, lines below.
+                self.document.spans[inside, "value"] = self.document.spans[inside, "key"]
             if key != "<<":
                 out.setdefault(key, value)
         self._close(path, event)
