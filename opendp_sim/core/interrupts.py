@@ -182,12 +182,10 @@ def catch_dropped() -> None:
     Python would drop them. There its handler is not replaced yet, or is back already. Python hands
     what it drops to ``sys.unraisablehook``, which is the only place where it can be had again.
     """
-    usual, ours, ending = sys.unraisablehook, _destructors, sys.is_finalizing
+    usual, ours = sys.unraisablehook, _destructors
 
     def hook(found: Any) -> None:
         error = found.exc_value
-        if found.object in ours and ending():
-            return  # this module is gone already, and with the process goes what was not freed
         if found.object not in ours or isinstance(error, Exception) or error is None:
             usual(found)
         elif isinstance(error, KeyboardInterrupt):
@@ -255,9 +253,17 @@ def holding(function: F, *, deliver: bool = True) -> F:
         finally:
             _leave(listening, deliver=deliver)
 
-    if not deliver:
-        _destructors.add(run)
-    return run  # type: ignore[return-value]
+    if deliver:
+        return run  # type: ignore[return-value]
+    ending = sys.is_finalizing
+
+    @wraps(function)
+    def free(*args: Any, **kwargs: Any) -> Any:
+        # This module may be gone already, and with the process goes what was not freed.
+        return None if ending() else run(*args, **kwargs)
+
+    _destructors.add(free)
+    return free  # type: ignore[return-value]
 
 
 def shielded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

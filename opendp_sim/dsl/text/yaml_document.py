@@ -289,7 +289,10 @@ class _Builder:
             self._no_magic(event, inside)
             following = next(self.events)
             value = self._value(following, inside, depth + 1)
-            if isinstance(following, ScalarEvent) and following.value + (following.style or "") == "":
+            if (
+                isinstance(following, ScalarEvent)
+                and following.value + (following.style or "") == ""
+            ):
                 # The parser's place of nothing is the next word, lines below.
                 self.document.spans[inside, "value"] = self.document.spans[inside, "key"]
             if key != "<<":
