@@ -283,7 +283,9 @@ def _stream_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
     nodes, periods = stream["nodes"], stream["periods"]
     value = _periods_text(nodes)
     noises = "1 noise" if len(nodes) == 1 else f"{len(nodes)} noises"
-    line = f"{value} of {periods}, with {noises}; the cost is that of all {periods} together"
+    each = stream.get("person_periods", 1)
+    of = f", of whoever is in {each} of them at most" if each > 1 else ""
+    line = f"{value} of {periods}, with {noises}; the cost is that of all {periods} together{of}"
     return (Statement("periods", value, line),)
 
 

@@ -174,13 +174,19 @@ def session(
 
 
 def stream(
-    spec: Spec | Recipe[Any], periods: int, *, into: str | PathLike[str], base: int | None = None
+    spec: Spec | Recipe[Any],
+    periods: int,
+    *,
+    into: str | PathLike[str],
+    base: int | None = None,
+    person_periods: int | None = None,
 ) -> Stream:
     """Begin a sketch that grows, or go on with it.
 
     A context manager with ``add`` and ``release``. All periods together cost what the plan says of one
-    release, of each record in one of them; the noise of periods 1 to t is less than a release of each
-    would have (``continual.md``). The command ``opendp-sim stream`` does the same with files.
+    release, of each record in one of them, or of each person in a stated number of them. The noise of
+    periods 1 to t is less than a release of each would have (``continual.md``). The command
+    ``opendp-sim stream`` does the same with files.
 
     Args:
         spec: a recipe such as ``sim.density(...)``, or what ``plan`` takes: one sketch with noise.
@@ -188,6 +194,8 @@ def stream(
         into: the folder of the stream: exact sums in ``stream.private``, which is as secret as the data,
             and released nodes beside it.
         base: of the tree; default the one of least error. 2 is the binary tree.
+        person_periods: in how many periods a person is, at most, with all rows of the plan's unit in
+            each; ``periods`` for any number. To be stated where the unit is a person; else one.
 
     Returns:
         the stream, which is closed at the end of its block and opened again by the same call.
@@ -212,5 +220,7 @@ def stream(
     """
     check_word("into", into, (str, PathLike), "a folder", 'into="growing".')
     if isinstance(spec, Recipe):
-        return Stream(spec.plan, periods, into, base=base, tables=spec.tables)
-    return Stream(plan(spec), periods, into, base=base)
+        made, tables = spec.plan, spec.tables
+    else:
+        made, tables = plan(spec), None
+    return Stream(made, periods, into, base=base, person_periods=person_periods, tables=tables)

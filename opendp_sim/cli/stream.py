@@ -51,6 +51,10 @@ def stream_new(
     base: Annotated[
         int | None, typer.Option(min=2, help="Of the tree; default the one of least error.")
     ] = None,
+    person_periods: Annotated[
+        int | None,
+        typer.Option(min=1, help="In how many of them a person is, at most; default one, of rows."),
+    ] = None,
     param: Params = None,
     json_: AsJson = False,
 ) -> None:
@@ -62,7 +66,14 @@ def stream_new(
     with handled(as_json_text=json_):
         plan = plan_file(spec, read_parameters(param))
         told: list[str] = []
-        with begin_stream(plan, periods, into, base=base, charged=partial(_charged, told)):
+        with begin_stream(
+            plan,
+            periods,
+            into,
+            base=base,
+            person_periods=person_periods,
+            charged=partial(_charged, told),
+        ):
             note_written(into)
         if told and not json_:
             say(f"charged   {told[-1]}")
@@ -153,6 +164,8 @@ def _say_status(found: StreamFolder, *, json_: bool) -> None:
         return
     say(f"stream    {found.folder}, of {told['spec']}")
     say(f"period    {told['period']} of {told['periods']}")
+    if told["person_periods"] > 1:
+        say(f"persons   in {told['person_periods']} periods at most")
     say(
         f"error     noise of periods 1 to t is {told['error']:.3g} times one release's, as a root mean "
         f"square ({plural(told['levels'], 'level')}, base {told['base']})"

@@ -34,20 +34,24 @@ class PeriodTree:
     """Cut ``periods`` into nodes of ``base**k`` periods each.
 
     Level ``k`` has the nodes ``(j base**k + 1, (j + 1) base**k)`` that end at ``periods`` or before, for
-    every k with ``base**k <= periods``. A period lies in one node of a level at most.
+    every k with ``base**k <= periods``. A period lies in one node of a level at most. A person is in
+    ``person_periods`` of them at most.
 
     Raises:
-        ParameterError (OS101): ``periods`` is no whole number from 1 to 2**16, ``base`` none from 2 on.
+        ParameterError (OS101): ``periods`` is no whole number from 1 to 2**16, ``base`` none from 2 on,
+            ``person_periods`` none from 1 to ``periods``.
     """
 
     periods: int
     base: int = 2
+    person_periods: int = 1
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no tree."""
         for name, value, least, most in (
             ("periods", self.periods, 1, MOST_PERIODS),
             ("base", self.base, 2, MOST_PERIODS + 1),
+            ("person_periods", self.person_periods, 1, self.periods),
         ):
             if type(value) is not int or not least <= value <= most:
                 raise ParameterError(
@@ -96,16 +100,26 @@ class PeriodTree:
             first += length
 
     def sensitivity(self, one: Sensitivity) -> Sensitivity:
-        """Bound one record's contribution to all nodes (Lemma 1)."""
+        """Bound one unit's contribution to all nodes (Lemma 1)."""
+        most = min(self.person_periods, self.lengths[-1])
         return Sensitivity(
-            one.l1 * self.levels, one.l2_squared * self.levels, one.linf, one.monotone
+            one.l1 * self._parts_of(1),
+            one.l2_squared * self._parts_of(2),
+            one.linf * most,
+            one.monotone,
         )
+
+    def _parts_of(self, power: int) -> int:
+        """Return a unit's most L1 or squared L2 norm, in one period's."""
+        if power == 1:
+            return self.levels * self.person_periods
+        return self.person_periods * sum(min(self.person_periods, n) for n in self.lengths)
 
     def scale(self, scale: float, *, laplace: bool) -> float:
         """Return a node's scale at one release's loss (Lemma 2)."""
         if laplace:
-            return float_up(Fraction(scale) * self.levels)
-        return sqrt_up(Fraction(scale) ** 2 * self.levels)
+            return float_up(Fraction(scale) * self._parts_of(1))
+        return sqrt_up(Fraction(scale) ** 2 * self._parts_of(2))
 
     def variance(self, *, laplace: bool) -> Fraction:
         """Return the mean variance of sums of first periods.
@@ -114,7 +128,7 @@ class PeriodTree:
         a node's variance times the mean number of nodes, which is the mean sum of t's digits.
         """
         digits = sum(self._digits(length) for length in self.lengths)
-        cost = self.levels**2 if laplace else self.levels
+        cost = self._parts_of(1) ** 2 if laplace else self._parts_of(2)
         return Fraction(cost * digits, self.periods)
 
     def _digits(self, length: int) -> int:
@@ -126,11 +140,11 @@ class PeriodTree:
         return whole * each + digit * (digit - 1) // 2 * length + digit * beyond
 
 
-def best_tree(periods: int, *, laplace: bool) -> PeriodTree:
+def best_tree(periods: int, *, laplace: bool, person_periods: int = 1) -> PeriodTree:
     """Return the tree of least mean variance, the smallest base first."""
     flat = PeriodTree(periods, 2).periods + 1
     bases = dict.fromkeys([*range(2, min(_WIDEST, flat) + 1), flat])
-    trees = [PeriodTree(periods, base) for base in bases]
+    trees = [PeriodTree(periods, base, person_periods) for base in bases]
     return min(trees, key=lambda tree: tree.variance(laplace=laplace))
 
 
@@ -183,6 +197,7 @@ class StreamHeader(Strict):
     periods: int
     base: int
     nodes: list[tuple[int, int]]
+    person_periods: int = 1
 
 
 def stream_of(privacy: Mapping[str, Any]) -> StreamHeader | None:
@@ -190,7 +205,7 @@ def stream_of(privacy: Mapping[str, Any]) -> StreamHeader | None:
     if "stream" not in privacy:
         return None
     found = StreamHeader.model_validate_json(json.dumps(privacy["stream"]))
-    tree = PeriodTree(found.periods, found.base)
+    tree = PeriodTree(found.periods, found.base, found.person_periods)
     known = all(
         1 <= last <= tree.periods and (first, last) in tree.ending(last)
         for first, last in found.nodes

@@ -71,7 +71,7 @@ class NodeNoise:
     Attributes:
         record: the plan's noise, with the scale of a node.
         claim: it, bound to the sketch's cells.
-        sensitivity: norms of one record's contribution to all nodes.
+        sensitivity: norms of one unit's contribution to all nodes.
     """
 
     record: Mechanism
@@ -116,7 +116,7 @@ class NodeNoise:
     def loss(self, d_in: int) -> Any:
         """Return the loss of all nodes together, by OpenDP's map.
 
-        ``d_in`` counts the records added and removed in all periods together.
+        ``d_in`` is the plan's unit, in one period or in each of ``person_periods``.
         """
         assert self.bound.norm is not None  # noqa: S101 - noise has a norm
         return self.claim.privacy_map(self.sensitivity.bound(self.bound.norm, d_in))
@@ -138,7 +138,6 @@ def streamed(plan: Plan) -> ReleasePlan:
 
     Raises:
         SpaceError (OS201): further releases, none of a sketch with noise, or a file as its source.
-            (OS202): persons, whose rows are counted over all periods.
     """
     found = list(plan.releases.values())
     typed = found[0].typed if len(found) == 1 else None
@@ -148,17 +147,6 @@ def streamed(plan: Plan) -> ReleasePlan:
             got=f"{len(found)} releases" if len(found) != 1 else "another release",
             hint="such as sim.density, sim.distances or sim.means, each in a stream of its own.",
         )  # fmt: skip
-    surveys = [
-        s for s in typed.stages if isinstance(s.claim, Stable) and s.claim.survey is not None
-    ]
-    if surveys or isinstance(typed.stages[0].metric, IdDistance):
-        raise SpaceError(
-            "OS202", "stream", expected="a privacy unit of rows: `{add_remove: m, of: row}`",
-            got="persons, whose rows are limited in one table alone",
-            hint="state how many rows one person has in all periods together: of at most c periods, r "
-            "rows each, write `{add_remove: c r, of: row}`. No stream remembers persons from period to "
-            "period, so whoever hands periods over has to keep to it.",
-        )  # fmt: skip
     if typed.entry.source.kind != "memory" or typed.entry.public:
         raise SpaceError(
             "OS201", "stream", expected="a private table of each period, handed over",
@@ -166,6 +154,19 @@ def streamed(plan: Plan) -> ReleasePlan:
             hint="write `source: {memory: records}`, and hand each period's own rows to `add`.",
         )  # fmt: skip
     return found[0]
+
+
+def _check_persons(release: ReleasePlan, person_periods: int | None) -> None:
+    """Refuse persons in unknown numbers of periods (OS202)."""
+    stages = release.typed.stages
+    surveys = [s for s in stages if isinstance(s.claim, Stable) and s.claim.survey is not None]
+    if person_periods is None and (surveys or isinstance(stages[0].metric, IdDistance)):
+        raise SpaceError(
+            "OS202", "stream", expected="`person_periods`: in how many periods a person is, at most",
+            got="persons, whose rows are limited in one table alone",
+            hint="write the number, or `periods` for all of them. No stream remembers persons from "
+            "period to period: of one in more periods the claim hides what any so many of them hold.",
+        )  # fmt: skip
 
 
 class Stream(Closing):
@@ -180,6 +181,8 @@ class Stream(Closing):
         into: the folder of ``stream.private`` (exact sums, as secret as the data) and of the nodes
             (``0001-0004.npz``, releases that anybody may have).
         base: periods of a node, to the power of its level; default the one of least mean variance.
+        person_periods: in how many periods the plan's unit is, at most, with all its rows in each;
+            default one, of plans whose unit is of rows. More of them take more noise (Lemma 1).
         tables: makes tables by name of what ``add`` is given; default as ``apply`` takes them.
         charged: takes the words of what was charged, before a signal can stop the process.
 
@@ -199,14 +202,17 @@ class Stream(Closing):
         into: str | os.PathLike[str],
         *,
         base: int | None = None,
+        person_periods: int | None = None,
         tables: Callable[[Any], Mapping[str, Any]] | None = None,
         charged: Callable[[str], None] = lambda _text: None,
     ) -> None:
         release, periods, base = streamed(plan), python_value(periods), python_value(base)
+        _check_persons(release, person_periods)
+        each = 1 if person_periods is None else python_value(person_periods)
         if base is None:
-            self.tree = best_tree(periods, laplace=is_laplace(release))
+            self.tree = best_tree(periods, laplace=is_laplace(release), person_periods=each)
         else:
-            self.tree = PeriodTree(periods, base)
+            self.tree = PeriodTree(periods, base, each)
         self.plan, self._release, self._tables = plan, release, tables or self._by_name
         assert plan.privacy is not None  # noqa: S101 - its records are private
         d_in = plan.privacy.unit.d_in
@@ -240,12 +246,18 @@ class Stream(Closing):
         return json.dumps(
             {
                 "program": self.plan.program.hash,
-                "tree": [self.tree.periods, self.tree.base],
+                "tree": [self.tree.periods, self.tree.base, *self.each.values()],
                 "noise": {self.noise.record.key: self.noise.record.spec()},
                 "matrices": empty.header["matrices"],
             },
             sort_keys=True,
         )
+
+    @property
+    def each(self) -> dict[str, int]:
+        """Return in how many periods a person is, where it is more than one."""
+        each = self.tree.person_periods
+        return {} if each == 1 else {"person_periods": each}
 
     def _rehearse(self) -> None:
         """Draw one node of no records, before the charge."""
@@ -421,7 +433,7 @@ class Stream(Closing):
             "periods": self.tree.periods,
             "base": self.tree.base,
             "nodes": [list(node) for node in nodes],
-        }
+        } | self.each
         claim = {**claim_about(self.plan, self._release), "stream": stream}
         return Release.of_sketch(self._stages, cells, self._noise_of(len(nodes)), claim)
 

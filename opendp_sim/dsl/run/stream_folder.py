@@ -31,6 +31,7 @@ class _About(Strict):
     values: Plain
     periods: int
     base: int
+    person_periods: int = 1
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ class StreamFolder:
             text = b""
         found = read_strictly(_About, text, lambda came: _no_stream(place, came if text else ""))
         spec = File(os.path.normpath(place / found.spec))
-        return cls(
-            place, spec, plan_file(spec, found.values), PeriodTree(found.periods, found.base)
-        )
+        tree = PeriodTree(found.periods, found.base, found.person_periods)
+        return cls(place, spec, plan_file(spec, found.values), tree)
 
     def open(self, charged: Charged = lambda _text: None) -> Stream:
         """Go on with the stream, charged before if it was begun whole.
@@ -74,7 +74,12 @@ class StreamFolder:
             raise stream_refusal(f"{STORE} in the folder", "none")
         refuse_unbegun(self.plan, str(self.spec))
         return Stream(
-            self.plan, self.tree.periods, self.folder, base=self.tree.base, charged=charged
+            self.plan,
+            self.tree.periods,
+            self.folder,
+            base=self.tree.base,
+            person_periods=self.tree.person_periods,
+            charged=charged,
         )
 
     def plain(self) -> dict[str, Any]:
@@ -91,6 +96,7 @@ class StreamFolder:
             "period": max((named[name] for name in files), default=0),
             "periods": self.tree.periods,
             "base": self.tree.base,
+            "person_periods": self.tree.person_periods,
             "levels": self.tree.levels,
             "error": mean_error(self.tree, laplace=is_laplace(streamed(self.plan))),
             "files": files,
@@ -103,6 +109,7 @@ def begin_stream(
     into: str | os.PathLike[str],
     *,
     base: int | None = None,
+    person_periods: int | None = None,
     charged: Charged = lambda _text: None,
 ) -> Stream:
     """Begin a stream of a spec, named in its folder.
@@ -119,7 +126,7 @@ def begin_stream(
             got="a program written in Python", hint="`sim.stream` takes it.",
         )  # fmt: skip
     refuse_unbegun(plan, plan.path)
-    found = Stream(plan, periods, into, base=base, charged=charged)
+    found = Stream(plan, periods, into, base=base, person_periods=person_periods, charged=charged)
     try:
         write_json(
             File(into) / ABOUT,
@@ -129,7 +136,8 @@ def begin_stream(
                 "values": dict(plan.program.values),
                 "periods": found.tree.periods,
                 "base": found.tree.base,
-            },
+            }
+            | found.each,
         )
     except BaseException:
         found.close()

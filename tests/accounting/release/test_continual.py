@@ -83,7 +83,11 @@ def test_best_base_has_the_least_error_and_beats_a_split_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [(0, 2), (2**16 + 1, 2), (True, 2), (4.0, 2), (4, 1), (4, "2"), (4, None)]
+    "wrong",
+    [
+        *((0, 2), (2**16 + 1, 2), (True, 2), (4.0, 2), (4, 1), (4, "2"), (4, None)),
+        *((4, 2, 0), (4, 2, 5), (4, 2, 2.0), (4, 2, None)),
+    ],
 )
 def test_numbers_that_make_no_tree_are_refused(wrong: tuple[Any, Any]) -> None:
     with pytest.raises(ParameterError, match="OS101"):
@@ -173,6 +177,73 @@ def test_neighbouring_streams_are_as_near_as_the_lemma_states(key: str) -> None:
             assert most == 1.0, "a record of period 1 meets the bound"
 
 
+def person_streams(
+    tree: PeriodTree, moves: Sequence[Cells]
+) -> Iterator[tuple[list[Cells], list[Cells]]]:
+    """Yield all pairs of streams in which one person is in up to `person_periods` periods."""
+    empty = [np.zeros_like(moves[0])] * tree.periods
+    for count in range(1, tree.person_periods + 1):
+        for places in itertools.combinations(range(tree.periods), count):
+            for chosen in itertools.product(moves, repeat=count):
+                other = list(empty)
+                for place, cells in zip(places, chosen, strict=True):
+                    other[place] = cells
+                yield empty, other
+
+
+def farthest(tree: PeriodTree, advance: Advance = advanced) -> dict[str, float]:
+    """Return the largest distance of any pair, in one period's, of integer vectors of two cells."""
+    moves = [np.array(cells) for cells in ((1, 0), (-1, 0), (0, 1))]
+    most = dict.fromkeys(NORMS, 0.0)
+    for one, other in person_streams(tree, moves):
+        pairs = zip(nodes_of(tree, one, advance), nodes_of(tree, other, advance), strict=True)
+        moved = np.abs(np.array([np.subtract(a, b) for a, b in pairs]))
+        found = {"l1": moved.sum(), "l2": np.sqrt((moved**2).sum()), "linf": moved.max()}
+        most = {norm: max(most[norm], float(found[norm])) for norm in NORMS}
+    return most
+
+
+PERSONS = [
+    *(PeriodTree(4, 2, c) for c in (1, 2, 3, 4)),
+    *(PeriodTree(5, 2, c) for c in (2, 3)),
+    *(PeriodTree(6, 3, c) for c in (2, 3)),
+    PeriodTree(3, 4, 3),
+]
+
+
+@pytest.mark.parametrize("tree", PERSONS, ids=str)
+def test_a_person_in_several_periods_is_as_near_as_the_lemma_states(tree: PeriodTree) -> None:
+    """Lemma 1b, by all persons of small streams; met where c is a power of the base."""
+    bound, most = tree.sensitivity(Sensitivity(1, 1, 1, monotone=False)), farthest(tree)
+    for norm in NORMS:
+        assert most[norm] <= bound.bound(norm, 1) * (1 + 1e-12)
+    assert most["l1"] == bound.l1
+    if tree.person_periods in tree.lengths:
+        assert most["l2"] == pytest.approx(bound.bound("l2", 1), rel=1e-12)
+        assert most["linf"] == bound.linf
+
+
+@pytest.mark.parametrize("less", ["levels", "one in all", "mean"])
+def test_smaller_bounds_of_a_person_are_broken(less: str) -> None:
+    """What somebody could have taken for it: one record's, no sums within a node, one level less."""
+    tree = PeriodTree(4, 2, 4)
+    squared = {"levels": 16, "one in all": 3, "mean": tree.sensitivity(ONE).l2_squared - 1}[less]
+    assert farthest(tree)["l2"] ** 2 > squared + 0.5
+
+
+ONE = Sensitivity(1, 1, 1, monotone=False)
+
+
+def test_persons_in_all_periods_take_less_noise_than_so_many_rows() -> None:
+    for periods, base, share in ((64, 2, 0.53), (365, 5, 0.33)):  # as continual.md has it
+        whole = PeriodTree(periods, base, periods).sensitivity(ONE).bound("l2", 1)
+        rows = PeriodTree(periods, base).sensitivity(ONE).bound("l2", 1) * periods
+        assert whole / rows == pytest.approx(share, abs=0.006)
+    for c in range(1, 65):
+        assert PeriodTree(64, 2, c).sensitivity(ONE).bound("l2", 1) <= 7**0.5 * c
+        assert PeriodTree(64, 2, c).sensitivity(ONE).bound("l2", 1) >= 7**0.5
+
+
 def never_ended(tree: PeriodTree, period: int, sums: Cells, cells: Cells) -> Any:
     """Forget to begin a level anew: a record is in every later node of it."""
     ended, _ = advanced(tree, period, sums, cells)
@@ -259,6 +330,7 @@ def test_all_nodes_lose_what_one_release_would(noise: str) -> None:
         PeriodTree(512),
         PeriodTree(64, 5),
         PeriodTree(7, 8),
+        PeriodTree(12, 2, 5),
     ):
         norm = release.bound.norm
         assert norm is not None
@@ -271,15 +343,16 @@ def test_all_nodes_lose_what_one_release_would(noise: str) -> None:
                 else dp.m.make_gaussian(CELLS, dp.l2_distance(T=float), scale)
             )
             plan = claim.privacy_map(one.bound(norm, d_in))
-            levels = dp.c.make_composition([node] * tree.levels)
+            power, once = 1 if noise == "laplace" else 2, release.bound.record.spec()["scale"]
+            each = round(tree.sensitivity(ONE).bound("l1" if power == 1 else "l2", 1) ** power)
+            levels = dp.c.make_composition([node] * each)
             assert made.loss(d_in) == pytest.approx(
                 node.map(made.sensitivity.bound(norm, d_in)), rel=1e-15
             )
             assert made.loss(d_in) == pytest.approx(levels.map(one.bound(norm, d_in)), rel=1e-12)
             assert made.loss(d_in) <= plan == made.of_plan(one, d_in)
             # In exact numbers nothing is lost to rounding: the scale is rounded up.
-            power, once = 1 if noise == "laplace" else 2, release.bound.record.spec()["scale"]
-            assert Fraction(scale) ** power >= Fraction(once) ** power * tree.levels
+            assert Fraction(scale) ** power >= Fraction(once) ** power * each
 
 
 # --- Lemma 4: nodes add up under one claim -----------------------------------------------------------------

@@ -132,6 +132,73 @@ def test_measured_noise_is_as_expected(tmp_path: Path) -> None:
             assert (noise**2).mean() ** 0.5 == pytest.approx(found.deviation(1, t), rel=0.15)
 
 
+# --- persons in several periods -------------------------------------------------------------------------
+
+
+def exact_nodes(folder: Path, tables: list[Any], each: int) -> Iterator[dict[str, Any]]:
+    """Yield released nodes, of a stream whose noise a test left out."""
+    with sim.stream(people(), 4, into=folder, base=2, person_periods=each) as found:
+        for table in tables:
+            found.add(table)
+        for t in range(1, 5):
+            for node in found.tree.ending(t):
+                yield dict(sim.load(found.file(node)).arrays)
+
+
+def people() -> Any:
+    return density(unit="who", max_rows=2)
+
+
+def rows_of(*persons: str) -> dict[str, Any]:
+    """Return five rows of each person, of which two are kept."""
+    return {"x": np.full(5 * len(persons), 0.5), "who": np.repeat(np.array(persons, str), 5)}
+
+
+@pytest.mark.parametrize("where", [(0,), (1, 3), (0, 1), (0, 1, 2), (0, 1, 2, 3)])
+def test_a_person_moves_all_nodes_by_what_the_noise_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: tuple[int, ...]
+) -> None:
+    """Lemma 1b through tables, two rows of a person kept in each; in all periods it is met."""
+    monkeypatch.setattr(NodeNoise, "drawn", lambda _self, exact: exact.copy())
+    without = [rows_of("ann", "bob")] * 4
+    beside = [rows_of(*("ann", "bob", "eve")[: 2 + (t in where)]) for t in range(4)]
+    pairs = zip(
+        exact_nodes(tmp_path / "without", without, len(where)),
+        exact_nodes(tmp_path / "beside", beside, len(where)),
+        strict=True,
+    )
+    moved = sum(
+        float(np.square(np.subtract(other[name], one[name], dtype=np.float64)).sum())
+        for one, other in pairs
+        for name in one
+    )
+    with sim.stream(people(), 4, into=tmp_path / "s", base=2, person_periods=len(where)) as found:
+        bound = found.noise.sensitivity.bound("l2", 1)
+        assert found.noise.loss(1) <= found.noise.of_plan(found._release.typed.sensitivity, 1)
+    assert moved**0.5 <= bound
+    if len(where) in (1, 4) and where[0] == 0:
+        assert moved**0.5 > 0.999 * bound
+
+
+def test_a_streams_persons_stand_in_its_releases_and_folder(tmp_path: Path) -> None:
+    with sim.stream(people(), 4, into=tmp_path, person_periods=3) as found:
+        release = found.add(rows_of("ann"))
+        assert release.header["privacy"]["stream"]["person_periods"] == 3
+        assert release.header["privacy"]["unit"]["of"] == "who"
+        assert "of all 4 together, of whoever is in 3 of them at most" in release._repr_html_()
+    for other in (2, 4):
+        with pytest.raises(BudgetError, match="OS407"):
+            sim.stream(people(), 4, into=tmp_path, base=found.tree.base, person_periods=other)
+    with begun(tmp_path / "rows") as rows:
+        assert "person_periods" not in rows.add(ONE).header["privacy"]["stream"]
+    with begun(tmp_path / "rows") as again:  # stated as it is by default: the same stream
+        assert again.period == 1
+    with sim.stream(density(), 4, into=tmp_path / "rows", base=2, person_periods=1) as same:
+        assert same.period == 1
+    with pytest.raises(ParameterError, match="OS101"):
+        sim.stream(people(), 4, into=tmp_path / "wrong", person_periods=5)
+
+
 # --- one charge, and one noise a node --------------------------------------------------------------------
 
 
