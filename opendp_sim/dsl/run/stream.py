@@ -255,7 +255,7 @@ class Stream(Closing):
 
     @property
     def each(self) -> dict[str, int]:
-        """Return in how many periods a person is, where it is more than one."""
+        """Return a person's most periods, if more than one."""
         each = self.tree.person_periods
         return {} if each == 1 else {"person_periods": each}
 
