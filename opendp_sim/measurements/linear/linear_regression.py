@@ -27,9 +27,9 @@ from opendp_sim.measurements.linear._impl.descent import (
     ROOM,
     Noise,
     Releases,
+    RoundedNoise,
     loss_map,
     mu_squared_of,
-    rounded_noise,
 )
 from opendp_sim.measurements.linear._impl.whitening import moments, moments_norm_squared
 
@@ -122,8 +122,9 @@ class TwoStages:
         steps = [(Fraction(self.gradient_square), self.scale)] * self.steps
         return [(self.moments_square, self.moments_scale), *steps]
 
-    def run(self, rows: NDArray[np.float32], noise: Noise = rounded_noise) -> NDArray[np.int64]:
+    def run(self, rows: NDArray[np.float32], noise: Noise | None = None) -> NDArray[np.int64]:
         """Release the weights, an int64 vector (d,), of scaled rows."""
+        noise = RoundedNoise() if noise is None else noise
         width, bound = self.standard.width, self.standard.norm_squared
         gram = np.zeros((width, width))
         gram[np.triu_indices(width)] = noise(moments(rows), self.moments_scale) / LEVELS**2

@@ -31,7 +31,10 @@ from opendp_sim.measurements.linear._impl.descent import (
 )
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear.linear_model import LinearModel, LinearReader
+from opendp_sim.measurements.noise._impl import samplers
+from opendp_sim.measurements.noise._impl.exact_coins import Bytes, fair_bits
 from opendp_sim.transformations.row_maps.fourier_features import FourierFeatures
+from tests._seeded import stream
 
 WIDE = GridRows(width=70, labels=tuple(range(7)), lower=(-2000,), upper=(2000,))
 FEW = GridRows(width=3, labels=("a", "b"), lower=(-90, 0, 7), upper=(90, 400, 7000))
@@ -218,6 +221,27 @@ def test_the_map_is_opendps_composition(steps: int, whiten: str):
         assert stated == pytest.approx(sum(each), rel=1e-12)
         assert Fraction(2 * stated) >= claim.mu_squared * d_in**2
     assert claim.privacy_map(0) == 0.0
+
+
+def test_noise_drawn_at_once_is_the_samplers_and_given_out_once():
+    """Few cells share a draw: the sampler's own bits in their order, fresh ones when they are used up."""
+    scale, steps, size = 777.5, 2 * descent._TIMES, 6
+    noise, source = descent.RoundedNoise(stream(7)), Bytes(stream(7))
+    found = [noise(np.zeros((3, 2), np.int64), scale).ravel() for _ in range(steps)]
+    for part in np.split(np.concatenate(found), 2):
+        half = descent._TIMES * size
+        words = samplers.rounded_magnitudes(
+            samplers.rounded_plan(Fraction(scale)), half, source
+        ).astype(np.int64)
+        assert np.array_equal(part, np.where(fair_bits(half, source), -words, words))
+    assert len(np.unique(np.concatenate(found))) > steps * size / 2  # no cell of it came twice
+    noise = descent.RoundedNoise(stream(7))
+    few, other, many = (
+        noise(np.zeros(n, np.int64), s) for n, s in ((6, 9.0), (6, 1e6), (9000, 9.0))
+    )
+    assert np.abs(few).max() < 9.0 * 20 < np.abs(other).max()
+    assert np.abs(many).max() < 9.0 * 20
+    assert "secret" in repr(noise)
 
 
 def test_no_records_one_class_and_one_step():

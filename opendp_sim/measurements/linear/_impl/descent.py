@@ -24,6 +24,7 @@ from opendp_sim.core.bridge import plain_measurement
 from opendp_sim.core.device import device_in_use
 from opendp_sim.core.device.device import Device, device_error, warn_of_fault
 from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.randomness import private_bytes
 from opendp_sim.measurements.linear._impl.scaled import GRID_SIDE, ScaledRows
 from opendp_sim.measurements.linear._impl.whitening import (
     WIDEST_TABLE,
@@ -34,7 +35,13 @@ from opendp_sim.measurements.linear._impl.whitening import (
     whitening_of,
 )
 from opendp_sim.measurements.noise._impl.bulk import gaussian_map
-from opendp_sim.measurements.noise._impl.samplers import add_rounded
+from opendp_sim.measurements.noise._impl.exact_coins import Bytes, ByteSource, fair_bits
+from opendp_sim.measurements.noise._impl.samplers import (
+    add_rounded,
+    rounded_magnitudes,
+    rounded_plan,
+    saturating_add,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Residuals of a softmax model, and the sum of their products with rows: integers from integers.
@@ -365,10 +372,37 @@ Noise = Callable[[NDArray[np.int64], float], NDArray[np.int64]]
 """Cells and a scale to noisy cells: the only way from records to anything that is released."""
 
 
-def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-    """Return the cells plus rounded Gaussian noise, exactly; sums beyond int64 saturate."""
-    flat = np.ascontiguousarray(cells).ravel()
-    return add_rounded(flat, [(flat.size, Fraction(scale))]).reshape(cells.shape)
+_TIMES, _TOGETHER = 64, 2**14
+"""Releases that share a draw of noise, and cells of it at most: a draw costs as much as 4,000 cells."""
+
+
+class RoundedNoise:
+    """Add rounded Gaussian noise to cells, exactly; sums beyond int64 saturate.
+
+    Few cells share a draw of many, of which each is given out once. It lives as long as one run.
+    """
+
+    def __init__(self, source: ByteSource = private_bytes) -> None:
+        self._source = Bytes(source)
+        self._left: dict[float, tuple[NDArray[np.uint64], NDArray[np.uint8]]] = {}
+
+    def __repr__(self) -> str:
+        """Nothing of what is drawn."""
+        return "RoundedNoise(secret)"
+
+    def __call__(self, cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        """Return the cells plus noise of this scale."""
+        flat = np.ascontiguousarray(cells).ravel()
+        count, times = flat.size, min(_TIMES, _TOGETHER // max(flat.size, 1))
+        if times < 2:
+            return add_rounded(flat, [(count, Fraction(scale))]).reshape(cells.shape)
+        words, negative = self._left.get(scale, (np.empty(0, np.uint64), np.empty(0, np.uint8)))
+        if count > words.size:
+            plan = rounded_plan(Fraction(scale))
+            words = rounded_magnitudes(plan, times * count, self._source)
+            negative = fair_bits(times * count, self._source)
+        self._left[scale] = words[count:], negative[count:]
+        return saturating_add(flat, words[:count], negative[:count]).reshape(cells.shape)
 
 
 Releases = Sequence[tuple[Fraction, float]]
@@ -504,8 +538,9 @@ class Descent:
             size = count_in(whitening, self.whitening_scale, self.scaled.constant)
         return self.rate(size) * self.scale * float(np.sqrt(np.square(kept).sum()))
 
-    def run(self, seen: ScaledRecords, noise: Noise = rounded_noise) -> NDArray[np.int64]:
+    def run(self, seen: ScaledRecords, noise: Noise | None = None) -> NDArray[np.int64]:
         """Release the weights, after any whitening, as an int64 vector."""
+        noise = RoundedNoise() if noise is None else noise
         rows, size, first = seen.rows, self.size, np.zeros(0, dtype=np.int64)
         if self.whiten:
             cells = noise(moments(rows), self.whitening_scale)
