@@ -14,8 +14,10 @@ from typing import cast
 
 from opendp_sim.core.errors import ParameterError
 
-_WHILE = {-3: 2**25, -1: 2**26, -2: 2**26}
-"""What glibc's ``mallopt`` is told: M_MMAP_THRESHOLD (its highest), M_TRIM_THRESHOLD and M_TOP_PAD."""
+_WHILE = {-3: 2**25, -1: 2**26 + 2**25, -2: 2**26}
+"""What glibc's ``mallopt`` is told: M_MMAP_THRESHOLD (its highest), M_TRIM_THRESHOLD and M_TOP_PAD.
+
+The second is the sum of the others: a heap grows by a block and the pad, all of which it then keeps."""
 _AFTER = {-2: 2**17}
 """The default of M_TOP_PAD."""
 
@@ -66,8 +68,8 @@ class _Kept:
     glibc gives large blocks back to the system, which then hands out every page of the next block anew:
     a quarter of the time of a sum over columns, and more in threads, since pages are one at a time a
     process. So blocks of up to 32 MiB come from its heaps, of which no thread's goes back meanwhile (a
-    heap has 64 MiB, ``M_TOP_PAD`` as many), and of the main one all but 64 MiB (``man mallopt``).
-    Afterwards threads' heaps go back again when they are empty; the other two settings stay, which are
+    heap has 64 MiB, ``M_TOP_PAD`` as many), and of the main one all but 96 MiB (``man mallopt``).
+    Afterwards threads' heaps go back again when they are empty; the other two settings stay, about
     those that glibc comes to by itself once a block of 32 MiB was freed. Other allocators are left as
     they are.
     """
