@@ -48,7 +48,7 @@ from stranger_of_tests import make_noisy
 
 @pytest.mark.opendp_audit
 def test_noisy(assert_not_refuted):
-    assert_not_refuted(make_noisy(), d_in=1, seconds=0.5)
+    assert_not_refuted(make_noisy(), d_in=1, seconds=0.05)
 """
 
 

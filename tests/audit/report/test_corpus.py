@@ -135,7 +135,7 @@ def test_every_twin_is_refuted_deep(twin: Twin, seed: int):
 
 @pytest.mark.few(4)
 @pytest.mark.audit
-@pytest.mark.parametrize("control", some(CONTROLS[::5], 5), ids=lambda c: c.name)
+@pytest.mark.parametrize("control", some(CONTROLS[2::5], 5), ids=lambda c: c.name)
 def test_sound_mechanism_is_not_refuted(control):
     """False-alarm rate 1e-6 each."""
     report = audit(control.make(), control.d_in, CHEAP, seed=2, beta=1e-6, **control.options)
