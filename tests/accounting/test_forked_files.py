@@ -146,7 +146,7 @@ def test_a_fork_of_a_ledger_in_a_database_connects_anew(place, monkeypatch):
         try:
             signal.alarm(120)
             code = 0 if ledger.charge(Charge("zcdp", (0.02,)), {}).seq == 2 else 2
-            gc.collect()
+            gc.collect(1)
         finally:
             os._exit(code)
     go_on.set()
@@ -176,7 +176,7 @@ def test_a_fork_does_not_speak_into_the_connection_of_a_store(place):
                     refused += error.code == "OS407"
             store.close()
             store._db.close()
-            gc.collect()
+            gc.collect(1)
             return refused == 5
 
         assert in_a_fork(spoken) == 0

@@ -348,6 +348,7 @@ def test_the_schema_accepts_every_good_spec(spec, schema):
     assert Draft202012Validator(schema).is_valid(_data(spec.read_text()))
 
 
+@pytest.mark.long  # `test_startup.py` and `test_forks.py` start it too
 def test_the_installed_entry_point_runs():
     code = "from opendp_sim.cli import main; main()"
     done = subprocess.run(

@@ -179,6 +179,7 @@ def test_corpus_refuses_a_doubled_name(tmp_path: Path):
         collect(tmp_path)
 
 
+@pytest.mark.long
 def test_auditor_needs_no_heavy_package():
     code = (
         "import sys, opendp_sim.audit; "
