@@ -265,20 +265,16 @@ def _no_loss(expected: str, got: str) -> BudgetError:
 
 def loss_text(measure: MeasureName, loss: Sequence[float | Fraction]) -> str:
     """Render a loss, rounded up, as ``rho 0.0245`` or ``epsilon 1, delta 1e-06``."""
-    parts = [_as_shown(part) for part in loss]
+    parts = [  # a rational that is a float is shown as it
+        near if isinstance(part, Fraction) and (near := float_up(part)) == part else part
+        for part in loss
+    ]
     if measure == "gdp":
         first = loss[0]
         return f"mu {up_text(sqrt_up(2 * Fraction(first)) if first < math.inf else math.inf)}"
     first_name = "rho" if "zcdp" in measure else "epsilon"
     named = [f"{first_name} {up_text(parts[0])}"]
     return ", ".join(named + [f"delta {up_text(v, 3)}" for v in parts[1:]])
-
-
-def _as_shown(part: float | Fraction) -> float | Fraction:
-    """Return a rational as a float where the two are equal."""
-    if isinstance(part, Fraction) and math.isfinite(near := float_up(part)) and near == part:
-        return near
-    return part
 
 
 @dataclass(frozen=True)

@@ -200,21 +200,6 @@ def statement_digest(certificate: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
 
 
-def _what_came(path: Path, came: str) -> str:
-    """Identify a file that is no certificate."""
-    found = kind_of_file(path)
-    return came if found.name == "certificate" and came else found.said
-
-
-def _what_to_name(path: Path) -> str:
-    found = kind_of_file(path)
-    other = f"; {found.then}" if found.then and found.name != "certificate" else ""
-    return (
-        f"name the file that ends in .certificate.json{other}. Its format is on the page "
-        "`accounting/certificate/certificate.md`."
-    )
-
-
 def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
     """Read a certificate as a record and as plain JSON, for digests.
 
@@ -223,10 +208,14 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
     """
 
     def refusal(came: str) -> ReleaseError:
+        found = kind_of_file(Path(path))
+        own = found.name == "certificate"
+        other = f"; {found.then}" if found.then and not own else ""
         return ReleaseError(
-            "OS701", str(path),
+            "OS701", str(path), got=came if own and came else found.said,
             expected=f"a certificate of format {CERTIFICATE_FORMAT}, as `apply` writes it",
-            got=_what_came(Path(path), came), hint=_what_to_name(Path(path)),
+            hint=f"name the file that ends in .certificate.json{other}. Its format is on the page "
+            "`accounting/certificate/certificate.md`.",
         )  # fmt: skip
 
     try:

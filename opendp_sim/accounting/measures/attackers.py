@@ -104,13 +104,6 @@ class Attacker:
         """Return the records found in 100 at false-positive rate ``rate``."""
         return up_text(min(100.0, 100 * self.power(rate) * (1 - 1e-12)), 3)
 
-    def sentence(self, of: str) -> str:
-        """Return one true sentence about a unit, records or people."""
-        return (
-            f"someone who knows all other {of}, and wrongly names 1 in 100 of the absent, finds at most "
-            f"{self.found(0.01)} in 100 of the present; guessing finds 1"
-        )
-
 
 @lru_cache(maxsize=256)
 def attacker_of(measure: MeasureName, loss: tuple[float, ...], *, exact: bool = False) -> Attacker:

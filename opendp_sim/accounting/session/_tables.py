@@ -121,12 +121,6 @@ def read_replay(store: sqlite3.Connection, place: int) -> tuple[bytes, Payload] 
     return None if found is None else _replay_of(found[0])[1:]
 
 
-def replay_payload(key: bytes, question: bytes, answer: Payload) -> Payload:
-    """Return what is kept beside an answer, for retries of its key."""
-    marks = {"key": np.frombuffer(key, np.uint8), "question": np.frombuffer(question, np.uint8)}
-    return {**marks, **answer}
-
-
 def _replay_of(blob: bytes) -> tuple[bytes, bytes, Payload]:
     answer = dict(unpacked_arrays(blob))
     key, question = (np.asarray(answer.pop(name, 0)) for name in ("key", "question"))

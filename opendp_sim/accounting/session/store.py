@@ -41,7 +41,6 @@ from opendp_sim.accounting.session._tables import (
     read_keys,
     read_purses,
     read_replay,
-    replay_payload,
     stored_entry,
     write_about,
     write_entry,
@@ -278,7 +277,8 @@ class SessionStore(SessionHistory, Closing):
         self._check_place()
         if not self._waiting:  # nothing was charged
             return
-        payload = replay_payload(key, question, answer)
+        marks = {"key": key, "question": question}
+        payload = {n: np.frombuffer(mark, np.uint8) for n, mark in marks.items()} | dict(answer)
         self._waiting.append(stored_entry(chain.REPLAY, payload, (b"", b""), None))
         self._write()
         if self._keys is not None and self._meant is not None:

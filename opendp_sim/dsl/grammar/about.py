@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from opendp_sim.dsl.grammar.section import Section, word
 
 FORM = ("owner", "author", "purpose", "recipients", "date", "expires")
 """What a page asks for: printed where the spec says it, and said to be missing where it does not."""
-_LONGEST = 500
+
+
+def _text(about: str) -> Any:
+    return word(about, None, min_length=1, max_length=500)
 
 
 class Provenance(Section):
@@ -25,24 +28,14 @@ class Provenance(Section):
 #   purpose: ???                          # what the results are for
 #   expires: ???                          # also title, author, recipients, date
 """
-    title: str | None = word("What the page is called.", None, min_length=1, max_length=_LONGEST)
-    owner: str | None = word("Who answers for the data.", None, min_length=1, max_length=_LONGEST)
-    author: str | None = word("Who wrote this program.", None, min_length=1, max_length=_LONGEST)
-    purpose: str | None = word("What the results are for.", None, min_length=1, max_length=_LONGEST)
-    recipients: str | None = word("Who gets the results.", None, min_length=1, max_length=_LONGEST)
-    date: str | None = word(
-        "When this was written, as text.", None, min_length=1, max_length=_LONGEST
-    )
-    expires: str | None = word(
-        "Until when the results may be used, as text.", None, min_length=1, max_length=_LONGEST
-    )
-
-    bounds: str | None = word(
-        "Who states the bounds of the columns, and where they are public.",
-        None,
-        min_length=1,
-        max_length=_LONGEST,
-    )
+    title: str | None = _text("What the page is called.")
+    owner: str | None = _text("Who answers for the data.")
+    author: str | None = _text("Who wrote this program.")
+    purpose: str | None = _text("What the results are for.")
+    recipients: str | None = _text("Who gets the results.")
+    date: str | None = _text("When this was written, as text.")
+    expires: str | None = _text("Until when the results may be used, as text.")
+    bounds: str | None = _text("Who states the bounds of the columns, and where they are public.")
 
     def said(self) -> Iterator[tuple[str, str]]:
         """Yield the given words with their texts, in a page's order."""

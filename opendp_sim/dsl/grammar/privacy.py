@@ -12,7 +12,11 @@ from opendp_sim.dsl.grammar.parse import read_words
 from opendp_sim.dsl.grammar.section import Refusal, Section, word
 from opendp_sim.dsl.text.diagnostic import Notes, Path, suggest
 
-_COUNT = Refusal("a unit hides at least one record", "1 is usual; at most 1,000,000.", code="OS401")
+
+def _count(about: str) -> Any:
+    return word(about, None, ge=1, le=10**6, refusal=Refusal(
+        "a unit hides at least one record", "1 is usual; at most 1,000,000.", code="OS401",
+    ))  # fmt: skip
 
 
 class Unit(Section):
@@ -25,16 +29,8 @@ class Unit(Section):
         "a unit is `add_remove` or `replace`", "write {add_remove: 1, of: row}.", code="OS305",
         label="neither, or both",
     ))  # fmt: skip
-    add_remove: int | None = word(
-        "How many are added or removed.", None, ge=1, le=10**6, refusal=_COUNT
-    )
-    replace: int | None = word(
-        "How many are replaced: each is removed and another added.",
-        None,
-        ge=1,
-        le=10**6,
-        refusal=_COUNT,
-    )
+    add_remove: int | None = _count("How many are added or removed.")
+    replace: int | None = _count("How many are replaced: each is removed and another added.")
     of: str = word(
         "`row`, or the column that names a person with all records.", "row", min_length=1
     )

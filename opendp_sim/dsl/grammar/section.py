@@ -98,11 +98,9 @@ class _About:
     spelled: str | None = None
     formerly: tuple[str, ...] = ()
     refusal: Refusal | None = None
-    schema: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, schema: Schema) -> None:
-        """Add to the JSON Schema, as pydantic asks of an extra."""
-        schema.update(self.schema)
+        """Add nothing to the JSON Schema, where pydantic calls an extra."""
 
 
 def word(
@@ -112,7 +110,6 @@ def word(
     spelled: str | None = None,
     formerly: tuple[str, ...] = (),
     refusal: Refusal | None = None,
-    schema: Schema | None = None,
     **bounds: Any,
 ) -> Any:
     """Declare a word.
@@ -123,10 +120,9 @@ def word(
         spelled: the word, where Python needs another name.
         formerly: older spellings, which still read.
         refusal: what is said of a value of the right type that ``bounds`` refuse.
-        schema: what the JSON Schema says beside the type.
         bounds: pydantic's constraints.
     """
-    about: Any = _About(spelled, formerly, refusal, tuple((schema or {}).items()))
+    about: Any = _About(spelled, formerly, refusal)
     return Field(default, description=text, json_schema_extra=about, **bounds)
 
 

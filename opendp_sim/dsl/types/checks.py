@@ -53,16 +53,11 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
     """Compare what the author wrote with what the types say."""
     path: Path = ("flow", typed.name, "expect")
     if expect.stability is not None and expect.stability < typed.stability:
-        _too_small(
-            typed,
-            notes,
-            (*path, "stability"),
-            repr_text(expect.stability, 60),
-            str(typed.stability),
-            f"write `stability: {typed.stability}`",
-            f"this makes the stability {typed.stability}",
-            _least_stable(typed),
-        )
+        claims = [stage.claim for stage in typed.stages]
+        each = [claim.stability if isinstance(claim, Stable) else 1 for claim in claims]
+        worst = each.index(max(each)) if each else 0
+        claimed, derived = repr_text(expect.stability, 60), str(typed.stability)
+        _too_small(typed, notes, (*path, "stability"), claimed, derived, "stability", worst)
     if not expect.claimed:
         return
     if typed.sensitivity is None:
@@ -88,17 +83,8 @@ def _norms(
             exact: Fraction = getattr(sensitivity, norm)
             short, derived = Fraction(claimed) < exact, float_up(exact)
         if short:
-            shown = up_text(derived)
-            _too_small(
-                typed,
-                notes,
-                (*path, "sensitivity", norm),
-                number_text(claimed),
-                shown,
-                f"write `{norm}: {shown}`",
-                f"this makes the {_NORMS[norm]} distance {shown}",
-                len(typed.places) - 1,
-            )
+            where, what = (*path, "sensitivity", norm), f"{_NORMS[norm]} distance"
+            _too_small(typed, notes, where, number_text(claimed), up_text(derived), what)
 
 
 def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -> None:
@@ -109,34 +95,16 @@ def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -
                         (*path, "sensitivity", name),
                         label=f"its metric is {norm}", help=f"expect `{norm}` instead.")  # fmt: skip
         elif claimed < typed.stability:
-            _too_small(
-                typed,
-                notes,
-                (*path, "sensitivity", name),
-                number_text(claimed),
-                str(typed.stability),
-                f"write `{norm}: {typed.stability}`",
-                f"this makes the {_NORMS[norm]} distance {typed.stability}",
-                len(typed.places) - 1,
-            )
+            where, what = (*path, "sensitivity", name), f"{_NORMS[norm]} distance"
+            _too_small(typed, notes, where, number_text(claimed), str(typed.stability), what)
 
 
 def _too_small(
-    typed: Typed,
-    notes: Notes,
-    path: Path,
-    claimed: str,
-    derived: str,
-    advice: str,
-    why: str,
-    step: int,
+    typed: Typed, notes: Notes, path: Path, claimed: str, derived: str, what: str, step: int = -1
 ) -> None:
+    """Report a bound above the claimed one, and the step that makes it."""
+    why = f"this makes the {what} {derived}"
     causes = (Cause(typed.places[step], why),) if typed.places else ()
     notes.error("OS301", f"stage `{typed.name}` is less stable than it claims", path,
-                label=f"claimed {claimed}, derived {derived}", help=advice, causes=causes)  # fmt: skip
-
-
-def _least_stable(typed: Typed) -> int:
-    claims = [stage.claim for stage in typed.stages]
-    worst = [claim.stability if isinstance(claim, Stable) else 1 for claim in claims]
-    return worst.index(max(worst)) if worst else 0
+                label=f"claimed {claimed}, derived {derived}",
+                help=f"write `{path[-1]}: {derived}`", causes=causes)  # fmt: skip

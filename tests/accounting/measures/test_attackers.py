@@ -78,13 +78,13 @@ def test_no_claim_is_no_bound():
         assert Attacker(measure, (1e6,)).power(0.01) == pytest.approx(1.0)
 
 
-def test_the_sentence_rounds_up():
+def test_what_is_found_is_rounded_up():
     for mu in np.geomspace(0.01, 8, 30):
         attacker = Attacker("gdp", (mu**2 / 2,))
-        shown = float(attacker.sentence("records").split("at most ")[1].split(" ")[0])
+        shown = float(attacker.found(0.01))
         assert 100 * attacker.power(0.01) <= shown * (1 + 1e-9)
         assert shown <= 100 * attacker.power(0.01) * 1.01
-    assert "at most 1 in 100" in Attacker("gdp", (0.0,)).sentence("people")
+    assert Attacker("gdp", (0.0,)).found(0.01) == "1"
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0, 12.0, 800.0])
@@ -98,12 +98,6 @@ def test_a_guess_at_even_odds_is_told_rounded_up(measure, epsilon):
         assert true == pytest.approx(100 * special.expit(epsilon), rel=1e-9)
     if epsilon == 0 and measure != "approx":
         assert attacker.right == "50"
-
-
-def test_a_sentence_names_the_unit():
-    one = Attacker("gdp", (0.1,))
-    assert "knows all other people" in one.sentence("people")
-    assert "knows all other records" in one.sentence("records")
 
 
 def test_the_words_of_epsilon_are_those_of_the_scale():
