@@ -102,7 +102,7 @@ def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -
 def _too_small(
     typed: Typed, notes: Notes, path: Path, claimed: str, derived: str, what: str, step: int = -1
 ) -> None:
-    """Report a bound above the claimed one, and the step that makes it."""
+    """Report a bound above the claimed one, and its step."""
     why = f"this makes the {what} {derived}"
     causes = (Cause(typed.places[step], why),) if typed.places else ()
     notes.error("OS301", f"stage `{typed.name}` is less stable than it claims", path,
