@@ -30,7 +30,7 @@ from opendp_sim.accounting.certificate.check_certificate import (
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.run.certificate import signed_certificate, statement
+from opendp_sim.dsl.run.certificate import derived_statement, signed_certificate, statement
 from opendp_sim.transformations.sketches.kernels.fourier_sketch import FourierSketch
 from tests._plans import planned
 from tests._small import write_small
@@ -66,7 +66,9 @@ def written(spec: str, output: str | None = None) -> str:
         "sha256": hashlib.sha256(DATA).hexdigest(),
         "bytes": len(DATA),
     }
-    stated = statement(plan, name, about, time="2026-01-01T00:00:00+00:00", ledger=None)
+    stated = statement(
+        plan, derived_statement(plan, name), about, time="2026-01-01T00:00:00+00:00", ledger=None
+    )
     return json.dumps(signed_certificate(stated, None, None), indent=1)
 
 
@@ -393,7 +395,13 @@ def test_public_outputs_defaults_and_thresholds_of_an_honest_program_are_derived
             "sha256": hashlib.sha256(DATA).hexdigest(),
             "bytes": len(DATA),
         }
-        stated = statement(plan, name, about, time="2026-01-01T00:00:00+00:00", ledger=None)
+        stated = statement(
+            plan,
+            derived_statement(plan, name),
+            about,
+            time="2026-01-01T00:00:00+00:00",
+            ledger=None,
+        )
         text = json.dumps(signed_certificate(stated, None, None))
         found = check_certificate(placed(tmp_path, text))
         assert not found.gaps
