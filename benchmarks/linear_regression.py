@@ -22,7 +22,7 @@ from opendp_sim.core.arithmetic.least_squares import CentredSums
 from opendp_sim.core.arithmetic.rounding import sqrt_up
 from opendp_sim.domains.rows import GridRows
 from opendp_sim.domains.standard import LEVELS, Standard
-from opendp_sim.measurements.linear._impl.descent import rounded_noise
+from opendp_sim.measurements.linear._impl.descent import RoundedNoise
 from opendp_sim.measurements.linear._impl.whitening import moments, moments_norm_squared
 from opendp_sim.measurements.linear.linear_regression import UNIT, TwoStages, scaled_rows
 
@@ -62,7 +62,7 @@ def lines(stages: TwoStages, rows: np.ndarray) -> dict[str, np.ndarray]:
     square = moments_norm_squared(stages.standard.norm_squared)
     scale = sqrt_up(square / (2 * Fraction(stages.rho)))
     gram = np.zeros((rows.shape[1],) * 2)
-    gram[np.triu_indices(len(gram))] = rounded_noise(moments(rows), scale) / LEVELS**2
+    gram[np.triu_indices(len(gram))] = RoundedNoise()(moments(rows), scale) / LEVELS**2
     gram += np.triu(gram, 1).T
     one = CentredSums.of(gram, stages.target, scale / LEVELS**2).fit()
     return {"not clipped": one, "one stage": one, "two stages": stages.run(rows) * UNIT}
