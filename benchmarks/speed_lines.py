@@ -77,8 +77,9 @@ ABOUT = {
     "top items of 3,000,000 votes": (
         "one sort of the items",
         (
-            "A sort takes 3.5 ns an item with AVX-512. The run's fixed cost alone is two sorts; the gate "
-            "looks at each cell for its kind, range and key before it is counted."
+            "A sort takes 3.5 ns an item where numpy's AVX-512 code is quick, and 25 ns where it is not. OpenDP's own "
+            "Gaussian noise, which fewer than 10,000 cells get, takes 12 us a key, in the rehearsal too: with 500 keys "
+            "12 of the run's 50 ms. The gate looks at each cell for its kind, range and key before it is counted."
         ),
     ),
     "plan of a text": (
