@@ -86,7 +86,7 @@ def claim_sentence(privacy: Mapping[str, Any]) -> str:
     if isinstance(unit, Mapping):
         parts.append(f"for {who(unit)}")
     if "stream" in privacy:
-        parts.append(f"in all {privacy['stream']['periods']} periods together")
+        parts.append(_periods_of_a_unit(privacy))
     return " ".join(part for part in parts if part) or "no claim is stated"
 
 
@@ -284,9 +284,19 @@ def _stream_statements(privacy: Mapping[str, Any]) -> tuple[Statement, ...]:
     value = _periods_text(nodes)
     noises = "1 noise" if len(nodes) == 1 else f"{len(nodes)} noises"
     each = stream.get("person_periods", 1)
-    of = f", of whoever is in {each} of them at most" if each > 1 else ""
+    several = each > 1 or not ProtectedUnit.read(privacy["unit"]).by_row
+    of = f", of whoever is in {each} of them at most" if several else ""
     line = f"{value} of {periods}, with {noises}; the cost is that of all {periods} together{of}"
     return (Statement("periods", value, line),)
+
+
+def _periods_of_a_unit(privacy: Mapping[str, Any]) -> str:
+    """Return the periods of a stream that a unit may be in."""
+    stream, by_row = privacy["stream"], privacy.get("unit", {}).get("of", "row") == "row"
+    each, periods = stream.get("person_periods", 1), stream["periods"]
+    if each == periods or (by_row and each == 1):
+        return f"in all {periods} periods together"
+    return f"in {each} of {periods} periods at most"
 
 
 def _periods_text(nodes: Sequence[Sequence[int]]) -> str:

@@ -83,7 +83,7 @@ def kernel_steps(
 
 def check_points(points: Any) -> None:
     """Refuse another word than those of ``points`` (OS101)."""
-    if points not in POINTS:
+    if not isinstance(points, str) or points not in POINTS:
         raise ParameterError(
             "OS101", "points", expected=f"one of {', '.join(POINTS)}", got=scalar_text(points, 30),
             hint='points="none" saves the twentieth of the budget that their start takes.',

@@ -195,7 +195,8 @@ def stream(
             and released nodes beside it.
         base: of the tree; default the one of least error. 2 is the binary tree.
         person_periods: in how many periods a person is, at most, with all rows of the plan's unit in
-            each; ``periods`` for any number. To be stated where the unit is a person; else one.
+            each. Nothing checks it, and who is in more is less protected: ``periods`` holds whatever
+            anybody does. To be stated where the unit is a person; else one.
 
     Returns:
         the stream, which is closed at the end of its block and opened again by the same call.

@@ -53,7 +53,10 @@ def stream_new(
     ] = None,
     person_periods: Annotated[
         int | None,
-        typer.Option(min=1, help="In how many of them a person is, at most; default one, of rows."),
+        typer.Option(
+            min=1,
+            help="In how many of them a person is, at most, which nothing checks; default one, of rows.",
+        ),
     ] = None,
     param: Params = None,
     json_: AsJson = False,
@@ -165,7 +168,7 @@ def _say_status(found: StreamFolder, *, json_: bool) -> None:
     say(f"stream    {found.folder}, of {told['spec']}")
     say(f"period    {told['period']} of {told['periods']}")
     if told["person_periods"] > 1:
-        say(f"persons   in {told['person_periods']} periods at most")
+        say(f"persons   in {told['person_periods']} periods at most, which nothing checks")
     say(
         f"error     noise of periods 1 to t is {told['error']:.3g} times one release's, as a root mean "
         f"square ({plural(told['levels'], 'level')}, base {told['base']})"

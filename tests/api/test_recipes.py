@@ -101,6 +101,8 @@ def test_points_are_grown_from_four_columns_on_and_their_share_is_planned():
         assert "moments: true" not in plan.to_yaml()
     with pytest.raises(ParameterError, match="OS101 points"):
         planned("abcd", points="public")
+    with pytest.raises(ParameterError, match="OS101 points"):
+        planned("abcd", points=np.array(["auto", "none"]))
     kinds = {"label": "kind", "bandwidth": 0.1}
     by_class = sim.classes(dict.fromkeys("abcd", (0, 1)), keys=["a", "b"], **kinds).plan.to_yaml()
     assert "moments: true" in by_class

@@ -213,6 +213,8 @@ def test_points_are_grown_as_by_the_recipe(made):
     assert not moments(measure="pure", delta=None)
     with pytest.raises(face.EstimatorRefused, match="OS101 points"):
         moments(points="public")
+    with pytest.raises(face.EstimatorRefused, match="OS101 points"):
+        DPKernelDensity(bounds=(0, 1), engine="race", points="public").fit(np.zeros((9, 4)))
 
 
 def test_an_estimator_answers_with_grown_points():

@@ -182,7 +182,8 @@ class Stream(Closing):
             (``0001-0004.npz``, releases that anybody may have).
         base: periods of a node, to the power of its level; default the one of least mean variance.
         person_periods: in how many periods the plan's unit is, at most, with all its rows in each;
-            default one, of plans whose unit is of rows. More of them take more noise (Lemma 1).
+            default one, of plans whose unit is of rows. More of them take more noise (Lemma 1b). It
+            is taken on trust.
         tables: makes tables by name of what ``add`` is given; default as ``apply`` takes them.
         charged: takes the words of what was charged, before a signal can stop the process.
 

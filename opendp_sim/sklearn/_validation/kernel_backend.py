@@ -31,7 +31,8 @@ def kernel_step(
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
-    points = "none" if engine == "race" else choice("points", est.points, POINTS)
+    points = choice("points", est.points, POINTS)
+    points = "none" if engine == "race" else points
     count, grown = _components(est, box, bandwidth * math.sqrt(2.0), points, noise)
     seed = seed_of(est.random_state)
     if engine == "race":

@@ -186,9 +186,17 @@ def test_a_streams_persons_stand_in_its_releases_and_folder(tmp_path: Path) -> N
         assert release.header["privacy"]["stream"]["person_periods"] == 3
         assert release.header["privacy"]["unit"]["of"] == "who"
         assert "of all 4 together, of whoever is in 3 of them at most" in release._repr_html_()
+    assert release.claim.endswith(
+        "for all rows of one `who` added or removed in 3 of 4 periods at most"
+    )
     for other in (2, 4):
         with pytest.raises(BudgetError, match="OS407"):
             sim.stream(people(), 4, into=tmp_path, base=found.tree.base, person_periods=other)
+    for each, told in ((1, "in 1 of 4 periods at most"), (4, "in all 4 periods together")):
+        with sim.stream(people(), 4, into=tmp_path / str(each), person_periods=each) as found:
+            release = found.add(rows_of("ann"))
+            assert release.claim.endswith(told)
+            assert f"of whoever is in {each} of them at most" in release._repr_html_()
     with begun(tmp_path / "rows") as rows:
         assert "person_periods" not in rows.add(ONE).header["privacy"]["stream"]
     with begun(tmp_path / "rows") as again:  # stated as it is by default: the same stream
