@@ -37,11 +37,16 @@ from opendp_sim.audit import Effort, audit  # noqa: E402
 from opendp_sim.audit.checks.stability import Coupling  # noqa: E402
 from opendp_sim.audit.findings import LayerResult  # noqa: E402
 from opendp_sim.audit.seeds.constants import Mined  # noqa: E402
+from tests.audit.checks.test_strassen import repeated  # noqa: E402
 from tests.audit.corpus import programs  # noqa: E402
 from tests.audit.instrument.test_decompose_chain import BROKEN  # noqa: E402
+from tests.audit.instrument.test_reset_state import of_module  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 from tests.audit.opaque.kit import Pair  # noqa: E402
+from tests.audit.outputs.test_reading import Service  # noqa: E402
+from tests.audit.report.test_counterexample import _measurement  # noqa: E402
 from tests.audit.test_conversations import SERVICES  # noqa: E402
+from tests.audit.twins.twins_stand_ins import TWINS  # noqa: E402
 
 FIGURE = "audit/ablation"
 NEEDED = Path(__file__).with_name("results") / "audit" / "ablation_programs.json"
@@ -127,22 +132,31 @@ PARTS: dict[str, Part] = {
 
 
 def known_programs() -> dict[str, Pair]:
-    """Return the corpus, and broken programs of the tests of queryables and chains."""
-    services = (
-        Pair(f"service/{make.__name__}", "", partial(_service, make, option), 1, "", "")
-        for make, option in SERVICES
+    """Return the corpus, and broken programs of the tests of single parts."""
+    made: dict[str, Callable[[bool], Any]] = {
+        **{
+            f"service/{make.__name__}": partial(_service, make, option) for make, option in SERVICES
+        },
+        **{f"chain/{name}": partial(_made, made) for name, made in BROKEN.items()},
+        "first call/of_module": partial(_made, partial(_measurement, of_module)),
+        "object/service": partial(_made, partial(_measurement, Service)),
+        "coupling/repeated": partial(_made, repeated),
+    }
+    single = (Pair(name, "", make, 1, "", "") for name, make in made.items())
+    twins = (
+        Pair(f"twin/{one.name}", "", partial(_made, one.make), one.d_in, "", "", one.options)
+        for one in TWINS
     )
-    chains = (Pair(f"chain/{name}", "", partial(_chain, name), 1, "", "") for name in BROKEN)
-    return {pair.name: pair for pair in (*PAIRS, *programs(), *services, *chains)}
+    return {pair.name: pair for pair in (*PAIRS, *programs(), *single, *twins)}
 
 
 def _service(make: Callable[..., Any], option: str, broken: bool) -> Any:
     return make(**{option: broken})
 
 
-def _chain(name: str, broken: bool) -> Any:
+def _made(make: Callable[[], Any], broken: bool) -> Any:
     assert broken
-    return BROKEN[name]()
+    return make()
 
 
 @contextmanager
