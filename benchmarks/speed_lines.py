@@ -92,7 +92,7 @@ ABOUT = {
     "apply of 1,000 rows": (
         _LOOP,
         (
-            "A rehearsal on an empty table, two drawn releases, a certificate, and 18 synchronised writes: "
+            "A rehearsal on an empty table, two drawn releases, a certificate, and 16 synchronised writes: "
             "each is a promise of the run, none depends on the rows."
         ),
     ),
