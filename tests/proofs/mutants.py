@@ -378,16 +378,16 @@ MUTANTS = [
     Mutant(
         "store: an entry is kept exactly where COMMIT was",
         "session_store",
-        "accounting/session/store.py",
-        'self._db.execute("COMMIT")',
-        'self._db.execute("ROLLBACK")',
+        "accounting/ledger/_durable.py",
+        'yield\n        connection.execute("COMMIT")',
+        'yield\n        connection.execute("ROLLBACK")',
     ),
     Mutant(
         "store: nothing leaves after a failure",
         "session_store",
         "accounting/session/store.py",
-        "            self._since = since\n            return\n        raise refusal",
-        "            self._since = since",
+        "        with refusing(unusable, *FAILURES):\n            self._commit(entries)",
+        "        try:\n            self._commit(entries)\n        except FAILURES:\n            pass",
     ),
     Mutant(
         "store: the purses after an opening",
