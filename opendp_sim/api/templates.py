@@ -220,8 +220,6 @@ _NO_NUMBER = (
     *("comment", "text", "email", "phone", "note", "url", "is", "has"),
 )
 """Words of names of columns that hold no numbers to compute with."""
-_PARTICIPLE = re.compile(r"[a-z]{2,}[^aeou]ed")
-"""`visited`, `created`: a date, or yes and no; `speed` and `seed` are numbers."""
 _SIMPLE = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z_]\w*", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 _OF_VECTOR = re.compile(r"(.+)\[(\d+)\]")
@@ -255,9 +253,7 @@ class _Roles:
 
         person, item, label = taken(_PERSON), taken(_ITEM), taken(_CLASS)
         target = taken(_TARGET)
-        others = tuple(
-            n for n in left if _words(n) & set(_NO_NUMBER) or _PARTICIPLE.fullmatch(n.lower())
-        )
+        others = tuple(n for n in left if _words(n) & set(_NO_NUMBER))
         features = _folded([n for n in left if n not in others]) + ([target] if target else [])
         return cls(tuple(features), person, label, item, target, others)
 

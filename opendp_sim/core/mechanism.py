@@ -132,8 +132,8 @@ class _Record(BaseModel):
         JSON keeps no mark: read it by ``from_spec``, whose record a builder takes as it is.
         """
         found = _marked(self.model_dump(mode="json"))
-        for name, info in type(self).model_fields.items():
-            if LATER in info.metadata and getattr(self, name) == info.default:
+        for name, default in _later(type(self)):
+            if getattr(self, name) == default:
                 del found[name]
         return found
 
@@ -141,6 +141,13 @@ class _Record(BaseModel):
     def from_spec(cls, params: dict[str, Any]) -> Any:
         """Build a record from ``spec()``, of a JSON file too."""
         return cls(**params)
+
+
+@cache
+def _later(cls: type[_Record]) -> list[tuple[str, Any]]:
+    """Return the names and defaults of a record's ``LATER`` parameters."""
+    fields = cls.model_fields.items()
+    return [(name, info.default) for name, info in fields if LATER in info.metadata]
 
 
 class CanonicalBandwidth(float):

@@ -163,11 +163,10 @@ def test_names_of_a_parquet_file_are_public_as_a_header_is(tmp_path):
 
 
 def test_dates_and_yes_or_no_are_no_numbers():
-    """`visited` was a float64 with bounds to fill in."""
-    names = ("speed", "visited", "has_car", "hundreds", "seed")
+    names = ("speed", "is_open", "has_car", "earned", "seed")
     text = recipe_text("density", "t.csv", "", Header("csv", names))
-    assert "features: [speed, hundreds, seed]" in text
-    assert "# visited: ???" in text
+    assert "features: [speed, earned, seed]" in text
+    assert "# is_open: ???" in text
     assert "# has_car: ???" in text
 
 
