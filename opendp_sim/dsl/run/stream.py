@@ -156,11 +156,19 @@ def streamed(plan: Plan) -> ReleasePlan:
     return found[0]
 
 
-def _check_persons(release: ReleasePlan, person_periods: int | None) -> None:
+def _check_persons(release: ReleasePlan, periods: int, person_periods: int | None) -> None:
     """Refuse persons in unknown numbers of periods (OS202)."""
     stages = release.typed.stages
     surveys = [s for s in stages if isinstance(s.claim, Stable) and s.claim.survey is not None]
-    if person_periods is None and (surveys or isinstance(stages[0].metric, IdDistance)):
+    if not (surveys or isinstance(stages[0].metric, IdDistance)):
+        return
+    if person_periods not in (None, periods) and release.typed.entry.ledger is not None:
+        raise SpaceError(
+            "OS202", "stream", expected=f"person_periods={periods}, all of them", got=person_periods,
+            hint="a ledger counts what protects whole persons. Take all periods, or a unit of rows "
+            "(`{add_remove: m, of: row}`: the most rows of a person in all of them), or no ledger.",
+        )  # fmt: skip
+    if person_periods is None:
         raise SpaceError(
             "OS202", "stream", expected="`person_periods`: in how many periods a person is, at most",
             got="persons, whose rows are limited in one table alone",
@@ -208,8 +216,9 @@ class Stream(Closing):
         charged: Callable[[str], None] = lambda _text: None,
     ) -> None:
         release, periods, base = streamed(plan), python_value(periods), python_value(base)
-        _check_persons(release, person_periods)
-        each = 1 if person_periods is None else python_value(person_periods)
+        person_periods = python_value(person_periods)
+        _check_persons(release, periods, person_periods)
+        each = 1 if person_periods is None else person_periods
         if base is None:
             self.tree = best_tree(periods, laplace=is_laplace(release), person_periods=each)
         else:

@@ -207,6 +207,18 @@ def test_a_streams_persons_stand_in_its_releases_and_folder(tmp_path: Path) -> N
         sim.stream(people(), 4, into=tmp_path / "wrong", person_periods=5)
 
 
+def test_a_ledger_counts_whole_persons(tmp_path: Path) -> None:
+    """In fewer periods than all a person's whole stream would cost more than the ledger states."""
+    ledger = tmp_path / "l"
+    plan = density(unit="who", max_rows=2, ledger=str(ledger))
+    for each in (1, 3):
+        with pytest.raises(SpaceError, match=r"OS202 stream.*person_periods=4"):
+            sim.stream(plan, 4, into=tmp_path / str(each), person_periods=each)
+    assert not ledger.exists()
+    with sim.stream(plan, 4, into=tmp_path / "all", person_periods=4):
+        assert charged(ledger)[0] == ["reserve", "charge"]
+
+
 # --- one charge, and one noise a node --------------------------------------------------------------------
 
 
