@@ -17,6 +17,7 @@ from opendp_sim.dsl.plan.kernel_choice import (
     frequencies_and_moments,
     gaussian_kernel_step,
     noise_in_records,
+    with_moments,
 )
 
 
@@ -66,7 +67,7 @@ def kernel_steps(
         reach = [length / (h * math.sqrt(2.0)) for length in ranges]
         count, grown = frequencies_and_moments(points, reach, size, noise, pure=pure)
     else:
-        count, grown = goal(error, size), False
+        count, grown = goal(error, size), with_moments(points, len(columns), pure=True)
     step, _ = gaussian_kernel_step(
         h,
         len(columns),

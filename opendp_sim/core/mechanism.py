@@ -133,7 +133,7 @@ class _Record(BaseModel):
         """
         found = _marked(self.model_dump(mode="json"))
         for name, default in _later(type(self)):
-            if getattr(self, name) == default:
+            if repr(getattr(self, name)) == repr(default):  # -0.0 is another number
                 del found[name]
         return found
 

@@ -103,6 +103,9 @@ def test_points_are_grown_from_four_columns_on_and_their_share_is_planned():
         planned("abcd", points="public")
     with pytest.raises(ParameterError, match="OS101 points"):
         planned("abcd", points=np.array(["auto", "none"]))
+    for words in ({"measure": "pure"}, {"size": 1000, "error": 200}):
+        with pytest.raises(ParameterError, match="OS102 points"):
+            planned("abcd", points="grown", **words)
     kinds = {"label": "kind", "bandwidth": 0.1}
     by_class = sim.classes(dict.fromkeys("abcd", (0, 1)), keys=["a", "b"], **kinds).plan.to_yaml()
     assert "moments: true" in by_class

@@ -215,6 +215,9 @@ def test_points_are_grown_as_by_the_recipe(made):
         moments(points="public")
     with pytest.raises(face.EstimatorRefused, match="OS101 points"):
         DPKernelDensity(bounds=(0, 1), engine="race", points="public").fit(np.zeros((9, 4)))
+    for words in ({"engine": "race"}, {"engine": "gauss_transform"}, {"measure": "pure"}):
+        with pytest.raises(face.EstimatorRefused, match="OS101 points"):
+            moments(columns=2, points="grown", delta=None if "measure" in words else 1e-6, **words)
 
 
 def test_an_estimator_answers_with_grown_points():

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from opendp_sim.accounting.budget import Limit
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
 from opendp_sim.core.arithmetic.plain_numbers import python_value
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.transformations.sketches.kernels._impl.lattice import fit_lattice
 
 KernelSketch = Literal["fourier", "gauss_transform"]
@@ -132,8 +132,14 @@ def with_moments(points: str, width: int, *, pure: bool, sampled: bool = False) 
     """Return whether a sketch has the moments that points are grown from.
 
     ``auto`` has them in 4 to 64 columns, and in fewer where a narrow kernel is ``sampled``; never under
-    pure DP, whose noise grows with every cell.
+    pure DP, whose noise grows with every cell, and where nothing can grow: then ``grown`` is refused.
     """
+    if points == "grown" and pure:
+        raise ParameterError(
+            "OS102", "points", expected="auto or none", got="grown",
+            hint="points grow from a Fourier sketch of stated frequencies under gdp, zcdp or approx: "
+            "choose these, or leave `points` out.",
+        )  # fmt: skip
     grown = points == "grown" or width in _GROWN_COLUMNS or (sampled and width <= _LATTICE_COLUMNS)
     return points != "none" and not pure and grown
 
