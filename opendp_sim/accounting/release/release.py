@@ -124,9 +124,12 @@ def write_file(
 def write_archive(
     stream: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a release's members into an open file."""
+    """Write a release's members into an open file.
+
+    Packed fast: of noise the densest packing saves 3 to 5 % more, in seven times the time.
+    """
     text = json.dumps(header, sort_keys=True).encode()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, content in ((_HEADER, text), (_DIGEST, hashlib.sha256(text).hexdigest())):
             # Without the clock of its writing: how long a run took depends on the number of records.
             about = zipfile.ZipInfo(name)
