@@ -167,8 +167,10 @@ def _say_status(found: StreamFolder, *, json_: bool) -> None:
         return
     say(f"stream    {found.folder}, of {told['spec']}")
     say(f"period    {told['period']} of {told['periods']}")
-    if told["person_periods"] > 1:
-        say(f"persons   in {told['person_periods']} periods at most, which nothing checks")
+    privacy, each = found.plan.privacy, told["person_periods"]
+    if each > 1 or (privacy is not None and privacy.unit.of != "row"):
+        trust = ", which nothing checks" if each < told["periods"] else ""
+        say(f"persons   in {plural(each, 'period')} at most{trust}")
     say(
         f"error     noise of periods 1 to t is {told['error']:.3g} times one release's, as a root mean "
         f"square ({plural(told['levels'], 'level')}, base {told['base']})"

@@ -51,15 +51,11 @@ def param(
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
-class _Later:
-    """Metadata of a parameter that came after its mechanism's first form."""
+LATER = object()
+"""Marks a parameter that came after its mechanism's first form: ``spec()`` leaves it out at its default.
 
-
-LATER = _Later()
-"""Marks a parameter whose default means what its mechanism did before: ``spec()`` leaves it out there.
-
-So a program, its hash, and the ledgers, stores and streams that name it stay those of before. Its default
-never changes.
+So a program, its hash, and the ledgers, stores and streams that name it stay those of before. The default
+means what the mechanism did without it, and never changes.
 """
 
 MISSING, TOO_FEW = "nothing", "too few entries"

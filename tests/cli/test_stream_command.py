@@ -99,6 +99,51 @@ def test_a_period_that_is_over_is_not_read_again(place: Path) -> None:
     assert json.loads(run("stream", "status", "g", "--json").output)["period"] == 1
 
 
+PERSONS = {
+    "    ledger: {file: v.ledger, limit: {epsilon: 2.0, delta: 1.0e-5}}\n": "",
+    "columns: {x:": "columns: {who: {dtype: str, role: privacy_id}, x:",
+    "of: row": "of: who",
+    "      - select": "      - bound_contributions: {max_rows: 2}\n      - select",
+}
+
+
+@pytest.mark.parametrize(
+    ("each", "words"),
+    [
+        ("1", "in 1 period at most, which nothing checks\n"),
+        ("2", "in 2 periods at most, which nothing checks\n"),
+        ("4", "in 4 periods at most\n"),
+    ],
+)
+def test_persons_are_in_a_stated_number_of_periods(place: Path, each: str, words: str) -> None:
+    spec = SPEC
+    for old, new in PERSONS.items():
+        spec = spec.replace(old, new)
+    (place / "s.yaml").write_text(spec)
+    (place / "m.csv").write_text(f"who,x\nann,{VALUE}\nben,0.5\n")
+    refused = run(*NEW)
+    assert refused.exit_code == 1
+    assert "OS202" in refused.output
+    assert run(*NEW, "--person-periods", each).exit_code == 0
+    assert run(*ADD).exit_code == 0
+    assert f"persons   {words}" in run("stream", "status", "g").output
+    assert json.loads(run("stream", "status", "g", "--json").output)["person_periods"] == int(each)
+
+
+def test_persons_in_some_periods_charge_no_ledger(place: Path) -> None:
+    spec = SPEC
+    for old, new in list(PERSONS.items())[1:]:
+        spec = spec.replace(old, new)
+    (place / "p.yaml").write_text(spec.replace("v.ledger", "p.ledger"))
+    begun("p.yaml")
+    new = ("stream", "new", "p.yaml", *NEW[3:])
+    refused = run(*new, "--person-periods", "3")
+    assert refused.exit_code == 1
+    assert "OS202" in refused.output
+    assert not (place / "g").exists()
+    assert run(*new, "--person-periods", "4").exit_code == 0
+
+
 DEATHS: dict[str, tuple[Any, str, int, int]] = {
     "before the commit": (PeriodStore, "commit", 1, 1),
     "within it": (store_module, "_write_sums", 1, 1),

@@ -31,10 +31,9 @@ def kernel_step(
     """
     engine = choice("engine", est.engine, _ENGINES)
     bandwidth = number("bandwidth", est.bandwidth, above=0.0)
-    nothing_grows = engine in ("race", "gauss_transform")
-    never = nothing_grows or est.measure == "pure"
+    never = engine in ("race", "gauss_transform") or est.measure == "pure"
     points = choice("points", est.points, ("auto", "none") if never else POINTS)
-    points = "none" if nothing_grows else points
+    points = "none" if never else points
     count, grown = _components(est, box, bandwidth * math.sqrt(2.0), points, noise)
     seed = seed_of(est.random_state)
     if engine == "race":
